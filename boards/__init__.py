@@ -1,0 +1,1 @@
+"""Board descriptions and vendor project templates."""

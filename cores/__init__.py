@@ -1,0 +1,1 @@
+"""Amaranth components of the NPU and the formats they share; knows nothing of ``gen``."""

@@ -1,0 +1,28 @@
+"""Amaranth layouts made from the instruction set's one table."""
+
+from amaranth.hdl import Shape, signed, unsigned
+from amaranth.lib import data
+
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Opcode
+
+__all__ = ["INDEX_BITS", "QueueEntry", "instruction_layout"]
+
+#: Bits of an instruction's index: programs of up to 16 M instructions.
+INDEX_BITS = 24
+
+
+def _shape(field: Field) -> Shape:
+    return signed(field.bits) if field.signed else unsigned(field.bits)
+
+
+def instruction_layout(opcode: Opcode) -> data.StructLayout:
+    """The 128-bit layout of one operation: header, fields, and ``reserved`` above them (absent where nothing is left)."""
+    members: dict[str, Shape] = {field.name: _shape(field) for field in HEADER + LAYOUTS[opcode]}
+    rest = 8 * INSTRUCTION_BYTES - sum(shape.width for shape in members.values())
+    if rest:
+        members["reserved"] = unsigned(rest)
+    return data.StructLayout(members)
+
+
+#: What travels from the dispatcher to an engine.
+QueueEntry = data.StructLayout({"index": unsigned(INDEX_BITS), "word": unsigned(8 * INSTRUCTION_BYTES)})

@@ -1,0 +1,281 @@
+"""The instruction set: one layout that the decoder, the assembler, the simulators and the documents read.
+
+An instruction is 128 bits, little-endian in memory. Bits 0..17 are the header, the same in every instruction; the
+operation's own fields follow from bit 18 in the order given here; the bits above must be zero.
+
+Addresses of memory are in beats, relative to the data region. What each operation does is in docs/architecture.md;
+its exact effect is `sim/functional.py`.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = [
+    "ErrorCode", "Field", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS", "Opcode", "Queue", "TOKEN_FLAGS",
+    "decode", "disassemble", "encode",
+]
+
+INSTRUCTION_BYTES = 16
+
+
+class Queue(enum.IntEnum):
+    """The queue an instruction goes to; CONTROL is the dispatcher itself."""
+
+    CONTROL = 0
+    LOAD = 1
+    COMPUTE = 2
+    STORE = 3
+
+
+class Opcode(enum.IntEnum):
+    END = 1
+    SYNC = 2
+    LOAD_SET = 3
+    LOAD_ACT = 4
+    LOAD_WGT = 5
+    LOAD_SIDE = 6
+    COMPUTE_SET = 7
+    COMPUTE = 8
+    POOL = 9
+    STORE_SET = 10
+    STORE_ADD = 11
+    STORE = 12
+
+    @property
+    def queue(self) -> Queue:
+        if self <= Opcode.SYNC:
+            return Queue.CONTROL
+        if self <= Opcode.LOAD_SIDE:
+            return Queue.LOAD
+        return Queue.COMPUTE if self <= Opcode.POOL else Queue.STORE
+
+
+class ErrorCode(enum.IntEnum):
+    """Why the machine stopped; readable in the register file beside the instruction's index."""
+
+    NONE = 0
+    ILLEGAL = 1        # unknown opcode, reserved bit set, zero count, token flag of another queue
+    READ_RANGE = 2     # a load outside the data region
+    WRITE_RANGE = 3    # a store outside the writable part of the data region
+    READ_SLVERR = 4
+    READ_DECERR = 5
+    WRITE_SLVERR = 6
+    WRITE_DECERR = 7
+    BUFFER = 8         # an input-buffer or accumulator address out of bounds
+    NO_END = 9         # the program's length was reached without END
+    TIMEOUT = 10       # no progress for TIMEOUT cycles: missing token, starved ring or silent bus
+    TOKEN = 11         # a token counter overflowed
+
+
+@dataclass(frozen=True)
+class Field:
+    """``bits`` wide; ``signed`` in two's complement; a ``minimum`` of 1 makes zero illegal."""
+
+    name: str
+    bits: int
+    signed: bool = False
+    minimum: int = 0
+
+
+#: Header. Token flags name the *other* queue: wait_X takes a token that X posted to this queue, post_X gives one to X.
+#: ``stores`` (load queue only) is how many store-to-load tokens to take before starting.
+HEADER: tuple[Field, ...] = (
+    Field("opcode", 4),
+    Field("wait_load", 1),
+    Field("wait_compute", 1),
+    Field("wait_store", 1),      # compute queue only; the load queue uses ``stores``
+    Field("post_load", 1),
+    Field("post_compute", 1),
+    Field("post_store", 1),
+    Field("stores", 8),
+)
+
+#: Token flags that each queue may set.
+TOKEN_FLAGS: Mapping[Queue, frozenset[str]] = {
+    Queue.CONTROL: frozenset(),
+    Queue.LOAD: frozenset({"wait_compute", "stores", "post_compute"}),
+    Queue.COMPUTE: frozenset({"wait_load", "wait_store", "post_load", "post_store"}),
+    Queue.STORE: frozenset({"wait_compute", "post_load", "post_compute"}),
+}
+
+#: Fields of each operation above the header.
+LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
+    Opcode.END: (),
+    Opcode.SYNC: (),
+    # Geometry that the LOAD_ACTs behind it share.
+    Opcode.LOAD_SET: (
+        Field("cols", 12, minimum=1),            # data pixels of a row
+        Field("row_pitch", 20),                  # memory, beats from a row to the next
+        Field("block_pitch", 24),                # memory, beats from a channel block to the next
+        Field("pad_left", 4),
+        Field("pad_right", 4),
+        Field("pad_value", 8, signed=True),
+        Field("stride", 3, minimum=1),           # the layer's horizontal stride: decides the bank of a column
+        Field("buf_row_pitch", 12),              # input buffer, entries of a bank from a row to the next
+        Field("buf_block_pitch", 14),
+    ),
+    # Box of activations -> input buffer, padded.
+    Opcode.LOAD_ACT: (
+        Field("offset", 28),                     # memory, first data pixel
+        Field("buf_base", 14),                   # input buffer, first entry
+        Field("blocks", 10, minimum=1),
+        Field("rows", 10),                       # data rows; 0 when all of it is padding
+        Field("pad_top", 6),
+        Field("pad_bottom", 6),
+    ),
+    # Contiguous beats -> weight ring.
+    Opcode.LOAD_WGT: (
+        Field("offset", 28),
+        Field("beats", 24, minimum=1),
+    ),
+    # Rows of beats -> side ring (channel parameters, residual).
+    Opcode.LOAD_SIDE: (
+        Field("offset", 28),
+        Field("cols", 12, minimum=1),
+        Field("rows", 10, minimum=1),
+        Field("row_pitch", 20),
+    ),
+    # Geometry that the COMPUTEs and POOLs behind it share.
+    Opcode.COMPUTE_SET: (
+        Field("kernel_h", 6, minimum=1),
+        Field("kernel_w", 6, minimum=1),
+        Field("stride", 3, minimum=1),           # horizontal; vertical is in buf_row_step
+        Field("rows", 10, minimum=1),            # output rows of the tile
+        Field("cols", 12, minimum=1),            # output columns of the tile
+        Field("buf_row_pitch", 12),
+        Field("buf_row_step", 14),               # entries from an output row to the next: vertical stride * buf_row_pitch
+        Field("buf_block_pitch", 14),
+    ),
+    # A tile through the multiplier array: for block, ky, kx, group: all pixels.
+    Opcode.COMPUTE: (
+        Field("buf_base", 14),
+        Field("blocks", 10, minimum=1),
+        Field("groups", 6, minimum=1),           # steps of a block (n)
+        Field("indexed", 1),                     # weights carry indices; otherwise step n, lane j is channel j * tn/dn + n
+        Field("first", 1),                       # start from zero instead of the bank's sums
+        Field("bank", 1),                        # accumulator bank
+    ),
+    # Windows of one channel block after the other -> store engine, without the multipliers.
+    Opcode.POOL: (
+        Field("buf_base", 14),
+        Field("blocks", 10, minimum=1),
+        Field("maximum", 1),                     # 1: maximum, 0: sum
+    ),
+    # Geometry and first-stage requantisation that the STOREs behind it share.
+    Opcode.STORE_SET: (
+        Field("rows", 10, minimum=1),
+        Field("cols", 12, minimum=1),
+        Field("row_pitch", 20),                  # memory, beats
+        Field("block_pitch", 24),
+        Field("zero_point", 8, signed=True),
+        Field("low", 8, signed=True),            # clip after requantisation
+        Field("high", 8, signed=True),
+        Field("add", 1),                         # a residual follows in the side ring: apply STORE_ADD's second stage
+    ),
+    # Second stage: y = clip(((a * multiplier_a + b * multiplier_b + constant) >> shift, rounded) + zero_point).
+    Opcode.STORE_ADD: (
+        Field("multiplier_a", 17),
+        Field("multiplier_b", 17),
+        Field("constant", 28, signed=True),
+        Field("shift", 6),
+        Field("zero_point", 8, signed=True),
+        Field("low", 8, signed=True),
+        Field("high", 8, signed=True),
+    ),
+    # Accumulators (or the pool unit's stream) -> requantise -> memory.
+    Opcode.STORE: (
+        Field("offset", 28),
+        Field("blocks", 10, minimum=1),          # channel blocks to write; from a bank at most tm / tn
+        Field("bank", 1),
+        Field("pooled", 1),                      # source: 0 accumulator bank, 1 pool unit
+    ),
+}
+
+_HEADER_BITS = sum(field.bits for field in HEADER)
+
+for _opcode, _fields in LAYOUTS.items():
+    assert _HEADER_BITS + sum(field.bits for field in _fields) <= 8 * INSTRUCTION_BYTES, _opcode
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An operation and its fields; fields not named are zero.
+
+    Raises ValueError for an unknown field or a value that does not fit.
+    """
+
+    opcode: Opcode
+    fields: Mapping[str, int]
+
+    def __init__(self, opcode: Opcode, **fields: int) -> None:
+        layout = {field.name: field for field in HEADER[1:] + LAYOUTS[opcode]}
+        for name, value in fields.items():
+            if name not in layout:
+                raise ValueError(f"{opcode.name} has no field {name!r}")
+            field = layout[name]
+            low = -(1 << field.bits - 1) if field.signed else field.minimum
+            high = (1 << field.bits - int(field.signed)) - 1
+            if not low <= value <= high:
+                raise ValueError(f"{opcode.name}.{name} must be in {low}..{high}, not {value}")
+        object.__setattr__(self, "opcode", opcode)
+        object.__setattr__(self, "fields", {name: int(fields.get(name, 0)) for name in layout})
+
+    def __getitem__(self, name: str) -> int:
+        return self.fields[name]
+
+    def illegal(self) -> str | None:
+        """Why hardware would refuse this instruction, or None."""
+        for field in LAYOUTS[self.opcode]:
+            if self.fields[field.name] < field.minimum and not field.signed:
+                return f"{field.name} must be at least {field.minimum}"
+        allowed = TOKEN_FLAGS[self.opcode.queue]
+        for field in HEADER[1:]:
+            if self.fields[field.name] and field.name not in allowed:
+                return f"{field.name} does not belong to the {self.opcode.queue.name.lower()} queue"
+        return None
+
+
+def encode(instruction: Instruction) -> bytes:
+    """The 16 bytes of an instruction."""
+    word, position = int(instruction.opcode), HEADER[0].bits
+    for field in HEADER[1:] + LAYOUTS[instruction.opcode]:
+        word |= (instruction.fields[field.name] & (1 << field.bits) - 1) << position
+        position += field.bits
+    return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def decode(data: bytes) -> Instruction:
+    """The instruction in 16 bytes.
+
+    Raises ValueError where the hardware reports ILLEGAL: unknown opcode, reserved bits, zero counts, foreign tokens.
+    """
+    word = int.from_bytes(data[:INSTRUCTION_BYTES], "little")
+    try:
+        opcode = Opcode(word & 15)
+    except ValueError:
+        raise ValueError(f"unknown opcode {word & 15}") from None
+    word >>= HEADER[0].bits
+    values = {}
+    for field in HEADER[1:] + LAYOUTS[opcode]:
+        value = word & (1 << field.bits) - 1
+        word >>= field.bits
+        if field.signed and value >> field.bits - 1:
+            value -= 1 << field.bits
+        values[field.name] = value
+    if word:
+        raise ValueError(f"{opcode.name}: reserved bits are set")
+    instruction = Instruction.__new__(Instruction)
+    object.__setattr__(instruction, "opcode", opcode)
+    object.__setattr__(instruction, "fields", values)
+    reason = instruction.illegal()
+    if reason:
+        raise ValueError(f"{opcode.name}: {reason}")
+    return instruction
+
+
+def disassemble(instruction: Instruction) -> str:
+    """One line: the operation, its tokens, its fields."""
+    tokens = [f"{f.name}={instruction[f.name]}" if f.bits > 1 else f.name for f in HEADER[1:] if instruction[f.name]]
+    fields = [f"{f.name}={instruction[f.name]}" for f in LAYOUTS[instruction.opcode]]
+    return " ".join([f"{instruction.opcode.name.lower():12}", *fields, *(["|", *tokens] if tokens else [])]).rstrip()

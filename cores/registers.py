@@ -1,0 +1,90 @@
+"""The register map: one table that the register file, the runner, the driver header and the documents read.
+
+32-bit registers on AXI4-Lite; addresses in bytes. Reserved addresses read as zero.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["COUNTERS", "Control", "ENGINE_STATES", "MAGIC", "REGISTERS", "Register", "Status", "VERSION", "address_of"]
+
+#: ID register: "NPUG".
+MAGIC = 0x4E505547
+VERSION = 1
+
+
+class Control(enum.IntFlag):
+    """Writing START begins a program; ABORT stops the machine once its bus transfers have ended; CLEAR drops DONE and ERROR."""
+
+    START = 1
+    ABORT = 2
+    CLEAR = 4
+
+
+class Status(enum.IntFlag):
+    BUSY = 1
+    DONE = 2
+    ERROR = 4
+
+
+#: States of the engines, in the order of their codes on the trace ports. ``busy``: the engine moves data or computes this
+#: cycle; ``wait_X``: it holds an instruction and lacks X; ``setup``: it prepares the next loop.
+ENGINE_STATES: Mapping[str, tuple[str, ...]] = {
+    "load": ("idle", "busy", "setup", "wait_compute", "wait_store", "wait_ring", "wait_bus"),
+    "compute": ("idle", "busy", "setup", "wait_load", "wait_store", "wait_weights"),
+    "store": ("idle", "busy", "setup", "wait_compute", "wait_side", "wait_bus"),
+}
+
+#: 32-bit counters, cleared by START: cycles in each state of each engine but idle, and a few totals.
+COUNTERS: tuple[str, ...] = (
+    "cycles",               # start to done
+    "instructions",         # dispatched (a count)
+    "fetch_wait_queue",     # cycles in which the next instruction's queue is full
+    "read_beats",           # a count
+    "write_beats",          # a count
+    *(f"{engine}_{state}" for engine, states in ENGINE_STATES.items() for state in states[1:]),
+)
+
+
+@dataclass(frozen=True)
+class Register:
+    name: str
+    address: int
+    writable: bool
+    text: str
+
+
+_FIXED = (
+    Register("id", 0x00, False, "NPUG"),
+    Register("version", 0x04, False, "register map and instruction set"),
+    Register("config", 0x08, False, "fingerprint of the configuration; a program runs only where it matches"),
+    Register("lanes", 0x0C, False, "oc_lanes, ic_lanes, nnz_lanes, pixel_lanes, a byte each from the low end"),
+    Register("control", 0x10, True, "see Control; reads as zero"),
+    Register("status", 0x14, False, "see Status"),
+    Register("error_code", 0x18, False, "see ErrorCode; held until the next START or CLEAR"),
+    Register("error_index", 0x1C, False, "index of the instruction that failed"),
+    Register("program_low", 0x20, True, "bus address of the program, a multiple of 4096"),
+    Register("program_high", 0x24, True, ""),
+    Register("program_length", 0x28, True, "instructions"),
+    Register("data_low", 0x30, True, "bus address of the data region, a multiple of 4096"),
+    Register("data_high", 0x34, True, ""),
+    Register("data_beats", 0x38, True, "beats of the data region; loads must stay inside"),
+    Register("write_start", 0x3C, True, "first beat of the data region that stores may write"),
+    Register("timeout", 0x40, True, "cycles without progress until TIMEOUT; 0 never; resets to 1,048,576"),
+    Register("irq_enable", 0x44, True, "bit 0: raise irq while DONE or ERROR"),
+)
+
+_COUNTER_BASE = 0x80
+
+REGISTERS: tuple[Register, ...] = _FIXED + tuple(
+    Register(f"counter_{name}", _COUNTER_BASE + 4 * index, False, "") for index, name in enumerate(COUNTERS)
+)
+
+
+def address_of(name: str) -> int:
+    """Byte address of a register. Raises KeyError for an unknown name."""
+    for register in REGISTERS:
+        if register.name == name:
+            return register.address
+    raise KeyError(name)

@@ -1,0 +1,1 @@
+"""Command line, ONNX front end, compiler, exporters and reports."""

@@ -1,0 +1,1 @@
+"""Golden NumPy layers, instruction-level simulator, cycle model and Verilator runner."""
