@@ -1,0 +1,166 @@
+"""The compiler's graph: quantised layers, each of which the machine can run as it stands.
+
+Feature maps are (C, H, W) int8 raw values with one scale and zero point a tensor. uint8 tensors of the model are shifted
+by 128 when they enter. Vectors (after Flatten, Gemm) are (C, 1, 1). Everything before and after the layers (the outermost
+quantise and dequantise, Softmax, reshapes of outputs) is host work, kept as steps on the graph's inputs and outputs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+__all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "Pool", "Requantize", "Residual", "Tensor", "verify"]
+
+
+class GraphError(ValueError):
+    """A graph that breaks the IR's rules, or a model that cannot become one."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An int8 feature map. ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8."""
+
+    name: str
+    shape: tuple[int, int, int]
+    scale: float
+    zero_point: int
+    onnx_name: str = ""
+    onnx_unsigned: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Requantize:
+    """First stage of a store, per channel; see `sim.golden.requantize`. The input's zero point is already in ``bias``."""
+
+    bias: np.ndarray        # (C,) int64
+    multiplier: np.ndarray  # (C,) int64
+    shift: np.ndarray       # (C,) int64
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Second stage of a store: the layer's own result ``middle`` (never in memory) plus tensor ``other``; `sim.golden.residual_add`."""
+
+    middle: Tensor
+    other: str
+    multiplier_a: int
+    multiplier_b: int
+    constant: int
+    shift: int
+    zero_point: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, eq=False)
+class Conv:
+    """Convolution (a matrix product is one whose kernel covers its input).
+
+    ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
+    subtracted, so -255..255. ``pads``: top, left, bottom, right; padding has the input's zero point.
+    """
+
+    name: str
+    input: str
+    output: str
+    weights: np.ndarray
+    depthwise: bool
+    stride: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    requantize: Requantize
+    residual: Residual | None = None
+    #: ONNX nodes this layer stands for, in order.
+    onnx_nodes: tuple[str, ...] = ()
+
+    op = "conv"
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Window maximum or sum of each channel; padding has ``pad_value``. A 1x1 sum is a copy through the requantiser."""
+
+    name: str
+    input: str
+    output: str
+    maximum: bool
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    pad_value: int
+    requantize: Requantize
+    residual: Residual | None = None
+    onnx_nodes: tuple[str, ...] = ()
+
+    op = "pool"
+
+
+Layer = Conv | Pool
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """Work of the processor, on an input on its way in or an output on its way out; arrays have the sample axis first.
+
+    quantize (scale, zero_point, unsigned), dequantize (the same), softmax (axis), reshape (shape, -1 for samples).
+    """
+
+    kind: Literal["quantize", "dequantize", "softmax", "reshape", "transpose"]
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Layers in execution order, each tensor written once."""
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    layers: Sequence[Layer]
+    #: Model input name -> tensor, and the host steps before it (ending in int8 or uint8 NCHW).
+    inputs: Mapping[str, tuple[str, tuple[HostStep, ...]]]
+    #: Model output name -> tensor, and the host steps after it (starting from int8 or uint8 NCHW).
+    outputs: Mapping[str, tuple[str, tuple[HostStep, ...]]]
+
+
+def output_size(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> int:
+    return (size + pad_before + pad_after - kernel) // stride + 1
+
+
+def verify(graph: Graph) -> None:
+    """Check every rule of the IR. Raises GraphError that names the layer and the rule."""
+    written = {tensor for tensor, _ in graph.inputs.values()}
+    for layer in graph.layers:
+        def require(condition: bool, message: str, layer: Layer = layer) -> None:
+            if not condition:
+                raise GraphError(f"layer {layer.name}: {message}")
+
+        for name in (layer.input, layer.output, *([layer.residual.other] if layer.residual else [])):
+            require(name in graph.tensors, f"tensor {name!r} is not in the graph")
+        require(layer.input in written, f"input {layer.input!r} is read before it is written")
+        require(layer.output not in written, f"output {layer.output!r} is written twice")
+        source, target = graph.tensors[layer.input], graph.tensors[layer.output]
+        if isinstance(layer, Conv):
+            oc, ic, *kernel = layer.weights.shape
+            require(layer.weights.dtype == np.int16 and int(np.abs(layer.weights).max(initial=0)) <= 255, "weights must be int16 in -255..255")
+            require((oc == source.shape[0] and ic == 1) if layer.depthwise else ic == source.shape[0], "weights do not fit the input's channels")
+        else:
+            oc, kernel = source.shape[0], list(layer.kernel)
+        top, left, bottom, right = layer.pads
+        spatial = (output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
+                   output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
+        require(target.shape == (oc, *spatial), f"output is {target.shape}, its layer makes {(oc, *spatial)}")
+        require(min(spatial) >= 1, "output is empty")
+        requantize = layer.requantize
+        require(all(a.shape == (oc,) for a in (requantize.bias, requantize.multiplier, requantize.shift)), "one bias, multiplier and shift a channel")
+        require(-128 <= requantize.low <= requantize.high <= 127, "clip bounds must be ordered int8")
+        if layer.residual:
+            require(layer.residual.other in written, f"residual {layer.residual.other!r} is read before it is written")
+            require(graph.tensors[layer.residual.other].shape == target.shape, "residual and output differ in shape")
+        written.add(layer.output)
+    for name, (tensor, _) in graph.outputs.items():
+        if tensor not in written:
+            raise GraphError(f"output {name}: tensor {tensor!r} is never written")
