@@ -1,0 +1,67 @@
+"""What all tests share: the folder of real models, the seed, and the marker ``full``."""
+
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+#: Seed of a run that asks for none, so that two runs of `make test` test the same. `make test-full` draws a new one.
+DEFAULT_SEED = 20
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", default=bool(os.environ.get("NPUGEN_FULL")),
+                     help="run the tests marked `full` too (minutes to hours)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # In the environment, so that pytest-xdist's workers and simulator processes have the same seed.
+    if os.environ.get("NPUGEN_SEED", "") in ("", "random"):
+        draw = os.environ.get("NPUGEN_SEED") == "random"
+        os.environ["NPUGEN_SEED"] = str(int.from_bytes(os.urandom(4), "little") if draw else DEFAULT_SEED)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"NPUGEN_SEED={os.environ['NPUGEN_SEED']}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    skip = pytest.mark.skip(reason="long: run with --full or NPUGEN_FULL=1")
+    for item in items:
+        if "full" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def models() -> Path:
+    """Folder of the real models and their golden outputs; the test is skipped where it is missing."""
+    folder = Path(os.environ.get("NPUGEN_MODELS", ROOT.parent / "shared" / "models"))
+    if not (folder / "MANIFEST.json").is_file():
+        pytest.skip(f"no models in {folder}: set NPUGEN_MODELS to the folder that holds MANIFEST.json")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def digits() -> Path:
+    """Folder of the bundled example's model and test images."""
+    return ROOT / "examples" / "digits"
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed of this test's own, from NPUGEN_SEED and the test's name; printed, so a failure shows it."""
+    value = int(os.environ["NPUGEN_SEED"])
+    print(f"seed {value}: repeat with NPUGEN_SEED={value} pytest '{request.node.nodeid}'")
+    return zlib.crc32(f"{value} {request.node.nodeid}".encode())
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """Random numbers from this test's seed."""
+    return np.random.default_rng(seed)
