@@ -58,7 +58,7 @@ class NpuConfig:
     #: Entries of each of the ``pixel_lanes`` input-buffer banks.
     input_depth: int = 4096
     #: Words (``oc_lanes * pixel_lanes`` accumulators each) of each of the two accumulator banks.
-    acc_depth: int = 512
+    acc_depth: int = 256
     #: Beats of the weight ring.
     weight_depth: int = 1024
     #: Beats of the ring that carries channel parameters and residuals to the store engine.

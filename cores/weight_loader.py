@@ -1,0 +1,85 @@
+"""Weight loader: the weights of the next step, gathered behind those at work."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import NpuConfig
+
+__all__ = ["WeightLoader"]
+
+
+class WeightLoader(wiring.Component):
+    """Shift one step's weights and indices in from the weight ring and hold them until the array takes them over.
+
+    A step takes ``weight_beats`` cycles, and ``index_beats`` more if indexed. ``ready`` says that a step is complete;
+    ``release`` that the array has copied it. The weights of a step that is not indexed get the indices of docs/architecture.md,
+    "Computing", made here, so that both kinds look alike to the array. ``fill_*`` describe the step to gather; they
+    must not change their meaning while it is being gathered.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        lanes = config.oc_lanes * config.nnz_lanes
+        super().__init__({
+            "beats": In(stream.Signature(config.beat_bits)),
+            "fill_valid": In(1),
+            "fill_indexed": In(1),
+            "fill_group": In(6),
+            "ready": Out(1),
+            "release": In(1),
+            "weights": Out(data.ArrayLayout(signed(8), lanes)),
+            "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),
+        })
+
+    def _dense_indices(self, group: Signal) -> list[Cat]:
+        """The index beats of step ``group`` of a dense block."""
+        config = self.config
+        # groups_dense is a power of two: adding the group number is setting the low bits.
+        low = (config.groups_dense - 1).bit_length()
+        indices = []
+        for lane in range(config.oc_lanes * config.nnz_lanes):
+            j = lane % config.nnz_lanes
+            base = j * config.groups_dense - config.window_base(j)
+            indices.append(Cat(group[:low], Const(base >> low, config.index_bits - low)))
+        padding = config.index_beats * config.beat_bits - sum(len(index) for index in indices)
+        bits = Cat(*indices, Const(0, padding))
+        return [bits[beat * config.beat_bits:(beat + 1) * config.beat_bits] for beat in range(config.index_beats)]
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        lanes = config.oc_lanes * config.nnz_lanes
+        # Chains of whole beats: indices need not fill their last one.
+        weights = Signal(config.weight_beats * config.beat_bits)
+        indices = Signal(config.index_beats * config.beat_bits)
+        m.d.comb += self.weights.as_value().eq(weights)
+        m.d.comb += self.indices.as_value().eq(indices[:lanes * config.index_bits])
+
+        total = config.weight_beats + config.index_beats
+        count = Signal(range(total + 1))
+        last = Mux(self.fill_indexed, total - 1, config.weight_beats - 1)
+        in_weights = count < config.weight_beats
+        m.d.comb += self.beats.ready.eq(~self.ready & self.fill_valid)
+        with m.If(self.beats.valid & self.beats.ready):
+            m.d.sync += count.eq(count + 1)
+            with m.If(in_weights):
+                m.d.sync += weights.eq(Cat(weights[config.beat_bits:], self.beats.payload))
+            # A step that is not indexed makes its index beats beside its last weight beats.
+            index_beat = Signal(config.beat_bits)
+            m.d.comb += index_beat.eq(self.beats.payload)
+            with m.If(~self.fill_indexed):
+                dense = self._dense_indices(self.fill_group)
+                m.d.comb += index_beat.eq(dense[0])
+                if any(beat.shape() != dense[0].shape() or repr(beat) != repr(dense[0]) for beat in dense[1:]):
+                    with m.Switch(count):
+                        for number, beat in enumerate(dense, start=config.weight_beats - config.index_beats):
+                            with m.Case(number):
+                                m.d.comb += index_beat.eq(beat)
+            with m.If(~in_weights | ~self.fill_indexed):
+                m.d.sync += indices.eq(Cat(indices[config.beat_bits:], index_beat))
+            with m.If(count == last):
+                m.d.sync += [self.ready.eq(1), count.eq(0)]
+        with m.If(self.release):
+            m.d.sync += self.ready.eq(0)
+        return m
