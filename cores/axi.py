@@ -9,8 +9,8 @@ from .config import NpuConfig
 from .instruction_layout import INDEX_BITS
 
 __all__ = [
-    "Axi4Read", "Axi4Write", "AxiLite", "AxiResponse", "BOUNDARY_BYTES", "ErrorReport", "LITE_ADDRESS_BITS", "MAX_BURST",
-    "memory_attributes", "read_data_layout", "read_request_layout", "write_run_layout",
+    "Axi4Read", "Axi4Write", "AxiLite", "AxiResponse", "BOUNDARY_BYTES", "ErrorReport", "LITE_ADDRESS_BITS",
+    "MAX_BURST", "memory_attributes", "read_data_layout", "read_request_layout", "write_run_layout",
 ]
 
 #: Beats of the longest AXI4 INCR burst, and the boundary that no burst may cross.
