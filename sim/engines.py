@@ -1,0 +1,333 @@
+"""What each instruction does: the coroutines of the load, compute and store queues of `sim.functional`."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cores.isa import ErrorCode, Instruction, Opcode, Queue
+from cores.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, POOL_WIDTH
+
+from . import golden
+from .errors import HazardError, MachineError
+from .hazards import Stage
+from .storage import Ring, entry_places
+from .weights import dense_weights
+
+if TYPE_CHECKING:
+    from .functional import Machine, Steps
+
+__all__ = ["compute_engine", "load_engine", "store_engine"]
+
+#: float32 holds every integer up to here, so products and sums below it are exact in a matrix product.
+_EXACT = 1 << 24
+
+
+# -- load ----------------------------------------------------------------------------------------------------------
+
+
+def load_engine(machine: "Machine") -> "Steps":
+    geometry = None
+    while True:
+        index, instruction = yield from machine.fetch(Queue.LOAD)
+        match instruction.opcode:
+            case Opcode.LOAD_SET:
+                geometry = instruction
+            case Opcode.LOAD_ACT:
+                if geometry is None:
+                    raise HazardError(index, "no LOAD_SET is in front of it")
+                _load_box(machine, index, geometry, instruction)
+            case Opcode.LOAD_WGT:
+                offset, beats = instruction["offset"], instruction["beats"]
+                machine.check_read(index, offset, offset + beats)
+                yield from _fill(machine, index, machine.weights, np.arange(offset, offset + beats), "weight")
+            case Opcode.LOAD_SIDE:
+                rows = instruction["offset"] + np.arange(instruction["rows"])[:, None] * instruction["row_pitch"]
+                places = (rows + np.arange(instruction["cols"])).ravel()
+                machine.check_read(index, int(places[0]), int(places[-1]) + 1)
+                yield from _fill(machine, index, machine.side, places, "side")
+        machine.post(Queue.LOAD, index, instruction, "post_compute", Stage.LOADED)
+        yield None
+
+
+def _fill(machine: "Machine", index: int, ring: Ring, beats: np.ndarray, name: str) -> "Steps":
+    """Push memory beats into a ring, as many at a time as have room."""
+    while len(beats):
+        while not ring.room:
+            yield f"room in the {name} ring"
+        now, beats = beats[:ring.room], beats[ring.room:]
+        if machine.strict:
+            machine.hazards.load_reads(index, now)
+        ring.push(machine.memory[now].view(np.uint8))
+        machine.read_beats += len(now)
+        yield None
+
+
+def _load_box(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> None:
+    """LOAD_ACT: a padded box of memory into the input buffer."""
+    config = machine.config
+    blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
+    top, left = instruction["pad_top"], geometry["pad_left"]
+    box_rows, box_cols = top + rows + instruction["pad_bottom"], left + cols + geometry["pad_right"]
+    machine.require(box_rows > 0, index, "it loads no rows at all")
+    if not box_rows:
+        return
+    box = np.full((blocks, box_rows, box_cols, config.beat_bytes), geometry["pad_value"], np.int8)
+    if rows:
+        beats = (instruction["offset"] + np.arange(blocks)[:, None, None] * geometry["block_pitch"]
+                 + np.arange(rows)[:, None] * geometry["row_pitch"] + np.arange(cols))
+        machine.check_read(index, int(beats[0, 0, 0]), int(beats[-1, -1, -1]) + 1)
+        if machine.strict:
+            machine.hazards.load_reads(index, beats)
+        box[:, top:top + rows, left:left + cols] = machine.memory[beats]
+        machine.read_beats += beats.size
+    bank, entry = entry_places(config.pixel_lanes, geometry["stride"], 0, box_cols)
+    entries = (instruction["buf_base"] + np.arange(blocks)[:, None, None] * geometry["buf_block_pitch"]
+               + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
+    _check_entries(machine, index, int(entries.max()))
+    places = entries + bank * config.input_depth
+    if machine.strict:
+        machine.hazards.load_writes(index, places)
+    machine.input[places] = box
+
+
+def _check_entries(machine: "Machine", index: int, last: int) -> None:
+    if last >= machine.config.input_depth:
+        raise MachineError(ErrorCode.BUFFER, index, f"input-buffer entry {last} of {machine.config.input_depth}")
+
+
+def _check_words(machine: "Machine", index: int, geometry: Instruction) -> None:
+    words = machine.accumulators.words(geometry["rows"], geometry["cols"])
+    if words > machine.config.acc_depth:
+        raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {machine.config.acc_depth}")
+
+
+# -- compute -------------------------------------------------------------------------------------------------------
+
+
+def compute_engine(machine: "Machine") -> "Steps":
+    geometry = None
+    while True:
+        index, instruction = yield from machine.fetch(Queue.COMPUTE)
+        if instruction.opcode == Opcode.COMPUTE_SET:
+            geometry = instruction
+        elif geometry is None:
+            raise HazardError(index, "no COMPUTE_SET is in front of it")
+        elif instruction.opcode == Opcode.COMPUTE:
+            yield from _compute(machine, index, geometry, instruction)
+        else:
+            yield from _pool(machine, index, geometry, instruction)
+        machine.post(Queue.COMPUTE, index, instruction, "post_load", Stage.COMPUTED)
+        machine.post(Queue.COMPUTE, index, instruction, "post_store", Stage.COMPUTED)
+        yield None
+
+
+def _window_places(machine: "Machine", index: int, geometry: Instruction, bases: np.ndarray, kys: np.ndarray,
+                   kxs: np.ndarray) -> np.ndarray:
+    """Where the machine reads: (rows * cols, taps) places in ``machine.input`` of every output pixel's taps.
+
+    ``bases`` (first entry of the tap's block), ``kys``, ``kxs``: (taps,).
+    """
+    config, stride = machine.config, geometry["stride"]
+    banks = np.empty((geometry["cols"], len(kxs)), np.int64)
+    entries = np.empty_like(banks)
+    for kx in np.unique(kxs):
+        bank, entry = entry_places(config.pixel_lanes, stride, int(kx), geometry["cols"], stride)
+        banks[:, kxs == kx], entries[:, kxs == kx] = bank[:, None], entry[:, None]
+    entries = entries + bases + kys * geometry["buf_row_pitch"]
+    rows = np.arange(geometry["rows"])[:, None, None] * geometry["buf_row_step"]
+    _check_entries(machine, index, int(entries.max() + rows.max()))
+    return (rows + entries + banks * config.input_depth).reshape(-1, len(kxs))
+
+
+def _compute(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
+    """COMPUTE: for block, ky, kx, group: all pixels; as far as the weight ring allows at a time."""
+    config, accumulators = machine.config, machine.accumulators
+    _check_words(machine, index, geometry)
+    groups, indexed = instruction["groups"], bool(instruction["indexed"])
+    machine.require(indexed or groups <= config.groups_dense, index,
+                    f"{groups} groups of a dense block of {config.groups_dense}")
+    pixels = accumulators.pixels(geometry["rows"], geometry["cols"])
+    bank = instruction["bank"]
+    if machine.strict:
+        machine.hazards.compute_writes(index, bank, pixels, bool(instruction["first"]))
+    if instruction["first"]:
+        accumulators.sums[bank, pixels] = 0
+    step_beats = config.weight_beats + (config.index_beats if indexed else 0)
+    steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * groups
+    held = np.empty((0, config.beat_bytes), np.uint8)
+    done = 0
+    while done < steps:
+        while not machine.weights.level:
+            yield f"weights (step {done} of {steps})"
+        beats = min(machine.weights.level, (steps - done) * step_beats - len(held))
+        held = np.concatenate([held, machine.weights.take(beats)])
+        ready = len(held) // step_beats
+        if ready:
+            _multiply(machine, index, geometry, instruction, done, held[:ready * step_beats].reshape(ready, -1), pixels)
+            held, done = held[ready * step_beats:], done + ready
+        yield None
+
+
+def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction, first: int,
+              steps: np.ndarray, pixels: np.ndarray) -> None:
+    """Add the products of steps ``first``... (uint8 (n, bytes of a step), as streamed) to the accumulators."""
+    config, groups, bank = machine.config, instruction["groups"], instruction["bank"]
+    taps = np.arange(first // groups, (first + len(steps) - 1) // groups + 1)
+    weights = dense_weights(config, steps, first % groups, groups, indexed=bool(instruction["indexed"]))
+    block, tap = np.divmod(taps, geometry["kernel_h"] * geometry["kernel_w"])
+    ky, kx = np.divmod(tap, geometry["kernel_w"])
+    bases = instruction["buf_base"] + block * geometry["buf_block_pitch"]
+    places = _window_places(machine, index, geometry, bases, ky, kx)
+    if machine.strict:
+        machine.hazards.compute_reads(index, places)
+    # As many taps at a time as keep float32 exact.
+    largest = max(1, int(np.abs(weights).max())) * 128 * config.ic_lanes
+    many = max(1, _EXACT // largest)
+    total = machine.accumulators.sums[bank, pixels]
+    for begin in range(0, len(taps), many):
+        activations = machine.input[places[:, begin:begin + many]].astype(np.float32).reshape(len(pixels), -1)
+        factors = weights[begin:begin + many].astype(np.float32).reshape(-1, config.oc_lanes)
+        total += (activations @ factors).astype(np.int64)
+    machine.accumulators.sums[bank, pixels] = machine.accumulators.wrap(total)
+
+
+def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
+    """POOL: windows of one block after the other, as many pixels at a time as the store engine takes."""
+    ky, kx = np.divmod(np.arange(geometry["kernel_h"] * geometry["kernel_w"]), geometry["kernel_w"])
+    half = 1 << POOL_WIDTH - 1
+    for block in range(instruction["blocks"]):
+        bases = np.full(len(ky), instruction["buf_base"] + block * geometry["buf_block_pitch"])
+        places = _window_places(machine, index, geometry, bases, ky, kx)
+        while len(places):
+            while not machine.pool_demand():
+                yield "a STORE to take pooled pixels"
+            count = min(machine.pool_demand(), len(places))
+            if machine.strict:
+                machine.hazards.compute_reads(index, places[:count])
+            windows = machine.input[places[:count]].astype(np.int64)
+            values = windows.max(axis=1) if instruction["maximum"] else windows.sum(axis=1)
+            machine.pool_pixels.append((values + half & 2 * half - 1) - half)
+            places = places[count:]
+            yield None
+
+
+# -- store ---------------------------------------------------------------------------------------------------------
+
+
+def store_engine(machine: "Machine") -> "Steps":
+    geometry = second = None
+    while True:
+        index, instruction = yield from machine.fetch(Queue.STORE)
+        match instruction.opcode:
+            case Opcode.STORE_SET:
+                geometry = instruction
+            case Opcode.STORE_ADD:
+                second = instruction
+            case _:
+                if geometry is None:
+                    raise HazardError(index, "no STORE_SET is in front of it")
+                if geometry["add"] and second is None:
+                    raise HazardError(index, "no STORE_ADD is in front of it")
+                yield from _store(machine, index, geometry, second, instruction)
+                machine.post(Queue.STORE, index, instruction, "post_compute", Stage.READ)
+                machine.post(Queue.STORE, index, instruction, "post_load", Stage.READ, Stage.WRITTEN)
+        yield None
+
+
+def _store(machine: "Machine", index: int, geometry: Instruction, second: Instruction | None,
+           instruction: Instruction) -> "Steps":
+    """STORE: for each block its parameters, then its pixels with their residual beats."""
+    config, accumulators = machine.config, machine.accumulators
+    rows, cols, bank = geometry["rows"], geometry["cols"], instruction["bank"]
+    lanes, count = config.ic_lanes, rows * cols
+    if not instruction["pooled"]:
+        if instruction["blocks"] > config.oc_groups:
+            raise MachineError(ErrorCode.BUFFER, index,
+                               f"{instruction['blocks']} blocks of a bank of {config.oc_groups}")
+        _check_words(machine, index, geometry)
+        pixels = accumulators.pixels(rows, cols)
+    for block in range(instruction["blocks"]):
+        parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
+        if instruction["pooled"]:
+            sums, residual = yield from _take_pooled(machine, count, bool(geometry["add"]))
+        else:
+            residual = None
+            if geometry["add"]:
+                residual = yield from _take_side(machine, count, "residual pixels")
+            if machine.strict:
+                machine.hazards.store_reads(index, bank, pixels)
+            sums = accumulators.sums[bank, pixels, block * lanes:(block + 1) * lanes]
+        values = _requantize(machine, index, geometry, second, parameters, sums, residual)
+        _write_rows(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
+        yield None
+
+
+def _take_side(machine: "Machine", count: int, name: str) -> Iterator[str | None]:
+    """Beats of the side ring as they come; returns uint8 (count, beat_bytes)."""
+    taken, missing = [], count
+    while missing:
+        while not machine.side.level:
+            yield f"{name} in the side ring"
+        now = min(machine.side.level, missing)
+        taken.append(machine.side.take(now))
+        missing -= now
+        yield None
+    return np.concatenate(taken)
+
+
+def _take_pooled(machine: "Machine", count: int, add: bool) -> Iterator[str | None]:
+    """Pixels of the pool unit, each with its residual beat if ``add``; returns the two, each (count, tn) or None."""
+    pooled: list[np.ndarray] = []
+    residual: list[np.ndarray] = []
+    missing = count
+    machine.pool_demand = lambda: 0 if machine.pool_pixels else min(missing, machine.side.level) if add else missing
+    while missing:
+        while not machine.pool_pixels:
+            yield "the pool unit, or residual pixels in the side ring" if add else "the pool unit"
+        pooled.append(machine.pool_pixels.popleft())
+        missing -= len(pooled[-1])
+        if add:
+            residual.append(machine.side.take(len(pooled[-1])))
+        yield None
+    machine.pool_demand = lambda: 0
+    return np.concatenate(pooled), np.concatenate(residual) if add else None
+
+
+def _requantize(machine: "Machine", index: int, geometry: Instruction, second: Instruction | None,
+                parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
+    """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn)."""
+    words = np.ascontiguousarray(parameters).reshape(-1).view("<u4").reshape(-1, 2)
+    bias, multiplier, shift = words[:, 0].view("<i4").astype(np.int64), words[:, 1] & 0x1FFFF, words[:, 1] >> 24 & 0x3F
+    shape = (-1, geometry["rows"], geometry["cols"])
+    if machine.strict:
+        half = 1 << machine.config.acc_width - 1
+        biased = sums + bias
+        machine.require(-half <= biased.min() and biased.max() < half, index, "an accumulator overflows with its bias")
+        shifts = [*shift, second["shift"]] if geometry["add"] and second else shift
+        machine.require(MIN_SHIFT <= min(shifts) and max(shifts) <= MAX_SHIFT, index,
+                        f"shifts must be in {MIN_SHIFT}..{MAX_SHIFT}")
+    # A shift below MIN_SHIFT has no meaning; the golden model still needs one it can compute.
+    values = golden.requantize(sums.T.reshape(shape), bias, multiplier, np.maximum(shift, 1),
+                               geometry["zero_point"], geometry["low"], geometry["high"])
+    if residual is not None and second is not None:
+        other = residual.view(np.int8).T.reshape(shape)
+        values = golden.residual_add(values, other, second["multiplier_a"], second["multiplier_b"], second["constant"],
+                                     max(second["shift"], 1), second["zero_point"], second["low"], second["high"])
+    return values.transpose(1, 2, 0)
+
+
+def _write_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
+    """Write a block's rows (rows, cols, tn), stopping before the first that is outside the writable region."""
+    starts = first + np.arange(geometry["rows"]) * geometry["row_pitch"]
+    bad = (starts < machine.write_start) | (starts + geometry["cols"] > len(machine.memory))
+    good = int(np.argmax(bad)) if bad.any() else len(starts)
+    beats = starts[:good, None] + np.arange(geometry["cols"])
+    if machine.strict:
+        machine.hazards.store_writes(index, beats)
+    machine.memory[beats] = values[:good]
+    machine.write_beats += beats.size
+    if good < len(starts):
+        raise MachineError(ErrorCode.WRITE_RANGE, index,
+                           f"writes beats {starts[good]}..{starts[good] + geometry['cols'] - 1}, outside "
+                           f"{machine.write_start}..{len(machine.memory) - 1}")

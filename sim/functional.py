@@ -1,0 +1,203 @@
+"""Instruction-level simulator: what a program does to memory, without time. The machine's executable specification.
+
+Each queue is a coroutine that yields after every piece of work (None) or when it cannot go on (what it waits for). The
+machine takes them in the chosen order, so a program without hazards gives the same bytes in every order, and one that
+stands still is found to do so: hardware ends both a missing token and a starved ring with TIMEOUT.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.isa import INSTRUCTION_BYTES, TOKEN_FLAGS, ErrorCode, Instruction, Opcode, Queue, decode
+
+from .engines import compute_engine, load_engine, store_engine
+from .errors import HazardError, MachineError
+from .hazards import Clock, Hazards, Stage
+from .storage import Accumulators, Ring
+
+__all__ = ["ORDERS", "TOKEN_MAXIMUM", "Machine", "Order", "Result", "run"]
+
+#: Which queue goes first whenever several can; an integer seeds a random choice.
+Order = Literal["load", "compute", "store"] | int
+ORDERS: tuple[Order, ...] = ("load", "compute", "store", 0, 1)
+
+#: Tokens that a counter holds; one more is the error TOKEN.
+TOKEN_MAXIMUM = 255
+
+#: A coroutine's report: None after a piece of work, else what it waits for.
+Steps = Iterator[str | None]
+
+_ENGINE_QUEUES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
+#: The counter behind each token flag: (poster, taker).
+_WAITS = {"wait_load": Queue.LOAD, "wait_compute": Queue.COMPUTE, "wait_store": Queue.STORE}
+_POSTS = {"post_load": Queue.LOAD, "post_compute": Queue.COMPUTE, "post_store": Queue.STORE}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a program that reached END did, as the register file counts it."""
+
+    instructions: int
+    read_beats: int
+    write_beats: int
+
+
+class Machine:
+    """State of one run: memories, queues, tokens. `run` is the way in."""
+
+    def __init__(self, config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool) -> None:
+        self.config = config
+        self.code = code
+        #: int8 (data_beats, beat_bytes): the data region.
+        self.memory = memory.reshape(-1, config.beat_bytes).view(np.int8)
+        self.write_start = write_start
+        #: int8 (pixel_lanes * input_depth, beat_bytes): the banks one after the other.
+        self.input = np.zeros((config.pixel_lanes * config.input_depth, config.beat_bytes), np.int8)
+        self.accumulators = Accumulators(config)
+        self.weights = Ring(config.weight_depth, config.beat_bytes)
+        self.side = Ring(config.side_depth, config.beat_bytes)
+        #: Pixels that the store engine would take from the pool unit now, and those on their way.
+        self.pool_demand: Callable[[], int] = lambda: 0
+        self.pool_pixels: deque[np.ndarray] = deque()
+        self.queues: dict[Queue, deque[tuple[int, Instruction]]] = {queue: deque() for queue in _ENGINE_QUEUES}
+        self.in_hand: dict[Queue, int | None] = dict.fromkeys(_ENGINE_QUEUES)
+        self.tokens: dict[tuple[Queue, Queue], deque[Clock]] = {
+            (source, sink): deque() for source in _ENGINE_QUEUES for sink in _ENGINE_QUEUES if source != sink
+        }
+        self.hazards = Hazards(config, len(self.memory))
+        self.strict = strict
+        self.instructions = self.read_beats = self.write_beats = 0
+        self.done = False
+
+    # -- what the engines use --------------------------------------------------------------------------------------
+
+    def fetch(self, queue: Queue) -> Generator[str | None, None, tuple[int, Instruction]]:
+        """Take the next instruction of a queue and the tokens it waits for; returns (index, instruction)."""
+        if self.in_hand[queue] is not None:
+            self.in_hand[queue] = None
+            yield None
+        while not self.queues[queue]:
+            yield "an instruction"
+        index, instruction = self.queues[queue].popleft()
+        self.in_hand[queue] = index
+        if instruction.opcode in (Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD):
+            if any(instruction[flag] for flag in TOKEN_FLAGS[queue]):
+                self.require(False, index, "a SET operation takes and posts no tokens")
+            return index, instruction
+        wanted = {source: instruction[flag] for flag, source in _WAITS.items()}
+        wanted[Queue.STORE] += instruction["stores"]
+        for source, count in wanted.items():
+            if count:
+                available = self.tokens[source, queue]
+                while len(available) < count:
+                    yield f"{count} token(s) of the {source.name.lower()} queue, which gave {len(available)}"
+                for _ in range(count):
+                    self.hazards.taken(queue, available.popleft())
+        return index, instruction
+
+    def post(self, queue: Queue, index: int, instruction: Instruction, flag: str, *done: Stage) -> None:
+        """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""
+        if not instruction[flag]:
+            return
+        tokens = self.tokens[queue, _POSTS[flag]]
+        if len(tokens) == TOKEN_MAXIMUM:
+            raise MachineError(ErrorCode.TOKEN, index, f"{flag} overflows a counter of {TOKEN_MAXIMUM} tokens")
+        tokens.append(self.hazards.posted(queue, index, *done))
+
+    def require(self, condition: bool, index: int, message: str) -> None:
+        """Raise HazardError in strict mode unless ``condition``."""
+        if self.strict and not condition:
+            raise HazardError(index, message)
+
+    def check_read(self, index: int, first: int, end: int) -> None:
+        """Raise READ_RANGE unless beats ``first`` to ``end`` (exclusive) are in the data region."""
+        if end > len(self.memory):
+            raise MachineError(ErrorCode.READ_RANGE, index, f"reads beats {first}..{end - 1} of {len(self.memory)}")
+
+    # -- dispatcher ------------------------------------------------------------------------------------------------
+
+    def idle(self) -> bool:
+        return not any(self.queues.values()) and all(index is None for index in self.in_hand.values())
+
+    def dispatch(self) -> Steps:
+        """Hand the program's instructions to the queues, in order."""
+        for index in range(len(self.code) // INSTRUCTION_BYTES):
+            try:
+                instruction = decode(self.code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
+            except ValueError as error:
+                raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
+            self.instructions += 1
+            if instruction.opcode.queue == Queue.CONTROL:
+                while not self.idle():
+                    yield f"all engines to be idle ({instruction.opcode.name} at {index})"
+                self.hazards.synchronised(index)
+                if instruction.opcode == Opcode.END:
+                    self._check_end(index)
+                    self.done = True
+                    return
+            else:
+                queue = self.queues[instruction.opcode.queue]
+                while len(queue) >= self.config.queue_depth:
+                    yield f"room in the {instruction.opcode.queue.name.lower()} queue (instruction {index})"
+                queue.append((index, instruction))
+            yield None
+        raise MachineError(ErrorCode.NO_END, len(self.code) // INSTRUCTION_BYTES, "the program has no END")
+
+    def _check_end(self, index: int) -> None:
+        self.require(self.weights.level == 0, index, f"{self.weights.level} beats are left in the weight ring at END")
+        self.require(self.side.level == 0, index, f"{self.side.level} beats are left in the side ring at END")
+
+    # -- the whole -------------------------------------------------------------------------------------------------
+
+    def execute(self, order: Order) -> None:
+        engines = {Queue.LOAD: load_engine(self), Queue.COMPUTE: compute_engine(self), Queue.STORE: store_engine(self)}
+        actors: list[tuple[str, Steps]] = [("dispatcher", self.dispatch())]
+        actors += [(queue.name.lower(), engine) for queue, engine in engines.items()]
+        chance = random.Random(order)
+        if isinstance(order, str):
+            actors.sort(key=lambda actor: (actor[0] != "dispatcher", actor[0] != order))
+        while not self.done:
+            if isinstance(order, int):
+                chance.shuffle(actors)
+            reasons = []
+            for name, steps in actors:
+                reason = next(steps, "nothing")
+                if reason is None or self.done:
+                    break
+                reasons.append((name, reason))
+            else:
+                self._stand_still(reasons)
+
+    def _stand_still(self, reasons: list[tuple[str, str]]) -> None:
+        held = {queue.name.lower(): index for queue, index in self.in_hand.items()}
+        texts = [f"{name}{'' if held.get(name) is None else f' {held[name]}'} waits for {reason}"
+                 for name, reason in sorted(reasons)]
+        index = min((index for index in held.values() if index is not None), default=self.instructions)
+        raise MachineError(ErrorCode.TIMEOUT, index, "nothing can move: " + "; ".join(texts))
+
+
+def run(config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool = False,
+        order: Order = "load") -> Result:
+    """Execute a program on its data region.
+
+    ``memory``: uint8, one dimension, a whole number of beats, C-contiguous; modified in place. ``strict`` also refuses
+    programs whose result is left to chance: data used before it is there, accesses that no token orders, leftovers.
+
+    Raises MachineError where the hardware would stop (TIMEOUT when nothing can move), HazardError in strict mode, and
+    ValueError for a memory, code or ``write_start`` that is no such thing.
+    """
+    if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous or memory.size % config.beat_bytes:
+        raise ValueError(f"memory must be a contiguous uint8 vector of whole beats of {config.beat_bytes} bytes")
+    if len(code) % INSTRUCTION_BYTES:
+        raise ValueError(f"code must be a multiple of {INSTRUCTION_BYTES} bytes, not {len(code)}")
+    if not 0 <= write_start <= memory.size // config.beat_bytes:
+        raise ValueError(f"write_start must be in 0..{memory.size // config.beat_bytes}, not {write_start}")
+    machine = Machine(config, code, memory, write_start=write_start, strict=strict)
+    machine.execute(order)
+    return Result(machine.instructions, machine.read_beats, machine.write_beats)

@@ -1,0 +1,102 @@
+"""Which instructions are ordered by tokens, and what goes wrong where they are not.
+
+Every queue keeps a clock: for each stage, the index of the last instruction that it knows to be done. A token carries
+the clock of its poster to its taker, so an access is ordered behind another exactly if its queue's clock reaches it.
+Data in the rings are not tokens: they order nothing but themselves.
+"""
+
+import enum
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.isa import Queue
+
+from .errors import HazardError
+
+__all__ = ["Clock", "Hazards", "Stage"]
+
+#: For each stage of `Stage` the last instruction known to be done; -1 before the first.
+Clock = tuple[int, int, int, int]
+
+_NEVER = np.int32(-1)
+
+
+class Stage(enum.IntEnum):
+    """What a token can vouch for."""
+
+    LOADED = 0      # a load's data is in the input buffer
+    COMPUTED = 1    # a compute instruction has read its inputs and finished its sums
+    READ = 2        # a store has read its accumulators
+    WRITTEN = 3     # a store's data is in memory
+
+
+class Hazards:
+    """Clocks of the queues, and who last touched each entry, accumulator and beat.
+
+    The check methods raise HazardError; each is called when its access takes effect.
+    """
+
+    def __init__(self, config: NpuConfig, data_beats: int) -> None:
+        self.clocks: dict[Queue, Clock] = dict.fromkeys((Queue.LOAD, Queue.COMPUTE, Queue.STORE), (-1, -1, -1, -1))
+        entries = config.pixel_lanes * config.input_depth
+        pixels = (2, config.acc_depth * config.pixel_lanes)
+        self.entry_writer, self.entry_reader = np.full(entries, _NEVER), np.full(entries, _NEVER)
+        self.sum_writer, self.sum_reader = np.full(pixels, _NEVER), np.full(pixels, _NEVER)
+        self.beat_writer, self.beat_reader = np.full(data_beats, _NEVER), np.full(data_beats, _NEVER)
+
+    def posted(self, queue: Queue, index: int, *done: Stage) -> Clock:
+        """The clock that a token of instruction ``index`` carries."""
+        clock = list(self.clocks[queue])
+        for stage in done:
+            clock[stage] = index
+        return (clock[0], clock[1], clock[2], clock[3])
+
+    def taken(self, queue: Queue, token: Clock) -> None:
+        self.clocks[queue] = tuple(map(max, self.clocks[queue], token))  # type: ignore[assignment]
+
+    def synchronised(self, index: int) -> None:
+        """Everything before instruction ``index`` is done."""
+        for queue in self.clocks:
+            self.clocks[queue] = (index, index, index, index)
+
+    def _ordered(self, queue: Queue, stage: Stage, earlier: np.ndarray, index: int, message: str) -> None:
+        latest = int(earlier.max(initial=-1))
+        if latest > self.clocks[queue][stage]:
+            raise HazardError(index, f"no token orders it behind instruction {latest}, {message}")
+
+    def load_reads(self, index: int, beats: np.ndarray) -> None:
+        self._ordered(Queue.LOAD, Stage.WRITTEN, self.beat_writer[beats], index, "which stores what it loads")
+        self.beat_reader[beats] = index
+
+    def load_writes(self, index: int, entries: np.ndarray) -> None:
+        self._ordered(Queue.LOAD, Stage.COMPUTED, self.entry_reader[entries], index,
+                      "which reads the input-buffer entries it overwrites")
+        self.entry_writer[entries] = index
+        if np.bincount(entries.ravel()).max() > 1:
+            raise HazardError(index, "it writes an input-buffer entry twice")
+
+    def compute_reads(self, index: int, entries: np.ndarray) -> None:
+        writers = self.entry_writer[entries]
+        if writers.min() < 0:
+            raise HazardError(index, "it reads input-buffer entries that were never loaded")
+        self._ordered(Queue.COMPUTE, Stage.LOADED, writers, index, "which loads what it reads")
+        self.entry_reader[entries] = index
+
+    def compute_writes(self, index: int, bank: int, pixels: np.ndarray, first: bool) -> None:
+        if not first and self.sum_writer[bank, pixels].min() < 0:
+            raise HazardError(index, "it adds to accumulators that were never computed")
+        self._ordered(Queue.COMPUTE, Stage.READ, self.sum_reader[bank, pixels], index,
+                      "which stores the accumulators it changes")
+        self.sum_writer[bank, pixels] = index
+
+    def store_reads(self, index: int, bank: int, pixels: np.ndarray) -> None:
+        writers = self.sum_writer[bank, pixels]
+        if writers.min() < 0:
+            raise HazardError(index, "it stores accumulators that were never computed")
+        self._ordered(Queue.STORE, Stage.COMPUTED, writers, index, "which computes what it stores")
+        self.sum_reader[bank, pixels] = index
+
+    def store_writes(self, index: int, beats: np.ndarray) -> None:
+        self._ordered(Queue.STORE, Stage.LOADED, self.beat_reader[beats], index, "which loads the memory it overwrites")
+        self.beat_writer[beats] = index

@@ -1,0 +1,49 @@
+"""The weight stream of a COMPUTE, unpacked."""
+
+import numpy as np
+
+from cores.config import NpuConfig
+
+__all__ = ["dense_weights", "step_lanes"]
+
+
+def step_lanes(config: NpuConfig, steps: np.ndarray, *, indexed: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """Weights, int8 (n, oc_lanes, nnz_lanes), and channels, int64, of n steps; ``steps``: uint8 (n, bytes of a step).
+
+    The channels are None without ``indexed``: they then follow from the step's number.
+    """
+    count = config.oc_lanes * config.nnz_lanes
+    shape = (len(steps), config.oc_lanes, config.nnz_lanes)
+    weights = np.ascontiguousarray(steps[:, :count]).view(np.int8).reshape(shape)
+    if not indexed:
+        return weights, None
+    channels = np.array([config.window_base(lane) for lane in range(config.nnz_lanes)]) + np.zeros(shape, np.int64)
+    if config.index_bits:
+        # Beats of weights are whole, so the indices begin at a beat of their own.
+        stream = steps[:, config.weight_beats * config.beat_bytes:]
+        bits = np.unpackbits(stream, axis=1, bitorder="little", count=count * config.index_bits)
+        channels += bits.reshape(*shape, config.index_bits) @ (1 << np.arange(config.index_bits))
+    return weights, channels
+
+
+def dense_weights(config: NpuConfig, steps: np.ndarray, first_group: int, groups: int, *, indexed: bool) -> np.ndarray:
+    """What consecutive steps multiply, as (taps, ic_lanes, oc_lanes) int16: tap by tap, channel by channel.
+
+    ``first_group``: the group that the first step is of its tap. A channel chosen more than once gets the sum.
+    """
+    weights, channels = step_lanes(config, steps, indexed=indexed)
+    numbers = first_group + np.arange(len(steps))
+    taps, group = np.divmod(numbers, groups)
+    dense = np.zeros((taps[-1] + 1, config.ic_lanes, config.oc_lanes), np.int16)
+    if channels is None:
+        # Lane j of group n is channel j * tn/dn + n: no two of a tap meet.
+        wired = np.arange(config.nnz_lanes) * config.groups_dense + group[:, None]
+        dense[taps[:, None], wired % config.ic_lanes] = weights.transpose(0, 2, 1)
+        return dense
+    outputs = np.arange(config.oc_lanes)
+    for number in range(min(groups, len(steps))):
+        of_group = group == group[number]
+        for lane in range(config.nnz_lanes):
+            chosen = channels[of_group, :, lane]
+            dense[taps[of_group][:, None], chosen, outputs] += weights[of_group, :, lane]
+    return dense
