@@ -5,10 +5,18 @@ the bias (``bias - zero_point * sum(w)``), and padding is done with the zero poi
 """
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
-__all__ = ["quantize_multiplier", "requantize", "residual_add"]
+__all__ = [
+    "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize", "residual_add", "run_layer",
+    "run_stages",
+]
+
+
+#: Largest unfolded input (in values) of a convolution that is made in one matrix product; larger ones go tap by tap.
+_UNFOLDED_ELEMENTS = 1 << 24
 
 
 def round_shift(value: np.ndarray, shift: np.ndarray | int) -> np.ndarray:
@@ -40,10 +48,21 @@ def quantize_multiplier(scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return multiplier, shift.astype(np.int64)
 
 
+def quantize_residual(scale_a: float, scale_b: float) -> tuple[int, int, int]:
+    """Real scales of a sum's operands -> (multiplier_a, multiplier_b, shift), one shift for both.
+
+    Raises ValueError as `quantize_multiplier` does.
+    """
+    if not min(scale_a, scale_b) > 0:
+        raise ValueError("scales must be positive and finite")
+    _, shift = quantize_multiplier(np.float64(max(scale_a, scale_b)))
+    return round(scale_a * 2.0 ** int(shift)), round(scale_b * 2.0 ** int(shift)), int(shift)
+
+
 def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: int) -> np.ndarray:
     """Accumulators to activations: ``clip(round_shift((acc + bias) * multiplier, shift) + zero_point, low, high)``.
 
-    ``acc`` int (C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). Returns int8 (C, H, W).
+    ``acc`` int (..., C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). Returns int8 (..., C, H, W).
     """
     column = (slice(None), None, None)
     total = np.asarray(acc, np.int64) + np.asarray(bias, np.int64)[column]
@@ -56,3 +75,75 @@ def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shif
     """Second stage of a store: int8 + int8 at different scales -> int8. ``constant`` carries both zero points."""
     total = np.asarray(a, np.int64) * multiplier_a + np.asarray(b, np.int64) * multiplier_b + constant
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
+
+
+def _windows(x: np.ndarray, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],
+             pad_value: int) -> np.ndarray:
+    """A view (..., C, OH, OW, KH, KW) of the padded input's windows."""
+    top, left, bottom, right = pads
+    widths = [(0, 0)] * (x.ndim - 2) + [(top, bottom), (left, right)]
+    padded = np.pad(x, widths, constant_values=pad_value) if any(pads) else x
+    return sliding_window_view(padded, kernel, axis=(-2, -1))[..., ::stride[0], ::stride[1], :, :]
+
+
+def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads: tuple[int, int, int, int], pad_value: int) -> np.ndarray:
+    """Exact sums of products of raw values.
+
+    ``x`` int8 (..., C, H, W); ``weights`` int (OC, C, KH, KW), or (C, 1, KH, KW) if ``depthwise``; ``pads`` top, left, bottom,
+    right. Returns int64 (..., OC, OH, OW).
+    """
+    x, weights = np.asarray(x), np.asarray(weights)
+    oc, _, *kernel = weights.shape
+    # A float product is exact while every partial sum is an integer below 2**(mantissa bits).
+    bound = 128 * int(np.abs(weights.astype(np.int64)).sum(axis=(1, 2, 3)).max(initial=0))
+    number = np.float32 if bound < 1 << 24 else np.float64
+    windows = _windows(x.astype(number), (kernel[0], kernel[1]), stride, pads, pad_value)
+    *lead, channels, height, width = windows.shape[:-2]
+    weights = weights.astype(number)
+    taps = [(ky, kx) for ky in range(kernel[0]) for kx in range(kernel[1])]
+    acc = np.zeros((*lead, oc, height, width), number)
+    if depthwise:
+        for ky, kx in taps:
+            acc += weights[:, 0, ky, kx, None, None] * windows[..., ky, kx]
+    elif len(taps) * windows[..., 0, 0].size <= _UNFOLDED_ELEMENTS:
+        columns = np.moveaxis(windows, (-2, -1), (-4, -3)).reshape(*lead, channels * len(taps), height * width)
+        acc = (weights.reshape(oc, -1) @ columns).reshape(acc.shape)
+    else:
+        for ky, kx in taps:
+            columns = windows[..., ky, kx].reshape(*lead, channels, height * width)
+            acc += (weights[:, :, ky, kx] @ columns).reshape(acc.shape)
+    return acc.astype(np.int64)
+
+
+def pool_accumulate(x, maximum: bool, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],
+                    pad_value: int) -> np.ndarray:
+    """Maximum or sum of each window; ``x`` int8 (..., C, H, W). Returns int64 (..., C, OH, OW)."""
+    windows = _windows(np.asarray(x), kernel, stride, pads, pad_value)
+    return windows.max(axis=(-2, -1)).astype(np.int64) if maximum else windows.sum(axis=(-2, -1), dtype=np.int64)
+
+
+def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *, zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Results of a layer's first and last stage; the same array without a residual.
+
+    ``layer`` is a Conv or Pool of `gen.ir`, ``x`` its input (..., C, H, W) int8, ``zero_point`` that of the input (a convolution
+    pads with it), ``residual`` the tensor that the layer adds.
+    Raises ValueError when ``residual`` is missing or not wanted.
+    """
+    if (residual is None) != (layer.residual is None):
+        raise ValueError(f"layer {layer.name}: a residual is {'missing' if residual is None else 'given and not wanted'}")
+    if layer.op == "conv":
+        acc = conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, zero_point)
+    else:
+        acc = pool_accumulate(x, layer.maximum, layer.kernel, layer.stride, layer.pads, layer.pad_value)
+    first = layer.requantize
+    middle = requantize(acc, first.bias, first.multiplier, first.shift, first.zero_point, first.low, first.high)
+    if layer.residual is None:
+        return middle, middle
+    second = layer.residual
+    return middle, residual_add(middle, residual, second.multiplier_a, second.multiplier_b, second.constant, second.shift,
+                                second.zero_point, second.low, second.high)
+
+
+def run_layer(layer, x: np.ndarray, residual: np.ndarray | None = None, *, zero_point: int = 0) -> np.ndarray:
+    """Output (..., C, H, W) int8 of a layer; see `run_stages`."""
+    return run_stages(layer, x, residual, zero_point=zero_point)[1]

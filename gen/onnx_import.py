@@ -1,0 +1,342 @@
+"""ONNX model -> `gen.ir.Graph`.
+
+The importer walks the nodes in order and keeps for every ONNX value what it means (`gen.onnx_values`). Arithmetic becomes a
+pending layer; the QuantizeLinear behind it gives the layer its output scale and puts it into the graph. Operators are in
+`gen.onnx_operators` and `gen.onnx_qoperators`; what remains to be done on the graph are the passes of `gen.passes`.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+from onnx import TensorProto
+
+from gen import onnx_model, onnx_operators, onnx_qoperators
+from gen.ir import Graph, GraphError, HostStep, Layer, Pool, Requantize, Residual, Tensor, verify
+from gen.onnx_model import Model, Node
+from gen.onnx_values import (
+    Constant,
+    Host,
+    Pending,
+    PendingAdd,
+    Quantised,
+    QuantisedConstant,
+    RawInput,
+    Real,
+    Value,
+    channels_shape,
+    layout_steps,
+)
+from gen.passes import run_passes
+from sim.golden import quantize_multiplier, quantize_residual
+
+__all__ = ["Imported", "Importer", "load", "load_model"]
+
+_HANDLERS = {**onnx_operators.HANDLERS, **onnx_qoperators.HANDLERS}
+
+
+@dataclass
+class _InputRecord:
+    """A model input until its first use decides the layout of its tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    onnx_name: str
+    unsigned: bool
+    quantize: HostStep | None
+    #: Order of the input where it is (or becomes) integer; what follows counts from there.
+    order: np.ndarray
+    tensor: str = ""
+    #: Flat index in that order -> flat index in the tensor.
+    position: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """A graph beside what only the comparison with ONNX needs.
+
+    ``orders``: tensor -> int array of its ONNX shape (one sample) with each element's flat index in the (C, H, W) tensor.
+    """
+
+    model: Model
+    graph: Graph
+    orders: dict[str, np.ndarray]
+
+
+class Importer:
+    """State of one import. Handlers call the methods below; all errors are GraphError."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.values: dict[str, Value] = {n: Constant(a) for n, a in model.constants.items()}
+        self.tensors: dict[str, Tensor] = {}
+        self.layers: list[Layer] = []
+        self.orders: dict[str, np.ndarray] = {}
+        self.inputs: dict[str, _InputRecord] = {}
+        self._names: set[str] = set()
+        self._opsets = {o.domain: o.version for o in model.proto.opset_import}
+        for model_input in model.inputs:
+            self._add_input(model_input)
+
+    # -- for handlers --------------------------------------------------------------------------------------------
+
+    def fail(self, node: Node, message: str) -> NoReturn:
+        raise GraphError(f"{self.model.path}: {node}: {message}")
+
+    def constant(self, node: Node, value: Value | None, what: str) -> np.ndarray:
+        """The array of a constant (dequantised ones in float64)."""
+        if isinstance(value, Constant):
+            return value.array
+        if isinstance(value, QuantisedConstant):
+            return value.real
+        self.fail(node, f"{what} must be a constant")
+
+    def scalar(self, node: Node, value: Value | None, what: str, default: float | None = None) -> float:
+        if value is None and default is not None:
+            return default
+        array = self.constant(node, value, what)
+        if array.size != 1:
+            self.fail(node, f"{what} of an activation must be one number, not {array.size}; quantise activations per tensor")
+        return array.reshape(()).item()
+
+    def activation_scale(self, node: Node, value: Value | None) -> float:
+        scale = float(self.scalar(node, value, "the scale"))
+        if not (np.isfinite(scale) and scale > 0):
+            self.fail(node, f"the scale must be positive, not {scale}")
+        return scale
+
+    def activation(self, node: Node, value: Value | None, what: str = "its input") -> Real:
+        """``value`` as a dequantised tensor of the graph."""
+        if isinstance(value, Real):
+            return Real(self.tensor(value.quantised, value.scale, value.zero_point), value.scale, value.zero_point)
+        if isinstance(value, Pending | PendingAdd):
+            self.fail(node, f"{what} comes unquantised from {value.name}; put QuantizeLinear and DequantizeLinear between them")
+        if isinstance(value, RawInput):
+            self.fail(node, f"{what} is float; this compiler takes quantised models (QDQ or QLinear), "
+                            "quantise the model first; a later release calibrates float models itself")
+        if isinstance(value, Host):
+            self.fail(node, f"{what} comes from an operator that runs on the processor; only outputs may follow it")
+        if isinstance(value, Quantised):
+            self.fail(node, f"{what} is an integer tensor; dequantise it first")
+        self.fail(node, f"{what} is a constant, and the operator takes none there")
+
+    def tensor(self, value: Quantised, scale: float, zero_point: int) -> Quantised:
+        """``value`` with a tensor of the graph behind it; the first use of a model input decides that tensor's layout."""
+        record = self.inputs.get(value.tensor)
+        if record is None:
+            return value
+        if not record.tensor:
+            shape = channels_shape(value.order.shape)
+            if shape is None:
+                raise GraphError(f"{self.model.path}: input {record.name} has more than two spatial axes")
+            record.tensor = self.new_name(record.onnx_name)
+            record.position = np.empty(value.order.size, np.int64)
+            record.position[value.order.ravel()] = np.arange(value.order.size)
+            self.tensors[record.tensor] = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name, record.unsigned)
+            self.orders[record.tensor] = record.position.reshape(record.shape)
+        return Quantised(record.tensor, record.position[value.order], value.unsigned)
+
+    def new_name(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self._names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._names.add(name)
+        return name
+
+    def quantize(self, node: Node, value: Value | None, scale: float, zero_point: int, unsigned: bool) -> Value:
+        """``value`` quantised under the name of ``node``'s output; ``zero_point`` is that of the model."""
+        internal = zero_point - 128 if unsigned else zero_point
+        if isinstance(value, Host):
+            return value.then(_step("quantize", scale, zero_point, unsigned))
+        if isinstance(value, RawInput):
+            return self._quantize_input(node, value, scale, zero_point, unsigned)
+        if isinstance(value, Real):
+            if (value.scale, value.zero_point, value.quantised.unsigned) == (scale, internal, unsigned):
+                return value.quantised
+            value = onnx_operators.copy(self, node, self.activation(node, value))
+        if isinstance(value, PendingAdd):
+            return self._emit_add(node, value, scale, internal, unsigned)
+        if isinstance(value, Pending):
+            return self._emit(node, value, scale, internal, unsigned)
+        self.fail(node, "its input is quantised already" if isinstance(value, Quantised) else "its input is a constant")
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def _add_input(self, model_input: onnx_model.ModelInput) -> None:
+        order = np.arange(int(np.prod(model_input.shape))).reshape(model_input.shape)
+        if model_input.elem_type in (TensorProto.INT8, TensorProto.UINT8):
+            unsigned = model_input.elem_type == TensorProto.UINT8
+            key = f"input {model_input.name}"
+            self.inputs[key] = _InputRecord(model_input.name, model_input.shape, model_input.name, unsigned, None, order)
+            self.values[model_input.name] = Quantised(key, order, unsigned)
+        elif model_input.elem_type == TensorProto.FLOAT:
+            self.values[model_input.name] = RawInput(model_input.name, order)
+        else:
+            raise GraphError(f"{self.model.path}: input {model_input.name} is {TensorProto.DataType.Name(model_input.elem_type)}; "
+                             "inputs must be float32, int8 or uint8")
+
+    def _quantize_input(self, node: Node, value: RawInput, scale: float, zero_point: int, unsigned: bool) -> Quantised:
+        step = _step("quantize", scale, zero_point, unsigned)
+        key = f"input {value.name}"
+        record = self.inputs.get(key)
+        if record is not None and record.quantize != step:
+            self.fail(node, f"input {value.name} is quantised twice, with different scales; quantise it once")
+        if record is None:
+            self.inputs[key] = _InputRecord(value.name, value.order.shape, node.outputs[0], unsigned, step, value.order)
+            return Quantised(key, np.arange(value.order.size).reshape(value.order.shape), unsigned)
+        position = np.empty(value.order.size, np.int64)
+        position[record.order.ravel()] = np.arange(value.order.size)
+        return Quantised(key, position[value.order], unsigned)
+
+    # -- layers --------------------------------------------------------------------------------------------------
+
+    def _add_tensor(self, node: Node, order: np.ndarray, shape: tuple[int, int, int], scale: float, zero_point: int,
+                    unsigned: bool) -> Quantised:
+        name = self.new_name(node.outputs[0])
+        self.tensors[name] = Tensor(name, shape, scale, zero_point, node.outputs[0], unsigned)
+        self.orders[name] = order
+        return Quantised(name, order, unsigned)
+
+    def _bounds(self, node: Node, low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
+        """Clip bounds in quantised units; quantising is monotonic, so clipping commutes with it."""
+        steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
+        lower, upper = (int(v) for v in np.clip(steps, -128, 127))
+        if low > high:
+            self.fail(node, f"clips to an empty range, {low:g}..{high:g}")
+        return lower, upper
+
+    def _emit(self, node: Node, value: Pending, scale: float, zero_point: int, unsigned: bool) -> Quantised:
+        try:
+            multiplier, shift = quantize_multiplier(value.scale / scale)
+        except ValueError as error:
+            self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
+        bias = np.rint(value.bias / value.scale)
+        if not (np.abs(bias) < 2**31).all():
+            self.fail(node, f"the bias of {value.name} does not fit 32 bits; check the scales")
+        low, high = self._bounds(node, value.low, value.high, scale, zero_point)
+        output = self._add_tensor(node, value.order, value.shape, scale, zero_point, unsigned)
+        self.layers.append(value.arguments["layer"](
+            name=self.new_name(f"{value.name}:"), output=output.tensor, onnx_nodes=(*value.nodes, node.name),
+            requantize=Requantize(bias.astype(np.int64) + value.offset, multiplier, shift, zero_point, low, high),
+            **{k: v for k, v in value.arguments.items() if k != "layer"}))
+        return output
+
+    def _emit_add(self, node: Node, value: PendingAdd, scale: float, zero_point: int, unsigned: bool) -> Quantised:
+        """A copy of one operand with the other as residual; `gen.passes.fuse_residual` moves it into the operand's layer."""
+        try:
+            multiplier_a, multiplier_b, shift = quantize_residual(value.a.scale / scale, value.b.scale / scale)
+        except ValueError as error:
+            self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
+        low, high = self._bounds(node, value.low, value.high, scale, zero_point)
+        source = self.tensors[value.a.quantised.tensor]
+        output = self._add_tensor(node, value.order, source.shape, scale, zero_point, unsigned)
+        copied = onnx_operators.copy(self, node, value.a)
+        multiplier, first_shift = quantize_multiplier(np.ones(source.shape[0]))
+        name = self.new_name(f"{value.name}:")
+        residual = Residual(
+            middle=Tensor(f"{name}middle", source.shape, value.a.scale, value.a.zero_point), other=value.b.quantised.tensor,
+            multiplier_a=multiplier_a, multiplier_b=multiplier_b, shift=shift, zero_point=zero_point, low=low, high=high,
+            constant=-(value.a.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
+        self.layers.append(Pool(
+            name=name, output=output.tensor, onnx_nodes=(*value.nodes, node.name), residual=residual,
+            requantize=Requantize(copied.offset, multiplier, first_shift, value.a.zero_point, -128, 127),
+            **{k: v for k, v in copied.arguments.items() if k != "layer"}))
+        return output
+
+    # -- walking -------------------------------------------------------------------------------------------------
+
+    def run(self) -> Imported:
+        for node in self.model.nodes:
+            inputs = [self.values.get(n) if n else None for n in node.inputs]
+            outputs = self._apply(node, inputs)
+            self.values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
+        outputs_of_graph = {name: self._output(name) for name in self.model.outputs}
+        inputs = {i.name: self._input(i) for i in self.model.inputs}
+        graph = Graph(Path(self.model.path).stem, self.tensors, self.layers, inputs, outputs_of_graph)
+        try:
+            verify(graph)
+            graph = run_passes(graph)
+        except GraphError as error:
+            raise GraphError(f"{self.model.path}: {error}") from None
+        return Imported(self.model, graph, self.orders)
+
+    def _apply(self, node: Node, inputs: list[Value | None]) -> list[Value]:
+        present = {n: v for n, v in zip(node.inputs, inputs, strict=True) if n}
+        handler = _HANDLERS.get(node.op)
+        if all(isinstance(v, Constant) for v in present.values()) and node.op != "DequantizeLinear":
+            try:
+                arrays = {n: v.array for n, v in present.items() if isinstance(v, Constant)}
+                return [Constant(a) for a in onnx_model.fold(node, self._opsets, arrays)]
+            except Exception as error:  # the evaluator raises anything
+                self.fail(node, f"cannot evaluate it on its constant inputs ({str(error).splitlines()[0] if str(error) else error!r})")
+        if handler is None:
+            self.fail(node, f"operator {node.op} is not supported on activations; supported: {', '.join(sorted(_HANDLERS))}")
+        try:
+            result = handler(self, node, inputs)
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, GraphError):
+                raise
+            self.fail(node, f"malformed ({type(error).__name__}: {error})")
+        return [result]
+
+    # -- ends ----------------------------------------------------------------------------------------------------
+
+    def _input(self, model_input: onnx_model.ModelInput) -> tuple[str, tuple[HostStep, ...]]:
+        record = self.inputs.get(f"input {model_input.name}")
+        if record is None or not record.tensor:
+            raise GraphError(f"{self.model.path}: input {model_input.name} is not used by any layer; remove it from the model")
+        order = np.empty(record.position.size, np.int64)
+        order[record.position] = record.order.ravel()
+        steps = layout_steps(model_input.shape[1:], order.reshape(1, *self.tensors[record.tensor].shape))
+        if steps is None:
+            raise GraphError(f"{self.model.path}: input {model_input.name} is rearranged in a way that is no transposition")
+        return record.tensor, (*steps, record.quantize) if record.quantize else steps
+
+    def _output(self, name: str) -> tuple[str, tuple[HostStep, ...]]:
+        value = self.values.get(name)
+        match value:
+            case Host():
+                return value.tensor, value.steps
+            case Real():
+                return self.host(value).tensor, self.host(value).steps
+            case Quantised():
+                resolved = self.tensor(value, 1.0, 0)
+                return resolved.tensor, self.layout(resolved)
+            case Pending() | PendingAdd():
+                raise GraphError(f"{self.model.path}: output {name} is the unquantised result of node {value.name}; "
+                                 "put QuantizeLinear and DequantizeLinear behind it")
+        raise GraphError(f"{self.model.path}: output {name} does not depend on an input that a layer uses")
+
+    def layout(self, value: Quantised) -> tuple[HostStep, ...]:
+        """Steps from the tensor to the value's arrangement."""
+        steps = layout_steps(self.tensors[value.tensor].shape, value.order)
+        if steps is None:
+            raise GraphError(f"{self.model.path}: tensor {value.tensor} is rearranged in a way that is no transposition")
+        return steps
+
+    def host(self, value: Real) -> Host:
+        """``value`` dequantised by the processor."""
+        quantised = self.tensor(value.quantised, value.scale, value.zero_point)
+        zero_point = value.zero_point + 128 if quantised.unsigned else value.zero_point
+        order = np.arange(quantised.order.size).reshape(quantised.order.shape)
+        return Host(quantised.tensor, (*self.layout(quantised), _step("dequantize", value.scale, zero_point, quantised.unsigned)), order)
+
+
+def _step(kind, scale: float, zero_point: int, unsigned: bool) -> HostStep:
+    return HostStep(kind, {"scale": scale, "zero_point": zero_point, "unsigned": unsigned})
+
+
+def load_model(path: str | Path) -> Imported:
+    """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`."""
+    return Importer(onnx_model.read(path)).run()
+
+
+def load(path: str | Path) -> Graph:
+    """Import a quantised (QDQ or QLinear) ONNX model.
+
+    Raises GraphError for a file that is not ONNX, a float model, an operator or a form of one that the machine cannot run;
+    the message is one line that names the file, the node and what to do.
+    """
+    return load_model(path).graph

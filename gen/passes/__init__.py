@@ -1,0 +1,21 @@
+"""Passes over the graph: each a function Graph -> Graph that leaves alone what it has nothing to do with."""
+
+from collections.abc import Callable
+
+from gen.ir import Graph, verify
+from gen.passes.fuse_clips import fuse_clips
+from gen.passes.fuse_residual import fuse_residual
+from gen.passes.remove_dead import remove_dead
+from gen.passes.unit_strides import unit_strides
+
+__all__ = ["PASSES", "fuse_clips", "fuse_residual", "remove_dead", "run_passes", "unit_strides"]
+
+PASSES: tuple[Callable[[Graph], Graph], ...] = (remove_dead, unit_strides, fuse_clips, fuse_residual)
+
+
+def run_passes(graph: Graph) -> Graph:
+    """All passes in order, the graph verified after each. Raises GraphError as `gen.ir.verify`."""
+    for apply in PASSES:
+        graph = apply(graph)
+        verify(graph)
+    return graph

@@ -1,0 +1,94 @@
+"""The graph on NumPy, and the host's part of the work for every way to run."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gen.ir import Conv, Graph, GraphError, HostStep
+from sim.golden import run_layer
+
+__all__ = ["host_input", "host_output", "run"]
+
+
+def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """float32 as onnxruntime computes it: exponentials of the distance to the maximum, times one over their sum."""
+    exponentials = np.exp(x - x.max(axis=axis, keepdims=True), dtype=np.float32)
+    return exponentials / exponentials.sum(axis=axis, keepdims=True, dtype=np.float32)
+
+
+def _apply(step: HostStep, x: np.ndarray) -> np.ndarray:
+    p = step.parameters
+    match step.kind:
+        case "quantize":
+            number = np.uint8 if p["unsigned"] else np.int8
+            limits = np.iinfo(number)
+            return np.clip(np.rint(x / np.float32(p["scale"])) + p["zero_point"], limits.min, limits.max).astype(number)
+        case "dequantize":
+            return (x.astype(np.float32) - np.float32(p["zero_point"])) * np.float32(p["scale"])
+        case "softmax":
+            return _softmax(x, p["axis"])
+        case "reshape":
+            return x.reshape(len(x), *p["shape"][1:])
+        case "transpose":
+            return x.transpose(p["axes"])
+    raise GraphError(f"host step {step.kind!r} is unknown")
+
+
+def host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
+    """A model input (N, ...) in the model's own type -> its tensor, (N, C, H, W) int8.
+
+    Raises GraphError for an unknown name, a shape that does not fit or a type that the model does not take.
+    """
+    if name not in graph.inputs:
+        raise GraphError(f"the model has no input {name!r}; it has {', '.join(graph.inputs)}")
+    tensor_name, steps = graph.inputs[name]
+    tensor, x = graph.tensors[tensor_name], np.asarray(array)
+    wanted = np.float32 if any(s.kind == "quantize" for s in steps) else np.uint8 if tensor.onnx_unsigned else np.int8
+    if wanted == np.float32 and np.issubdtype(x.dtype, np.floating):
+        x = x.astype(np.float32)
+    if x.dtype != wanted:
+        raise GraphError(f"input {name} must be {np.dtype(wanted)}, not {x.dtype}")
+    if x.ndim < 2 or x[:1].size != int(np.prod(tensor.shape)) * min(1, len(x)):
+        raise GraphError(f"input {name} must be (samples, ...) with {int(np.prod(tensor.shape))} values a sample, not of shape {x.shape}")
+    for step in steps:
+        x = _apply(step, x)
+    if tensor.onnx_unsigned:
+        x = (x ^ 128).view(np.int8)
+    return np.ascontiguousarray(x.reshape(len(x), *tensor.shape))
+
+
+def host_output(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
+    """The tensor of a model output, (N, C, H, W) int8 -> the output as the model gives it."""
+    tensor, steps = graph.outputs[name]
+    x = np.asarray(array)
+    if graph.tensors[tensor].onnx_unsigned:
+        x = np.ascontiguousarray(x).view(np.uint8) ^ 128
+    for step in steps:
+        x = _apply(step, x)
+    return x
+
+
+def run(graph: Graph, inputs: Mapping[str, np.ndarray], *, keep: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
+    """Run all samples.
+
+    ``inputs``: model input -> (N, ...) array. Returns the model's outputs, and with ``keep`` every tensor as (N, C, H, W) int8.
+    Raises GraphError when inputs are missing or do not fit.
+    """
+    missing = [name for name in graph.inputs if name not in inputs]
+    if missing:
+        raise GraphError(f"input {missing[0]!r} is missing")
+    tensors = {graph.inputs[name][0]: host_input(graph, name, array) for name, array in inputs.items()}
+    samples = {len(x) for x in tensors.values()}
+    if len(samples) > 1:
+        raise GraphError("inputs have different numbers of samples")
+    last = {name: i for i, layer in enumerate(graph.layers) for name in (layer.input, *([layer.residual.other] if layer.residual else []))}
+    wanted = {tensor for tensor, _ in graph.outputs.values()}
+    for i, layer in enumerate(graph.layers):
+        residual = tensors[layer.residual.other] if layer.residual else None
+        zero_point = graph.tensors[layer.input].zero_point if isinstance(layer, Conv) else 0
+        tensors[layer.output] = run_layer(layer, tensors[layer.input], residual, zero_point=zero_point)
+        if not keep:
+            for name in [n for n in tensors if last.get(n, -1) <= i and n not in wanted and n != layer.output]:
+                del tensors[name]
+    outputs = {name: host_output(graph, name, tensors[tensor]) for name, (tensor, _) in graph.outputs.items()}
+    return outputs, tensors if keep else None
