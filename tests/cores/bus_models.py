@@ -1,0 +1,165 @@
+"""What the cores' cocotb benches share: stream ends, AXI monitors and a pipelined AXI memory."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+
+__all__ = ["PipelinedMemory", "burst_crosses_page", "collect", "send", "start", "watch_stable"]
+
+
+async def start(dut, **inputs: int) -> None:
+    """Start the clock, set ``inputs``, and reset for three cycles."""
+    cocotb.start_soon(Clock(dut.clk, 4, unit="ns").start())
+    for name, value in inputs.items():
+        getattr(dut, name).value = value
+    dut.rst.value = 1
+    for _ in range(3):
+        await RisingEdge(dut.clk)
+    dut.rst.value = 0
+    await RisingEdge(dut.clk)
+
+
+async def send(dut, name: str, items, *, idle: float = 0.0) -> None:
+    """Send payloads (integers) into the component's input stream ``name``, pausing with probability ``idle``."""
+    valid, ready, payload = (getattr(dut, f"{name}__{part}") for part in ("valid", "ready", "payload"))
+    for item in items:
+        while random.random() < idle:
+            valid.value = 0
+            await RisingEdge(dut.clk)
+        valid.value, payload.value = 1, item
+        await RisingEdge(dut.clk)
+        while not int(ready.value):
+            await RisingEdge(dut.clk)
+    valid.value = 0
+
+
+async def collect(dut, name: str, sink: Callable[[int], None], *, stall: float = 0.0) -> None:
+    """For ever: take payloads of the output stream ``name``, refusing with probability ``stall``.
+
+    Raises AssertionError when the component withdraws or changes an offer.
+    """
+    valid, ready, payload = (getattr(dut, f"{name}__{part}") for part in ("valid", "ready", "payload"))
+    offered = None
+    while True:
+        willing = random.random() >= stall
+        ready.value = willing
+        await RisingEdge(dut.clk)
+        if int(valid.value):
+            item = int(payload.value)
+            assert offered is None or item == offered, f"{name}: payload changed while it was waiting"
+            offered = None if willing else item
+            if willing:
+                sink(item)
+        else:
+            assert offered is None, f"{name}: an offer was withdrawn"
+
+
+async def watch_stable(dut, prefix: str, names: tuple[str, ...]) -> None:
+    """For ever: the AXI rule that a channel (``prefix`` "axi__aw") keeps valid and ``names`` until it gets ready."""
+    valid, ready = getattr(dut, f"{prefix}valid"), getattr(dut, f"{prefix}ready")
+    signals = [getattr(dut, prefix + name) for name in names]
+    waiting = None
+    while True:
+        await RisingEdge(dut.clk)
+        now = tuple(int(signal.value) for signal in signals) if int(valid.value) else None
+        assert waiting is None or now == waiting, f"{prefix}: {names} went from {waiting} to {now} before ready"
+        waiting = now if now is not None and not int(ready.value) else None
+
+
+def burst_crosses_page(address: int, length: int, beat_bytes: int) -> bool:
+    """Whether an INCR burst of ``length`` + 1 beats leaves its 4 KiB page."""
+    return address // 4096 != (address + (length + 1) * beat_bytes - 1) // 4096
+
+
+class PipelinedMemory:
+    """An AXI memory on ports ``axi__*`` that answers each burst ``latency`` cycles after its address, several at a time.
+
+    ``stall`` is the chance that a channel pauses in a cycle. ``fail(address)`` gives the response of a burst. All bursts
+    are noted in ``reads`` and ``writes`` as (address, length); ``strobes`` holds the strobes of every beat written.
+    ``beats`` counts data beats and ``last_beat`` is the cycle of the latest.
+    """
+
+    def __init__(self, dut, *, beat_bytes: int, memory: bytearray, latency: int = 40, stall: float = 0.0,
+                 fail: Callable[[int], int] = lambda address: 0):
+        self.dut, self.beat_bytes, self.memory = dut, beat_bytes, memory
+        self.latency, self.stall, self.fail = latency, stall, fail
+        self.reads: list[tuple[int, int]] = []
+        self.writes: list[tuple[int, int]] = []
+        self.strobes: list[int] = []
+        self.cycle = self.beats = 0
+        self.first_beat = self.last_beat = 0
+
+    def pausing(self) -> bool:
+        return random.random() < self.stall
+
+    def _note_beat(self) -> None:
+        self.first_beat = self.cycle if not self.beats else self.first_beat
+        self.last_beat = self.cycle
+        self.beats += 1
+
+    async def serve_reads(self) -> None:
+        dut, pending = self.dut, deque()     # beats to come: (earliest cycle, address, last, response)
+        dut.axi__arready.value = dut.axi__rvalid.value = 0
+        while True:
+            ready = not self.pausing()
+            dut.axi__arready.value = ready
+            offered = pending and pending[0][0] <= self.cycle and not self.pausing()
+            if offered:
+                _, address, last, response = pending.popleft()
+                dut.axi__rdata.value = int.from_bytes(self.memory[address:address + self.beat_bytes], "little")
+                dut.axi__rlast.value, dut.axi__rresp.value = last, response
+            dut.axi__rvalid.value = bool(offered)
+            await RisingEdge(dut.clk)
+            self.cycle += 1
+            if offered:
+                assert int(dut.axi__rready.value), "read data must always be taken"
+                self._note_beat()
+            if ready and int(dut.axi__arvalid.value):
+                address, length = int(dut.axi__araddr.value), int(dut.axi__arlen.value)
+                assert not burst_crosses_page(address, length, self.beat_bytes), (address, length)
+                self.reads.append((address, length))
+                response = self.fail(address)
+                pending.extend((self.cycle + self.latency, address + beat * self.beat_bytes, beat == length, response)
+                               for beat in range(length + 1))
+
+    async def serve_writes(self) -> None:
+        """Takes beats before their addresses too, as AXI allows."""
+        dut, addresses, beats, answers = self.dut, deque(), deque(), deque()
+        dut.axi__awready.value = dut.axi__wready.value = dut.axi__bvalid.value = 0
+        sent = 0
+        while True:
+            take_address, take_beat = not self.pausing(), not self.pausing()
+            dut.axi__awready.value, dut.axi__wready.value = take_address, take_beat
+            answer = answers and answers[0][0] <= self.cycle and not self.pausing()
+            if answer:
+                dut.axi__bresp.value = answers.popleft()[1]
+            dut.axi__bvalid.value = bool(answer)
+            await RisingEdge(dut.clk)
+            self.cycle += 1
+            if answer:
+                assert int(dut.axi__bready.value), "responses must always be taken"
+            if take_address and int(dut.axi__awvalid.value):
+                address, length = int(dut.axi__awaddr.value), int(dut.axi__awlen.value)
+                assert not burst_crosses_page(address, length, self.beat_bytes), (address, length)
+                self.writes.append((address, length))
+                addresses.append((address, length))
+            if take_beat and int(dut.axi__wvalid.value):
+                beats.append((int(dut.axi__wdata.value), int(dut.axi__wstrb.value), int(dut.axi__wlast.value)))
+                self.strobes.append(beats[-1][1])
+                self._note_beat()
+            while addresses and beats:
+                address, length = addresses[0]
+                word, strobe, last = beats.popleft()
+                assert last == (sent == length), f"WLAST at beat {sent} of a burst of {length + 1}"
+                for byte in range(self.beat_bytes):
+                    if strobe >> byte & 1:
+                        self.memory[address + sent * self.beat_bytes + byte] = word >> 8 * byte & 255
+                sent += 1
+                if last:
+                    addresses.popleft()
+                    answers.append((self.cycle + self.latency, self.fail(address)))
+                    sent = 0

@@ -1,0 +1,14 @@
+"""Read engine: see bench_read_engine."""
+
+import pytest
+
+from cores.config import NpuConfig
+from cores.read_engine import ReadEngine
+from tests.bench import run_bench
+
+
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_read_engine(lanes):
+    config = NpuConfig(oc_lanes=32, ic_lanes=lanes)
+    run_bench(ReadEngine(config), module="tests.cores.bench_read_engine", name=f"read_engine_{lanes}",
+              parameters={"config": config.to_dict()})
