@@ -282,6 +282,7 @@ def _take_pooled(machine: "Machine", count: int, add: bool) -> Iterator[str | No
     residual: list[np.ndarray] = []
     missing = count
     machine.pool_demand = lambda: 0 if machine.pool_pixels else min(missing, machine.side.level) if add else missing
+    yield None
     while missing:
         while not machine.pool_pixels:
             yield "the pool unit, or residual pixels in the side ring" if add else "the pool unit"

@@ -1,8 +1,9 @@
 """Instruction-level simulator: what a program does to memory, without time. The machine's executable specification.
 
-Each queue is a coroutine that yields after every piece of work (None) or when it cannot go on (what it waits for). The
-machine takes them in the chosen order, so a program without hazards gives the same bytes in every order, and one that
-stands still is found to do so: hardware ends both a missing token and a starved ring with TIMEOUT.
+Each queue is a coroutine that yields after every piece of work (None) or when it cannot go on (what it waits for); it
+never changes what another may wait for without a None. The machine takes them in the chosen order, so a program without
+hazards gives the same bytes in every order, and one that stands still is found to do so: hardware ends both a missing
+token and a starved ring with TIMEOUT.
 """
 
 import random
@@ -86,6 +87,7 @@ class Machine:
             yield "an instruction"
         index, instruction = self.queues[queue].popleft()
         self.in_hand[queue] = index
+        yield None  # the queue has room again
         if instruction.opcode in (Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD):
             if any(instruction[flag] for flag in TOKEN_FLAGS[queue]):
                 self.require(False, index, "a SET operation takes and posts no tokens")
