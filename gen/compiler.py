@@ -1,0 +1,129 @@
+"""Graph -> program: pack, plan, lower, place."""
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
+from gen.assembler import encode_all
+from gen.ir import Conv, Graph, Layer, Pool, verify
+from gen.lower import Lowering
+from gen.pack import PackedWeights, pack_conv, pack_parameters, prune
+from gen.program import LayerInfo, Placement, Program
+from gen.schedule import CompileError, Plan, plan_conv, plan_pool
+
+__all__ = ["CompileError", "compile_graph"]
+
+#: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
+_ALIGNMENT = 4096
+
+
+def _check_sums(layer: Layer, config: NpuConfig) -> None:
+    """Prove that a layer's sums and biases fit. Raises CompileError."""
+    limit = 1 << config.acc_width - 1
+    requantize = layer.requantize
+    if isinstance(layer, Conv):
+        weights = layer.weights.astype(np.int64).reshape(len(layer.weights), -1)
+        positive, negative = np.maximum(weights, 0).sum(1), np.minimum(weights, 0).sum(1)
+        reach = int(max((127 * positive - 128 * negative).max(), (128 * positive - 127 * negative).max() - 1))
+        reach = max(reach, int(np.abs(requantize.bias).max()))
+        if reach >= limit:
+            raise CompileError(f"layer {layer.name}: sums reach {reach}, beyond acc_width={config.acc_width}; build with acc_width={reach.bit_length() + 1}")
+    else:
+        if not layer.maximum and layer.kernel[0] * layer.kernel[1] * 128 > 1 << POOL_WIDTH - 1:
+            raise CompileError(f"layer {layer.name}: windows of at most {(1 << POOL_WIDTH - 1) // 128} pixels can be summed, "
+                               f"not {layer.kernel[0]}x{layer.kernel[1]}")
+        bias = int(np.abs(requantize.bias).max())
+        if bias >= limit:
+            raise CompileError(f"layer {layer.name}: bias {bias} is beyond acc_width={config.acc_width}")
+    if requantize.multiplier.min() < 0 or requantize.multiplier.max() >= 1 << MULTIPLIER_BITS:
+        raise CompileError(f"layer {layer.name}: multipliers must have {MULTIPLIER_BITS} bits")
+    shifts = [int(requantize.shift.min()), int(requantize.shift.max())] + ([layer.residual.shift] if layer.residual else [])
+    if min(shifts) < MIN_SHIFT or max(shifts) > MAX_SHIFT:
+        raise CompileError(f"layer {layer.name}: shifts must be in {MIN_SHIFT}..{MAX_SHIFT}, not {min(shifts)}..{max(shifts)}")
+
+
+def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, config: NpuConfig) -> LayerInfo:
+    """A layer's entry in the program's table."""
+    if isinstance(layer, Pool):
+        return LayerInfo(layer.name, layer.op, "max" if layer.maximum else "sum", layer.input, layer.output, 0, 0)
+    assert packed is not None
+    _, height, width = graph.tensors[layer.output].shape
+    macs = useful = layer.weights.size * height * width
+    mode = "depthwise" if layer.depthwise else "dense"
+    if not layer.depthwise:
+        full, rest = divmod(layer.weights.shape[1], config.ic_lanes)
+        dense_steps = len(packed.tiles) * (full * config.groups_dense + -(-rest // config.nnz_lanes))
+        if sum(part.blocks * part.groups for tile in packed.tiles for part in tile) < dense_steps:
+            mode, useful = "sparse", int(np.count_nonzero(layer.weights)) * height * width
+    return LayerInfo(layer.name, layer.op, mode, layer.input, layer.output, macs, useful)
+
+
+def _place_tensors(graph: Graph, config: NpuConfig, start: int) -> tuple[dict[str, Placement], int]:
+    """Give every tensor in memory its own place from beat ``start`` on; returns the end too."""
+    step = _ALIGNMENT // config.beat_bytes
+    names = [tensor for tensor, _ in graph.inputs.values()] + [layer.output for layer in graph.layers]
+    places: dict[str, Placement] = {}
+    for name in dict.fromkeys(names):
+        channels, height, width = graph.tensors[name].shape
+        places[name] = Placement(start, (channels, height, width))
+        start += -(-(-(-channels // config.ic_lanes) * height * width) // step) * step
+    return places, start
+
+
+def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = None, model: bytes | None = None) -> tuple[Program, Graph]:
+    """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given.
+
+    ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
+    ``model`` is kept in the program as it is.
+
+    Raises GraphError for a graph that breaks the IR's rules, CompileError for a layer that the configuration cannot run.
+    """
+    verify(graph)
+    if density is not None:
+        graph = prune(graph, config, density)
+    constants: list[np.ndarray] = []
+    beats = 0
+
+    def keep(array: np.ndarray) -> int:
+        """Place an array of beats among the constants; returns its first beat."""
+        nonlocal beats
+        constants.append(array)
+        beats += len(array)
+        return beats - len(array)
+
+    packed: list[PackedWeights | None] = []
+    weight_offsets, parameter_offsets = [], []
+    plans: list[Plan] = []
+    for layer in graph.layers:
+        _check_sums(layer, config)
+        source, target = graph.tensors[layer.input], graph.tensors[layer.output]
+        weights = pack_conv(layer, config) if isinstance(layer, Conv) else None
+        packed.append(weights)
+        weight_offsets.append(keep(weights.data) if weights else 0)
+        parameter_offsets.append(keep(pack_parameters(layer.requantize, config)))
+        plans.append(plan_conv(layer, source, target, weights.tiles, config) if isinstance(layer, Conv) and weights
+                     else plan_pool(layer, source, target, config))
+    align = _ALIGNMENT // config.beat_bytes
+    write_start = -(-beats // align) * align
+    places, end = _place_tensors(graph, config, write_start)
+    if end >= 1 << 28:
+        raise CompileError(f"model {graph.name}: needs {end * config.beat_bytes} bytes of memory, instructions reach {(1 << 28) * config.beat_bytes}")
+
+    lowering = Lowering(graph, config, places, packed, weight_offsets, parameter_offsets)
+    for index, (layer, plan) in enumerate(zip(graph.layers, plans, strict=True)):
+        try:
+            lowering.layer(index, plan)
+        except ValueError as error:
+            raise CompileError(f"layer {layer.name}: {error}") from None
+    lowering.finish()
+    try:
+        instructions, layers = lowering.emitter.finish()
+    except ValueError as error:
+        raise CompileError(f"model {graph.name}: {error}") from None
+    program = Program(
+        name=graph.name, config=config, code=encode_all(instructions), constants=np.concatenate(constants).tobytes(), data_beats=end,
+        write_start=write_start, tensors=places, inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
+        outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
+        layers=tuple(_describe(graph, layer, weights, config) for layer, weights in zip(graph.layers, packed, strict=True)),
+        instruction_layers=tuple(layers), density=density, model=model)
+    return program, graph

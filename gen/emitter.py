@@ -1,0 +1,151 @@
+"""Instruction streams with named dependencies, turned into counted tokens at the end.
+
+The lowering says "this LOAD comes after that COMPUTE"; tokens follow from it. Within a queue instructions finish in
+order, so of a queue's dependencies on another only those count that reach further than all before them: each of these
+becomes one post and one take, and every counter ends at zero.
+"""
+
+from dataclasses import dataclass, field
+
+from cores.isa import Instruction, Opcode, Queue
+
+__all__ = ["BufferRing", "Emitter", "TensorWrites"]
+
+#: (posting queue, taking queue): the flag of the one who posts, the field of the one who takes.
+_TOKENS = {
+    (Queue.LOAD, Queue.COMPUTE): ("post_compute", "wait_load"),
+    (Queue.COMPUTE, Queue.LOAD): ("post_load", "wait_compute"),
+    (Queue.COMPUTE, Queue.STORE): ("post_store", "wait_compute"),
+    (Queue.STORE, Queue.COMPUTE): ("post_compute", "wait_store"),
+    (Queue.STORE, Queue.LOAD): ("post_load", "stores"),
+}
+
+#: A dependency further back than this many instructions of its queue is moved up to there. Queues are short, so it would
+#: hardly ever have to wait; and it keeps the number of tokens on their way small.
+_HORIZON = {Queue.COMPUTE: 48, Queue.STORE: 12}
+
+_SETTERS = (Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD)
+
+
+@dataclass(eq=False)
+class _Entry:
+    opcode: Opcode
+    layer: int
+    fields: dict[str, int]
+    #: Queue -> position in it of the last instruction that must be done.
+    after: dict[Queue, int] = field(default_factory=dict)
+
+
+class Emitter:
+    """Collects a program in order. Positions count the working instructions of one queue (SETs do not count)."""
+
+    def __init__(self) -> None:
+        self.layer = -1
+        self._program: list[_Entry] = []
+        self._queues: dict[Queue, list[_Entry]] = {queue: [] for queue in Queue}
+        self._settings: dict[Opcode, dict[str, int]] = {}
+        self._reached: dict[tuple[Queue, Queue], int] = {}
+
+    def count(self, queue: Queue) -> int:
+        """Working instructions so far in a queue."""
+        return len(self._queues[queue])
+
+    def recent(self, queue: Queue, position: int) -> int:
+        """A position to wait for instead of ``position``, if that is beyond the horizon; -1 (nothing) stays."""
+        return max(position, self.count(queue) - _HORIZON[queue]) if position >= 0 else -1
+
+    def waits(self, queue: Queue, after: Queue, position: int) -> bool:
+        """Whether an instruction emitted now would have to take a token for this dependency."""
+        return position > self._reached.get((after, queue), -1)
+
+    def set(self, opcode: Opcode, **fields: int) -> None:
+        """Emit a SET unless its queue already holds these values."""
+        assert opcode in _SETTERS
+        if self._settings.get(opcode) != fields:
+            self._settings[opcode] = fields
+            self._program.append(_Entry(opcode, self.layer, fields))
+
+    def emit(self, opcode: Opcode, *, after: dict[Queue, int] | None = None, **fields: int) -> int:
+        """Emit a working instruction that runs after the given positions of other queues. Returns its own position."""
+        queue = opcode.queue
+        entry = _Entry(opcode, self.layer, fields)
+        for source, wanted in (after or {}).items():
+            if not self.waits(queue, source, wanted):
+                continue
+            assert wanted < self.count(source), "a dependency lies ahead in the program: it could never be met"
+            self._reached[source, queue] = wanted
+            entry.after[source] = wanted
+        self._program.append(entry)
+        self._queues[queue].append(entry)
+        return self.count(queue) - 1
+
+    def finish(self) -> tuple[list[Instruction], list[int]]:
+        """The instructions, END included, and the layer of each.
+
+        Raises ValueError when a field does not fit its bits.
+        """
+        self._program.append(_Entry(Opcode.END, -1, {}))
+        flags: dict[int, dict[str, int]] = {id(entry): {} for entry in self._program}
+        for entry in self._program:
+            for source, position in entry.after.items():
+                post, take = _TOKENS[source, entry.opcode.queue]
+                flags[id(self._queues[source][position])][post] = 1
+                flags[id(entry)][take] = 1
+        instructions = [Instruction(entry.opcode, **entry.fields, **flags[id(entry)]) for entry in self._program]
+        return instructions, [entry.layer for entry in self._program]
+
+
+class BufferRing:
+    """Places in the input buffer, handed out round and round; each is free again after the last COMPUTE that reads it."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._next = 0
+        self._live: list[list[int]] = []  # [base, size, position of the last reader or -1 while that is unknown]
+
+    @property
+    def position(self) -> int:
+        """Where the next place begins if it fits there."""
+        return self._next
+
+    def room_ahead(self, size: int) -> bool:
+        """Whether ``size`` entries fit without turning around."""
+        return self._next + size <= self._depth
+
+    def restart(self) -> None:
+        """Go on from the buffer's beginning."""
+        self._next = 0
+
+    def take(self, size: int) -> tuple[list[int], int]:
+        """A place of ``size`` entries and the COMPUTE that must be done before it is written (-1: none)."""
+        if not self.room_ahead(size):
+            self.restart()
+        base, end = self._next, self._next + size
+        self._next = end
+        after, kept = -1, []
+        for place in self._live:
+            if place[0] < end and base < place[0] + place[1]:
+                assert place[2] >= 0, "the input buffer is overbooked"
+                after = max(after, place[2])
+            else:
+                kept.append(place)
+        place = [base, size, -1]
+        self._live = [*kept, place]
+        return place, after
+
+
+class TensorWrites:
+    """Which output tile wrote which part of a tensor: channel blocks times a range of pixels."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int, int, int]] = []
+
+    def add(self, tile: int, blocks: tuple[int, int], pixels: tuple[int, int]) -> None:
+        self._rows.append((*blocks, *pixels, tile))
+
+    def last(self, blocks: tuple[int, int], pixels: tuple[int, int]) -> int:
+        """The last tile that writes into the part, or -1."""
+        for low, high, start, end, tile in reversed(self._rows):
+            if low < blocks[1] and blocks[0] < high and start < pixels[1] and pixels[0] < end:
+                return tile
+        return -1

@@ -1,0 +1,223 @@
+"""A compiled program: code, constants, the place of every tensor, and the ``.npu`` file that holds them."""
+
+import dataclasses
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from cores.config import ConfigError, NpuConfig
+from cores.isa import INSTRUCTION_BYTES, Instruction, decode
+from cores.registers import VERSION
+
+__all__ = ["LayerInfo", "Placement", "Program", "ProgramError"]
+
+_FORMAT = "npugen program"
+#: Zip members carry a fixed time, so that the same program is the same file.
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class ProgramError(ValueError):
+    """A file that is not a program, or a program that does not fit what it is used with."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region."""
+
+    offset: int
+    shape: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class LayerInfo:
+    """What a profile needs of a layer. ``macs`` are the dense network's, ``useful_macs`` those left after pruning."""
+
+    name: str
+    op: str
+    mode: str
+    input: str
+    output: str
+    macs: int
+    useful_macs: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Program:
+    """Everything that a run needs. Offsets are beats of the data region."""
+
+    name: str
+    config: NpuConfig
+    code: bytes
+    #: Packed weights and parameters, from the region's first beat on.
+    constants: bytes
+    data_beats: int
+    #: First beat that stores may write.
+    write_start: int
+    tensors: Mapping[str, Placement]
+    #: Model input and output names -> tensors.
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    layers: tuple[LayerInfo, ...]
+    #: The layer of every instruction; -1 for those of none.
+    instruction_layers: tuple[int, ...]
+    #: Block density to which the compiler pruned, if it did.
+    density: float | None = None
+    #: The ONNX file that was compiled, if kept.
+    model: bytes | None = None
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return tuple(decode(self.code[start:start + INSTRUCTION_BYTES]) for start in range(0, len(self.code), INSTRUCTION_BYTES))
+
+    # -- data region ---------------------------------------------------------------------------------------------
+
+    def image(self) -> np.ndarray:
+        """A fresh data region: uint8 (data_beats * beat_bytes,), constants filled in, the rest zero."""
+        image = np.zeros(self.data_beats * self.config.beat_bytes, np.uint8)
+        image[:len(self.constants)] = np.frombuffer(self.constants, np.uint8)
+        return image
+
+    def _view(self, image: np.ndarray, tensor: str) -> np.ndarray:
+        """int8 (blocks, H, W, tn) view of a tensor in an image."""
+        place, beat = self.tensors[tensor], self.config.beat_bytes
+        channels, height, width = place.shape
+        blocks = -(-channels // beat)
+        start = place.offset * beat
+        return image[start:start + blocks * height * width * beat].view(np.int8).reshape(blocks, height, width, beat)
+
+    def pack_input(self, image: np.ndarray, tensor: str, values: np.ndarray) -> None:
+        """Write an int8 (C, H, W) feature map into an image. Raises ProgramError for another shape or dtype."""
+        place = self.tensors[tensor]
+        if values.shape != place.shape or values.dtype != np.int8:
+            raise ProgramError(f"tensor {tensor!r} is int8 {place.shape}, not {values.dtype} {values.shape}")
+        view = self._view(image, tensor)
+        padded = np.zeros((view.shape[0] * view.shape[3], *place.shape[1:]), np.int8)
+        padded[:place.shape[0]] = values
+        view[...] = padded.reshape(view.shape[0], view.shape[3], *place.shape[1:]).transpose(0, 2, 3, 1)
+
+    def unpack_tensor(self, image: np.ndarray, tensor: str) -> np.ndarray:
+        """The int8 (C, H, W) feature map in an image; what lies beyond C in its last block is dropped."""
+        channels, height, width = self.tensors[tensor].shape
+        view = self._view(image, tensor)
+        return np.ascontiguousarray(view.transpose(0, 3, 1, 2).reshape(-1, height, width)[:channels])
+
+    def require_config(self, config: NpuConfig) -> None:
+        """Raises ProgramError unless the program was compiled for ``config``."""
+        if config.digest != self.config.digest:
+            different = [f"{key} {value} (program) / {config.to_dict()[key]}"
+                         for key, value in self.config.to_dict().items() if config.to_dict()[key] != value]
+            raise ProgramError(f"program {self.name!r} was compiled for another configuration: {', '.join(different)}; compile it again")
+
+    # -- file ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: Path | str) -> None:
+        """Write a ``.npu`` file, whole or not at all. The same program gives the same bytes. Raises ProgramError."""
+        path = Path(path)
+        header = {
+            "format": _FORMAT,
+            "version": VERSION,
+            "name": self.name,
+            "config": self.config.to_dict(),
+            "data_beats": self.data_beats,
+            "write_start": self.write_start,
+            "tensors": {name: {"offset": place.offset, "shape": place.shape} for name, place in self.tensors.items()},
+            "inputs": dict(self.inputs),
+            "outputs": dict(self.outputs),
+            "layers": [dataclasses.asdict(layer) for layer in self.layers],
+            "instruction_layers": _run_lengths(self.instruction_layers),
+            "density": self.density,
+        }
+        members = {"program.json": json.dumps(header, indent=1).encode(), "code.bin": self.code, "data.bin": self.constants}
+        if self.model is not None:
+            members["model.onnx"] = self.model
+        temporary = None
+        try:
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+                for name, content in members.items():
+                    info = zipfile.ZipInfo(name, _TIME)
+                    # Weights hardly shrink, and take long to find that out.
+                    info.compress_type = zipfile.ZIP_STORED if name in ("data.bin", "model.onnx") else zipfile.ZIP_DEFLATED
+                    info.external_attr = 0o644 << 16
+                    archive.writestr(info, content)
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise ProgramError(f"{path}: {error.strerror or error}") from None
+        finally:
+            if temporary is not None and os.path.exists(temporary):
+                os.unlink(temporary)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read a ``.npu`` file. Raises ProgramError for one that is truncated, damaged or something else."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = set(archive.namelist())
+                if not {"program.json", "code.bin", "data.bin"} <= names:
+                    raise ProgramError(f"{path}: not a program (a zip file, but without program.json, code.bin and data.bin)")
+                header = json.loads(archive.read("program.json"))
+                code, constants = archive.read("code.bin"), archive.read("data.bin")
+                model = archive.read("model.onnx") if "model.onnx" in names else None
+        except OSError as error:
+            raise ProgramError(f"{path}: {error.strerror or error}") from None
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, RuntimeError) as error:
+            if isinstance(error, ProgramError):
+                raise
+            raise ProgramError(f"{path}: not a program, or damaged ({error}); compile it again") from None
+        if not isinstance(header, dict) or header.get("format") != _FORMAT:
+            raise ProgramError(f"{path}: not a program; compile a model to make one")
+        if header.get("version") != VERSION:
+            raise ProgramError(f"{path}: made for version {header.get('version')} of the instruction set, this is {VERSION}; compile it again")
+        try:
+            return cls._from_header(header, code, constants, model)
+        except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+            raise ProgramError(f"{path}: damaged ({error}); compile it again") from None
+
+    @classmethod
+    def _from_header(cls, header: dict[str, Any], code: bytes, constants: bytes, model: bytes | None) -> Self:
+        layers = tuple(LayerInfo(**layer) for layer in header["layers"])
+        program = cls(
+            name=str(header["name"]), config=NpuConfig.from_dict(header["config"]), code=code, constants=constants,
+            data_beats=int(header["data_beats"]), write_start=int(header["write_start"]),
+            tensors={name: Placement(int(place["offset"]), tuple(map(int, place["shape"]))) for name, place in header["tensors"].items()},
+            inputs=dict(header["inputs"]), outputs=dict(header["outputs"]), layers=layers,
+            instruction_layers=tuple(int(layer) for layer, count in header["instruction_layers"] for _ in range(count)),
+            density=header["density"], model=model,
+        )
+        if len(code) % INSTRUCTION_BYTES or len(code) // INSTRUCTION_BYTES != len(program.instruction_layers):
+            raise ValueError("code and header differ in length")
+        if any(not -1 <= layer < len(layers) for layer in program.instruction_layers):
+            raise ValueError("an instruction belongs to a layer that is not there")
+        if len(constants) > program.write_start * program.config.beat_bytes or program.write_start > program.data_beats:
+            raise ValueError("constants do not fit the data region")
+        for name in (*program.inputs.values(), *program.outputs.values()):
+            if name not in program.tensors:
+                raise ValueError(f"tensor {name!r} has no place")
+        for name, place in program.tensors.items():
+            blocks = -(-place.shape[0] // program.config.ic_lanes)
+            if not program.write_start <= place.offset <= program.data_beats - blocks * place.shape[1] * place.shape[2]:
+                raise ValueError(f"tensor {name!r} lies outside the data region")
+        return program
+
+
+def _run_lengths(values: tuple[int, ...]) -> list[list[int]]:
+    """[[value, count], ...] of neighbouring equal values."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and runs[-1][0] == value:
+            runs[-1][1] += 1
+        else:
+            runs.append([value, 1])
+    return runs

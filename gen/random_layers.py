@@ -1,0 +1,123 @@
+"""Seeded random graphs of one to three layers: the material of the randomised comparisons on all targets."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gen.ir import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size, verify
+
+__all__ = ["random_graph", "random_inputs"]
+
+
+@dataclass(eq=False)
+class _Builder:
+    rng: np.random.Generator
+    max_channels: int
+    max_size: int
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def between(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high + 1))
+
+    def channels(self) -> int:
+        """Small and large counts alike, and often one beside a multiple of the block."""
+        if self.chance(0.3):
+            return max(1, min(self.max_channels, 16 * self.between(1, 8) + self.between(-1, 1)))
+        return int(round(np.exp(self.rng.uniform(0, np.log(self.max_channels)))))
+
+    def tensor(self, shape: tuple[int, int, int]) -> Tensor:
+        name = f"t{len(self.tensors)}"
+        self.tensors[name] = Tensor(name, shape, 1.0, self.between(-128, 127))
+        return self.tensors[name]
+
+    def requantize(self, channels: int, spread: float, target: Tensor) -> Requantize:
+        """Parameters that bring sums of about ``spread`` to most of int8's range."""
+        scale = 60 / max(spread, 1.0) * self.rng.uniform(0.5, 2, channels)
+        shift = np.clip(np.floor(16 - np.log2(scale)), 12, 43).astype(np.int64)
+        multiplier = np.clip(np.round(scale * 2.0**shift), 0, (1 << 17) - 1).astype(np.int64)
+        if self.chance(0.1):
+            multiplier[self.rng.integers(channels)] = 0
+        bias = self.rng.normal(0, spread, channels).astype(np.int64)
+        low, high = (-128, 127) if self.chance(0.5) else sorted(int(v) for v in self.rng.integers(-128, 128, 2))
+        return Requantize(bias, multiplier, shift, target.zero_point, low, high)
+
+    def residual(self, target: Tensor) -> Residual | None:
+        """An addition of any earlier tensor of the same shape, which gets made if it is wanted and not there."""
+        fitting = [t.name for t in self.tensors.values() if t.shape == target.shape and t.name != target.name]
+        if not fitting or not self.chance(0.6):
+            return None
+        middle = Tensor(f"{target.name}_middle", target.shape, 1.0, self.between(-128, 127))
+        low, high = (-128, 127) if self.chance(0.5) else sorted(int(v) for v in self.rng.integers(-128, 128, 2))
+        return Residual(middle, str(self.rng.choice(fitting)), self.between(0, (1 << 17) - 1), self.between(0, (1 << 17) - 1),
+                        self.between(-(1 << 25), 1 << 25), self.between(15, 18), target.zero_point, low, high)
+
+    def window(self, source: Tensor, largest: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
+        """Kernel, stride, pads and output size that fit a source."""
+        _, height, width = source.shape
+        if self.chance(0.08):
+            return (height, width), (1, 1), (0, 0, 0, 0), (1, 1)
+        if self.chance(0.25):
+            kernel = (1, 1)
+        elif self.chance(0.6):
+            kernel = (3, 3)
+        else:
+            kernel = (self.between(1, largest), self.between(1, largest))
+        pads = tuple(self.between(0, kernel[axis] // 2) for axis in (0, 1, 0, 1))
+        kernel = (min(kernel[0], height + pads[0] + pads[2]), min(kernel[1], width + pads[1] + pads[3]))
+        stride = (self.between(1, 3), self.between(1, 3)) if self.chance(0.4) else (1, 1)
+        size = (output_size(height, kernel[0], stride[0], pads[0], pads[2]), output_size(width, kernel[1], stride[1], pads[1], pads[3]))
+        return kernel, stride, pads, size
+
+    def weights(self, shape: tuple[int, ...]) -> np.ndarray:
+        """int8 or uint8-range weights, dense or sparse, now and then with blocks or rows of zeros."""
+        wide = self.chance(0.2)
+        weights = self.rng.integers(-255, 256, shape) if wide and self.chance(0.3) else np.clip(
+            np.round(self.rng.normal(0, 60 if wide else 35, shape)), *((-255, 255) if wide else (-128, 127)))
+        if self.chance(0.4):
+            weights = weights * (self.rng.random(shape) < self.rng.choice([0.05, 0.25, 0.5]))
+        if self.chance(0.15):
+            weights[self.rng.random(shape[0]) < 0.5] = 0
+        return weights.astype(np.int16)
+
+    def conv(self, source: Tensor) -> Tensor:
+        depthwise = self.chance(0.2)
+        channels = source.shape[0] if depthwise else self.channels()
+        kernel, stride, pads, size = self.window(source, 7)
+        target = self.tensor((channels, *size))
+        weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
+        spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
+        requantize = self.requantize(channels, spread, target)
+        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads, requantize,
+                                self.residual(target)))
+        return target
+
+    def pool(self, source: Tensor) -> Tensor:
+        maximum = self.chance(0.5)
+        kernel, stride, pads, size = self.window(source, 5)
+        target = self.tensor((source.shape[0], *size))
+        spread = 74.0 * (1 if maximum else float(np.sqrt(kernel[0] * kernel[1])))
+        self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
+                                -128 if maximum else source.zero_point, self.requantize(source.shape[0], spread, target), self.residual(target)))
+        return target
+
+
+def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24) -> Graph:
+    """A graph of ``layers`` (default: one to three) random layers; the same seed gives the same graph."""
+    rng = np.random.default_rng(seed)
+    builder = _Builder(rng, max_channels, max_size)
+    tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
+    for _ in range(layers or builder.between(1, 3)):
+        tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)
+    graph = Graph(f"random{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())}, {"output": (tensor.name, ())})
+    verify(graph)
+    return graph
+
+
+def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+    """int8 (C, H, W) arrays for the graph's input tensors."""
+    rng = np.random.default_rng(seed)
+    return {tensor: rng.integers(-128, 128, graph.tensors[tensor].shape).astype(np.int8) for tensor, _ in graph.inputs.values()}
