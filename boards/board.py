@@ -1,0 +1,54 @@
+"""What the rest of the project needs to know of a board."""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from cores.config import NpuConfig
+
+__all__ = ["Board"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board and the device on it. ``resources`` are what the device has, under the names that `gen.synth` counts."""
+
+    name: str
+    #: Name as sold.
+    title: str
+    #: Key of `gen.synth.FAMILIES`.
+    family: Literal["xcup", "xc7", "cyclonev", "ecp5"]
+    #: Device as the vendor's tool spells it.
+    part: str
+    #: Nominal clock of the NPU; no promise before place and route.
+    clock_mhz: float
+    resources: Mapping[str, int]
+    #: See `NpuConfig.multiplier_width`.
+    multiplier_width: int
+    #: Data bus widths that the board's memory ports take without a converter.
+    memory_bus_bits: tuple[int, ...]
+    #: Bits of a bus address of its memory.
+    address_width: int
+    #: ``module:class`` of amaranth-boards, where it has the board.
+    amaranth_platform: str | None = None
+    #: Files of the vendor project -> their templates in boards/templates.
+    project: Mapping[str, str] = field(default_factory=dict)
+
+    def config(self, macs: int, **overrides: int) -> NpuConfig:
+        """The preset for ``macs`` on this board; ``overrides`` replace single fields.
+
+        Raises ConfigError for what cannot be built.
+        """
+        fixed = {"multiplier_width": self.multiplier_width, "address_width": self.address_width}
+        return NpuConfig.preset(macs, **{**fixed, **overrides})
+
+    def platform(self) -> type | None:
+        """The class of amaranth-boards, or None."""
+        if self.amaranth_platform is None:
+            return None
+        module, name = self.amaranth_platform.split(":")
+        return getattr(importlib.import_module(module), name)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)

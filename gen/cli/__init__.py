@@ -1,0 +1,77 @@
+"""The command line: one module for each command, each with ``add_parser(commands)`` and ``run(arguments)``."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from gen.cli.errors import FAILED, INTERRUPTED, one_line, status_of
+
+__all__ = ["COMMANDS", "main"]
+
+#: In the order of the help. A command's module is imported only when it is called: some need much.
+COMMANDS = {
+    "build": "write the Verilog, the driver's files and the vendor project of an NPU",
+    "compile": "compile an ONNX model into a program",
+    "run": "run a model or a program on the reference, a simulator or the Verilog",
+    "profile": "cycles, utilisation and stalls of each layer",
+    "disasm": "list the instructions of a program",
+    "compare": "compare every layer with onnxruntime",
+    "boards": "list the known boards",
+    "doctor": "check that everything the commands need is there",
+    "demo": "build an NPU and let it recognise digits, in simulation",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        name = self.prog.removeprefix("python -m ")
+        self.exit(2, f"{name}: error: {' '.join(message.split())} (help: {self.prog} --help)\n")
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m gen", description="CNN accelerators for small FPGAs, from ONNX to Verilog.",
+        epilog="example: python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz "
+               "--limit 10 --target rtl")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    for name, text in COMMANDS.items():
+        if name == command:
+            module = importlib.import_module(f"gen.cli.{name}")
+            sub = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=module.EXAMPLE,
+                                      formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+        else:
+            commands.add_parser(name, help=text, add_help=False)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0, 1 (could not) or 2 (bad arguments)."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    command = next((word for word in argv if not word.startswith("-")), None)
+    try:
+        arguments = _parser(command).parse_args(argv)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    try:
+        status = arguments.run(arguments) or 0
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print(f"gen {arguments.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough of it (`| head`). Keep Python from complaining once more while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        if os.environ.get("NPUGEN_TRACEBACK"):
+            raise
+        print(f"gen {arguments.command}: error: {one_line(error)}", file=sys.stderr)
+        return status_of(error)

@@ -1,0 +1,28 @@
+"""``gen boards``"""
+
+import argparse
+
+from rich.table import Table
+
+from boards.registry import BOARDS
+from gen.cli.common import add_json_option, console, print_json
+
+EXAMPLE = "example: python -m gen boards --json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print_json({"boards": [board.to_dict() for board in BOARDS.values()]})
+        return
+    table = Table(title="Boards", title_justify="left")
+    for heading in ("name", "board", "device", "clock", "resources", "memory bus"):
+        table.add_column(heading, no_wrap=heading == "name")
+    for board in BOARDS.values():
+        resources = ", ".join(f"{count:,} {name}" for name, count in board.resources.items())
+        table.add_row(board.name, board.title, board.part, f"{board.clock_mhz:g} MHz", resources,
+                      f"{max(board.memory_bus_bits)} bit")
+    console.print(table)

@@ -1,0 +1,77 @@
+"""``gen build``"""
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.table import Table
+
+from gen.cli.common import (
+    CACHE,
+    add_json_option,
+    add_machine_options,
+    chosen_board,
+    chosen_config,
+    console,
+    messages,
+    print_json,
+    status,
+)
+from gen.files import write_file
+
+EXAMPLE = "example: python -m gen build --board zu3eg --macs 256 -o build/zu3eg --synth"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_machine_options(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where the files go (default build/BOARD-MACS)")
+    parser.add_argument("--synth", action="store_true",
+                        help="synthesise with Yosys (minutes): a table of resources, and resources.json")
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    board, config = chosen_board(arguments), chosen_config(arguments)
+    from cores.emit import emit_verilog
+    from gen.export import driver_header, register_map, vendor_project
+
+    folder = arguments.output or CACHE / f"{board.name}-{config.macs}"
+    with status(f"{config.macs} MACs for {board.title}"):
+        verilog = emit_verilog(config)
+        files = {
+            "npu.v": verilog,
+            "config.json": config.to_json() + "\n",
+            "register_map.md": register_map(config),
+            "npugen_regs.h": driver_header(config),
+            **vendor_project(board, config),
+        }
+    for name, content in files.items():
+        write_file(folder / name, content)
+    messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
+    result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
+                    "files": [str(folder / name) for name in files]}
+    if arguments.synth:
+        from gen.synth import synthesize
+
+        with status(f"yosys, {board.family}") as remark:
+            report = synthesize(verilog, "npu", board.family, cache=CACHE / "synth", progress=remark)
+        result = {**report.to_dict(), "device": dict(board.resources), **result}
+        write_file(folder / "resources.json", json.dumps(report.to_dict() | {"device": dict(board.resources)}, indent=2) + "\n")
+        if not arguments.json:
+            console.print(_resource_table(report, board))
+    if arguments.json:
+        print_json(result)
+
+
+def _resource_table(report, board) -> Table:
+    table = Table(title=f"{board.title} ({report.family}), as mapped by Yosys", title_justify="left", show_footer=True,
+                  caption="LUTs of any size and LUTs used as memory count one each; carry chains are not counted",
+                  caption_justify="left")
+    table.add_column("component", footer="total")
+    for name, total in report.totals.items():
+        share = 100 * total / board.resources[name]
+        table.add_column(name, justify="right", footer=f"{total:,} ({share:.0f} %)", no_wrap=True)
+    for component, counts in sorted(report.components.items(), key=lambda item: -item[1]["lut"]):
+        if any(counts.values()):
+            table.add_row(component, *(f"{count:,}" for count in counts.values()))
+    return table

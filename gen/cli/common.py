@@ -1,0 +1,110 @@
+"""Options and output that commands share."""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from boards.board import Board
+from boards.registry import BOARDS, get_board
+from cores.config import PRESET_MACS, NpuConfig
+from gen.cli.errors import UsageError
+
+__all__ = [
+    "CACHE", "add_json_option", "add_machine_options", "chosen_board", "chosen_config", "console", "counter",
+    "machine_options_config", "messages", "print_json", "status",
+]
+
+#: Results that take long to make again.
+CACHE = Path("build")
+
+DEFAULT_BOARD = "zu3eg"
+DEFAULT_MACS = 256
+
+#: Tables and results go to stdout, everything said on the way to stderr.
+console = Console(highlight=False)
+messages = Console(stderr=True, highlight=False)
+
+_LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
+_BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig))
+
+
+def add_machine_options(parser: argparse.ArgumentParser) -> None:
+    """--board, --macs, --config and an option for every field of the configuration."""
+    group = parser.add_argument_group("machine")
+    group.add_argument("--board", metavar="NAME", help=f"{', '.join(BOARDS)} (default {DEFAULT_BOARD})")
+    group.add_argument("--macs", type=int, metavar="N",
+                       help=f"multiply-accumulates a cycle: {', '.join(map(str, PRESET_MACS))} (default {DEFAULT_MACS})")
+    group.add_argument("--config", type=Path, metavar="JSON", help="configuration as `build` writes it, instead of --macs")
+    by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
+    for name in _BY_HAND:
+        by_hand.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", dest=name,
+                             help=argparse.SUPPRESS if name not in _LANES else None)
+    by_hand.description = f"{by_hand.description}; also {', '.join('--' + n.replace('_', '-') for n in _BY_HAND[4:])}"
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout and nothing else")
+
+
+def _machine_given(arguments: argparse.Namespace) -> bool:
+    """Whether any option asks for a certain configuration; --board alone only says which clock to reckon with."""
+    return any(getattr(arguments, name) is not None for name in ("macs", "config", *_BY_HAND))
+
+
+def chosen_board(arguments: argparse.Namespace) -> Board:
+    """Raises BoardError for an unknown board."""
+    return get_board(arguments.board or DEFAULT_BOARD)
+
+
+def chosen_config(arguments: argparse.Namespace) -> NpuConfig:
+    """The configuration that the options describe. Raises ConfigError, UsageError."""
+    overrides = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
+    if arguments.config is None:
+        return chosen_board(arguments).config(DEFAULT_MACS if arguments.macs is None else arguments.macs, **overrides)
+    if arguments.macs is not None:
+        raise UsageError("--config and --macs exclude each other: the file says how many MACs there are")
+    return dataclasses.replace(NpuConfig.load(arguments.config), **overrides)
+
+
+def print_json(value: Any) -> None:
+    """One object on stdout. Infinities and NaN are not JSON: ValueError."""
+    json.dump(value, sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def _columns() -> tuple:
+    return SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+
+
+@contextmanager
+def status(text: str) -> Iterator[Callable[[str], None]]:
+    """A spinner on stderr (a terminal only) whose remark the yielded function replaces."""
+    with messages.status(text) as spinner:
+        yield lambda remark: spinner.update(f"{text} [dim]{remark}")
+
+
+@contextmanager
+def counter(text: str, total: int) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr (a terminal only); the yielded function takes samples done and cycles of the present one."""
+    with Progress(*_columns(), console=messages, transient=True, disable=not messages.is_terminal) as progress:
+        task = progress.add_task(text, total=total)
+        yield lambda done, cycles: progress.update(
+            task, completed=done, description=f"{text}, {cycles:,} cycles" if cycles else text)
+
+
+def machine_options_config(arguments: argparse.Namespace, path: Path) -> NpuConfig | None:
+    """The configuration to open ``path`` with: None for a program when no option asks for a certain one.
+
+    Raises OSError when there is no such file, so that the first thing said is about it.
+    """
+    with path.open("rb") as file:
+        is_zip = file.read(2) == b"PK"
+    return None if is_zip and not _machine_given(arguments) else chosen_config(arguments)

@@ -1,0 +1,40 @@
+"""Exceptions -> one line and an exit status."""
+
+from boards.registry import BoardError
+from cores.config import ConfigError
+
+__all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
+
+FAILED = 1
+BAD_ARGUMENTS = 2
+INTERRUPTED = 130
+
+#: Classes of the project whose message is for the user as it stands, by name: importing them all would load everything.
+_OWN = frozenset({
+    "AssemblyError", "BoardError", "CommandError", "CompileError", "ConfigError", "DriverError", "GraphError", "HazardError",
+    "InputError", "MachineError", "ProgramError", "ProtocolError", "SynthesisError", "ToolError", "UsageError",
+})
+
+
+class CommandError(RuntimeError):
+    """A command could not do its work; the message is for the user."""
+
+
+class UsageError(ValueError):
+    """Arguments that parse but make no sense."""
+
+
+def status_of(error: Exception) -> int:
+    return BAD_ARGUMENTS if isinstance(error, (UsageError, ConfigError, BoardError)) else FAILED
+
+
+def one_line(error: Exception) -> str:
+    """What to print after ``error:``."""
+    text = " ".join(str(error).split())
+    if any(base.__name__ in _OWN for base in type(error).__mro__):
+        return text
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else text
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return f"internal error ({type(error).__name__}: {text}); NPUGEN_TRACEBACK=1 shows where. Please report it"

@@ -1,0 +1,135 @@
+"""``gen run``"""
+
+import argparse
+import io
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from gen.cli.common import (
+    add_json_option,
+    add_machine_options,
+    console,
+    counter,
+    machine_options_config,
+    messages,
+    print_json,
+    status,
+)
+from gen.cli.compile import add_density_option
+from gen.cli.errors import FAILED, UsageError
+from gen.files import write_file
+
+if TYPE_CHECKING:
+    from gen.inputs import Samples
+    from gen.runner import Run
+    from gen.workload import Workload
+
+EXAMPLE = "example: python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5"
+
+#: Samples that the table lists one by one.
+_LISTED = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx|PROGRAM")
+    parser.add_argument("--input", type=Path, required=True, metavar="FILE",
+                        help=".npz with arrays named as the model's inputs (and `label`), .npy, or an image")
+    parser.add_argument("--target", choices=("reference", "functional", "rtl"), default="reference",
+                        help="NumPy layers, instruction-level simulator, or the Verilog (default reference)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
+    parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
+    add_density_option(parser)
+    add_machine_options(parser)
+    add_json_option(parser)
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    return value
+
+
+def execute(workload: "Workload", samples: "Samples", target: str) -> "Run":
+    """`gen.runner.run_model` with progress on stderr."""
+    from gen.runner import run_model
+    from sim.rtl.machine import RtlMachine
+
+    with ExitStack() as stack:
+        machine = None
+        if target == "rtl":
+            with status("building the simulation"):
+                machine = stack.enter_context(RtlMachine(workload.program.config))
+        update = stack.enter_context(counter(target, len(samples)))
+        return run_model(workload, samples, target, machine=machine, progress=update)  # type: ignore[arg-type]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.output and arguments.output.suffix != ".npz":
+        raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
+    config = machine_options_config(arguments, arguments.model)
+    from gen.inputs import read_samples
+    from gen.workload import open_workload
+
+    with status(f"compiling {arguments.model.name}"):
+        workload = open_workload(arguments.model, config, density=arguments.density)
+    samples = read_samples(arguments.input, workload.graph, workload.input_shapes, limit=arguments.limit)
+    result = execute(workload, samples, arguments.target)
+    if arguments.output:
+        write_outputs(arguments.output, result)
+    if arguments.json:
+        print_json(summary(result))
+    else:
+        show(result)
+    if result.mismatches:
+        tensors = list(dict.fromkeys(name for inference in result.inferences for name in inference.mismatches))
+        messages.print(f"gen run: error: {result.mismatches:,} values differ from the reference, first in tensor {tensors[0]}",
+                       soft_wrap=True)
+        return FAILED
+    return 0
+
+
+def write_outputs(path: Path, result: "Run") -> None:
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **result.outputs)  # type: ignore[arg-type]
+    write_file(path, buffer.getvalue())
+
+
+def summary(result: "Run") -> dict:
+    return {
+        "target": result.target, "samples": len(result.inferences),
+        "outputs": {name: list(value.shape) for name, value in result.outputs.items()},
+        "cycles": result.cycles, "seconds": round(result.seconds, 6), "mismatches": result.mismatches,
+        "accuracy": result.accuracy,
+    }
+
+
+def show(result: "Run") -> None:
+    rtl = result.target == "rtl"
+    table = Table()
+    for heading in ("sample", "label", "prediction", *(["cycles", "cycles/s"] if rtl else []), "seconds", "mismatches"):
+        table.add_column(heading, justify="right")
+    for number, inference in enumerate(result.inferences[:_LISTED]):
+        label = None if result.labels is None else int(result.labels[number])
+        wrong = label is not None and label != inference.prediction
+        row = [str(number), "-" if label is None else str(label), "-" if inference.prediction is None else str(inference.prediction)]
+        if inference.cycles is not None:
+            row += [f"{inference.cycles:,}", f"{inference.cycles / max(inference.seconds, 1e-9):,.0f}"]
+        row += [f"{inference.seconds:.3f}", f"{sum(inference.mismatches.values()):,}" if result.compared else "-"]
+        table.add_row(*row, style="yellow" if wrong else "")
+    console.print(table)
+    if len(result.inferences) > _LISTED:
+        console.print(f"and {len(result.inferences) - _LISTED:,} more")
+    facts = [f"{len(result.inferences):,} samples on {result.target} in {result.seconds:.2f} s"]
+    if result.accuracy is not None:
+        facts.append(f"accuracy {100 * result.accuracy:.2f} %")
+    if result.cycles is not None:
+        facts.append(f"{result.cycles:,.0f} cycles an inference")
+    if result.compared:
+        facts.append(f"{result.mismatches:,} of {result.compared * len(result.inferences):,} values differ from the reference")
+    console.print("; ".join(facts), soft_wrap=True)

@@ -1,0 +1,90 @@
+"""Samples from files: arrays by name (.npz), one array (.npy), or an image."""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from gen.ir import Graph
+
+__all__ = ["InputError", "Samples", "read_samples"]
+
+
+class InputError(ValueError):
+    """A file that does not hold what the model takes; the message names it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """``inputs``: model input -> (N, ...) array; ``labels``: (N,) integers, if the file had them."""
+
+    inputs: dict[str, np.ndarray]
+    labels: np.ndarray | None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+
+def _read_npz(path: Path, names: list[str]) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    with np.load(path, allow_pickle=False) as arrays:
+        missing = [name for name in names if name not in arrays]
+        if missing:
+            raise InputError(f"{path}: has no array {missing[0]!r}; the model's inputs are {', '.join(names)}, "
+                             f"the file has {', '.join(arrays.files) or 'nothing'}")
+        return {name: arrays[name] for name in names}, arrays["label"] if "label" in arrays else None
+
+
+def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An image in the layout of ``shape``: scaled to its size, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
+    if len(shape) != 4 or not ({shape[1], shape[3]} & {1, 3}):
+        raise InputError(f"{path}: input {name} of shape {shape} is not an image; give an .npz file")
+    channels_first = shape[1] in (1, 3)
+    channels, height, width = shape[1:] if channels_first else (shape[3], *shape[1:3])
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("L" if channels == 1 else "RGB").resize((width, height), Image.Resampling.BILINEAR))
+    pixels = pixels.reshape(height, width, channels)
+    if channels_first:
+        pixels = pixels.transpose(2, 0, 1)
+    tensor, steps = graph.inputs[name]
+    if any(step.kind == "quantize" for step in steps):
+        return (pixels[None] / np.float32(255)).astype(np.float32)
+    return pixels[None] if graph.tensors[tensor].onnx_unsigned else (pixels[None] ^ 128).view(np.int8)
+
+
+def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *, limit: int | None = None) -> Samples:
+    """Samples for ``graph``, at most ``limit``. ``shapes`` are those of the model's inputs.
+
+    Raises InputError for a file that does not fit, OSError for one that cannot be read.
+    """
+    names = list(graph.inputs)
+    labels = None
+    try:
+        if path.suffix == ".npz":
+            inputs, labels = _read_npz(path, names)
+        elif len(names) > 1:
+            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file with an array for each")
+        elif path.suffix == ".npy":
+            inputs = {names[0]: np.load(path, allow_pickle=False)}
+        else:
+            inputs = {names[0]: _read_image(path, graph, names[0], shapes[names[0]])}
+    except UnidentifiedImageError:
+        raise InputError(f"{path}: not an .npz or .npy file, nor an image") from None
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({error})") from None
+    for name, array in inputs.items():
+        if array.shape == shapes[name][1:]:
+            inputs[name] = array[None]  # a single sample
+        elif array.shape[1:] != shapes[name][1:]:
+            expected = ", ".join(map(str, ("samples", *shapes[name][1:])))
+            raise InputError(f"{path}: input {name} must have the shape ({expected}), not {array.shape}")
+    counts = {name: len(array) for name, array in inputs.items()} | ({} if labels is None else {"label": len(labels)})
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise InputError(f"{path}: arrays differ in their number of samples: {listed}")
+    if not min(counts.values()):
+        raise InputError(f"{path}: there are no samples")
+    return Samples({name: array[:limit] for name, array in inputs.items()}, None if labels is None else labels[:limit])
