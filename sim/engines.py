@@ -1,6 +1,6 @@
 """What each instruction does: the coroutines of the load, compute and store queues of `sim.functional`."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,18 +126,19 @@ def _window_places(machine: "Machine", index: int, geometry: Instruction, bases:
                    kxs: np.ndarray) -> np.ndarray:
     """Where the machine reads: (rows * cols, taps) places in ``machine.input`` of every output pixel's taps.
 
-    ``bases`` (first entry of the tap's block), ``kys``, ``kxs``: (taps,).
+    ``bases`` (first entry of the tap's block), ``kys``, ``kxs``: (taps,). All banks are read in every cycle, so the
+    pixel that completes the last word of an odd row must lie inside the buffer too.
     """
-    config, stride = machine.config, geometry["stride"]
-    banks = np.empty((geometry["cols"], len(kxs)), np.int64)
+    config, stride, cols = machine.config, geometry["stride"], geometry["cols"]
+    banks = np.empty((-(-cols // config.pixel_lanes) * config.pixel_lanes, len(kxs)), np.int64)
     entries = np.empty_like(banks)
     for kx in np.unique(kxs):
-        bank, entry = entry_places(config.pixel_lanes, stride, int(kx), geometry["cols"], stride)
+        bank, entry = entry_places(config.pixel_lanes, stride, int(kx), len(banks), stride)
         banks[:, kxs == kx], entries[:, kxs == kx] = bank[:, None], entry[:, None]
     entries = entries + bases + kys * geometry["buf_row_pitch"]
     rows = np.arange(geometry["rows"])[:, None, None] * geometry["buf_row_step"]
     _check_entries(machine, index, int(entries.max() + rows.max()))
-    return (rows + entries + banks * config.input_depth).reshape(-1, len(kxs))
+    return (rows + (entries + banks * config.input_depth)[:cols]).reshape(-1, len(kxs))
 
 
 def _compute(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
@@ -226,7 +227,7 @@ def store_engine(machine: "Machine") -> "Steps":
                 second = instruction
             case _:
                 if geometry is None:
-                    raise HazardError(index, "no STORE_SET is in front of it")
+                    raise MachineError(ErrorCode.ILLEGAL, index, "no STORE_SET is in front of it")
                 if geometry["add"] and second is None:
                     raise HazardError(index, "no STORE_ADD is in front of it")
                 yield from _store(machine, index, geometry, second, instruction)
@@ -252,9 +253,7 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
         if instruction["pooled"]:
             sums, residual = yield from _take_pooled(machine, count, bool(geometry["add"]))
         else:
-            residual = None
-            if geometry["add"]:
-                residual = yield from _take_side(machine, count, "residual pixels")
+            residual = (yield from _take_side(machine, count, "residual pixels")) if geometry["add"] else None
             if machine.strict:
                 machine.hazards.store_reads(index, bank, pixels)
             sums = accumulators.sums[bank, pixels, block * lanes:(block + 1) * lanes]
@@ -263,7 +262,7 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
         yield None
 
 
-def _take_side(machine: "Machine", count: int, name: str) -> Iterator[str | None]:
+def _take_side(machine: "Machine", count: int, name: str) -> Generator[str | None, None, np.ndarray]:
     """Beats of the side ring as they come; returns uint8 (count, beat_bytes)."""
     taken, missing = [], count
     while missing:
@@ -276,7 +275,8 @@ def _take_side(machine: "Machine", count: int, name: str) -> Iterator[str | None
     return np.concatenate(taken)
 
 
-def _take_pooled(machine: "Machine", count: int, add: bool) -> Iterator[str | None]:
+def _take_pooled(machine: "Machine", count: int,
+                 add: bool) -> Generator[str | None, None, tuple[np.ndarray, np.ndarray | None]]:
     """Pixels of the pool unit, each with its residual beat if ``add``; returns the two, each (count, tn) or None."""
     pooled: list[np.ndarray] = []
     residual: list[np.ndarray] = []

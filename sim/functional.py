@@ -28,8 +28,9 @@ __all__ = ["ORDERS", "TOKEN_MAXIMUM", "Machine", "Order", "Result", "run"]
 Order = Literal["load", "compute", "store"] | int
 ORDERS: tuple[Order, ...] = ("load", "compute", "store", 0, 1)
 
-#: Tokens that a counter holds; one more is the error TOKEN.
+#: Tokens that a counter holds; one more is the error TOKEN. Stores are counted over whole layers.
 TOKEN_MAXIMUM = 255
+STORE_TOKEN_MAXIMUM = 65535
 
 #: A coroutine's report: None after a piece of work, else what it waits for.
 Steps = Iterator[str | None]
@@ -107,9 +108,10 @@ class Machine:
         """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""
         if not instruction[flag]:
             return
-        tokens = self.tokens[queue, _POSTS[flag]]
-        if len(tokens) == TOKEN_MAXIMUM:
-            raise MachineError(ErrorCode.TOKEN, index, f"{flag} overflows a counter of {TOKEN_MAXIMUM} tokens")
+        sink = _POSTS[flag]
+        tokens = self.tokens[queue, sink]
+        if len(tokens) == (STORE_TOKEN_MAXIMUM if (queue, sink) == (Queue.STORE, Queue.LOAD) else TOKEN_MAXIMUM):
+            raise MachineError(ErrorCode.TOKEN, index, f"{flag} overflows a counter of {len(tokens)} tokens")
         tokens.append(self.hazards.posted(queue, index, *done))
 
     def require(self, condition: bool, index: int, message: str) -> None:
@@ -134,12 +136,12 @@ class Machine:
                 instruction = decode(self.code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
             except ValueError as error:
                 raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
-            self.instructions += 1
             if instruction.opcode.queue == Queue.CONTROL:
                 while not self.idle():
                     yield f"all engines to be idle ({instruction.opcode.name} at {index})"
                 self.hazards.synchronised(index)
                 if instruction.opcode == Opcode.END:
+                    self.instructions += 1
                     self._check_end(index)
                     self.done = True
                     return
@@ -148,6 +150,7 @@ class Machine:
                 while len(queue) >= self.config.queue_depth:
                     yield f"room in the {instruction.opcode.queue.name.lower()} queue (instruction {index})"
                 queue.append((index, instruction))
+            self.instructions += 1
             yield None
         raise MachineError(ErrorCode.NO_END, len(self.code) // INSTRUCTION_BYTES, "the program has no END")
 
@@ -180,7 +183,8 @@ class Machine:
         held = {queue.name.lower(): index for queue, index in self.in_hand.items()}
         texts = [f"{name}{'' if held.get(name) is None else f' {held[name]}'} waits for {reason}"
                  for name, reason in sorted(reasons)]
-        index = min((index for index in held.values() if index is not None), default=self.instructions)
+        # As the hardware reports it: the load queue's instruction, else the compute queue's, else the store queue's.
+        index = next((index for index in self.in_hand.values() if index is not None), self.instructions)
         raise MachineError(ErrorCode.TIMEOUT, index, "nothing can move: " + "; ".join(texts))
 
 

@@ -278,6 +278,10 @@ def test_illegal(word):
     assert (caught.value.code, caught.value.index) == (ErrorCode.ILLEGAL, 1)
 
 
+def test_store_without_geometry():
+    fails(ErrorCode.ILLEGAL, 0, Instruction(Opcode.STORE, offset=600, blocks=1), END, text="no STORE_SET")
+
+
 def test_no_end():
     fails(ErrorCode.NO_END, 2, load_set(), Instruction(Opcode.SYNC))
     fails(ErrorCode.NO_END, 0)
@@ -331,9 +335,13 @@ def test_buffer(instructions):
 
 
 def test_buffer_of_windows():
-    weights = Instruction(Opcode.LOAD_WGT, offset=0, beats=2)
+    weights = Instruction(Opcode.LOAD_WGT, offset=0, beats=4)
     compute = Instruction(Opcode.COMPUTE, buf_base=249, blocks=1, groups=1, first=1)
     fails(ErrorCode.BUFFER, 2, weights, compute_set(), compute, END)
+    # Columns 0..2 are in entries 0 and 1; the pixel that nobody wants would be in entry 256 of bank 1.
+    odd = compute_set(kernel_w=2, rows=1, cols=3)
+    compute = Instruction(Opcode.COMPUTE, buf_base=254, blocks=1, groups=1, first=1)
+    fails(ErrorCode.BUFFER, 2, weights, odd, compute, END)
     store = Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1)
     fails(ErrorCode.BUFFER, 4, PARAMETERS, compute_set(), store_set(), store,
           Instruction(Opcode.POOL, buf_base=249, blocks=1), END)
@@ -415,7 +423,6 @@ def test_never_there():
     hazard("stores accumulators that were never computed", PARAMETERS, store_set(), store)
     hazard("no LOAD_SET", act)
     hazard("no COMPUTE_SET", compute)
-    hazard("no STORE_SET", store)
     hazard("no STORE_ADD", store_set(add=1), store)
 
 
