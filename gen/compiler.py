@@ -3,43 +3,18 @@
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
 from gen.assembler import encode_all
 from gen.ir import Conv, Graph, Layer, Pool, verify
 from gen.lower import Lowering
 from gen.pack import PackedWeights, pack_conv, pack_parameters, prune
 from gen.program import LayerInfo, Placement, Program
 from gen.schedule import CompileError, Plan, plan_conv, plan_pool
+from gen.sums import fit_sums
 
 __all__ = ["CompileError", "compile_graph"]
 
 #: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
 _ALIGNMENT = 4096
-
-
-def _check_sums(layer: Layer, config: NpuConfig) -> None:
-    """Prove that a layer's sums and biases fit. Raises CompileError."""
-    limit = 1 << config.acc_width - 1
-    requantize = layer.requantize
-    if isinstance(layer, Conv):
-        weights = layer.weights.astype(np.int64).reshape(len(layer.weights), -1)
-        positive, negative = np.maximum(weights, 0).sum(1), np.minimum(weights, 0).sum(1)
-        reach = int(max((127 * positive - 128 * negative).max(), (128 * positive - 127 * negative).max() - 1))
-        reach = max(reach, int(np.abs(requantize.bias).max()))
-        if reach >= limit:
-            raise CompileError(f"layer {layer.name}: sums reach {reach}, beyond acc_width={config.acc_width}; build with acc_width={reach.bit_length() + 1}")
-    else:
-        if not layer.maximum and layer.kernel[0] * layer.kernel[1] * 128 > 1 << POOL_WIDTH - 1:
-            raise CompileError(f"layer {layer.name}: windows of at most {(1 << POOL_WIDTH - 1) // 128} pixels can be summed, "
-                               f"not {layer.kernel[0]}x{layer.kernel[1]}")
-        bias = int(np.abs(requantize.bias).max())
-        if bias >= limit:
-            raise CompileError(f"layer {layer.name}: bias {bias} is beyond acc_width={config.acc_width}")
-    if requantize.multiplier.min() < 0 or requantize.multiplier.max() >= 1 << MULTIPLIER_BITS:
-        raise CompileError(f"layer {layer.name}: multipliers must have {MULTIPLIER_BITS} bits")
-    shifts = [int(requantize.shift.min()), int(requantize.shift.max())] + ([layer.residual.shift] if layer.residual else [])
-    if min(shifts) < MIN_SHIFT or max(shifts) > MAX_SHIFT:
-        raise CompileError(f"layer {layer.name}: shifts must be in {MIN_SHIFT}..{MAX_SHIFT}, not {min(shifts)}..{max(shifts)}")
 
 
 def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, config: NpuConfig) -> LayerInfo:
@@ -94,8 +69,8 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     packed: list[PackedWeights | None] = []
     weight_offsets, parameter_offsets = [], []
     plans: list[Plan] = []
-    for layer in graph.layers:
-        _check_sums(layer, config)
+    for original in graph.layers:
+        layer = fit_sums(original, config)
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
         weights = pack_conv(layer, config) if isinstance(layer, Conv) else None
         packed.append(weights)

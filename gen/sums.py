@@ -1,0 +1,81 @@
+"""Proof that a layer's sums fit the accumulators, and the way out for channels whose sums cannot matter."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
+from gen.ir import Conv, Layer
+from gen.schedule import CompileError
+from sim.golden import round_shift
+
+__all__ = ["fit_sums"]
+
+#: A scale of one.
+_UNIT = (1 << MULTIPLIER_BITS - 1, MULTIPLIER_BITS - 1)
+
+
+def _reach(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest sum of each channel over all int8 inputs, int64 (C,)."""
+    if isinstance(layer, Conv):
+        weights = layer.weights.reshape(len(layer.weights), -1)
+        positive = np.maximum(weights, 0).sum(1, dtype=np.int64)
+        negative = np.minimum(weights, 0).sum(1, dtype=np.int64)
+        return 127 * negative - 128 * positive, 127 * positive - 128 * negative
+    pixels = 1 if layer.maximum else layer.kernel[0] * layer.kernel[1]
+    ones = np.ones(len(layer.requantize.bias), np.int64)
+    return -128 * pixels * ones, 127 * pixels * ones
+
+
+def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high: np.ndarray) -> Conv:
+    """Replace channels whose result is the same for all inputs: no weights, the result as bias. Others stay."""
+    first = layer.requantize
+    ends = [np.clip(round_shift((end + first.bias) * first.multiplier, first.shift), first.low - first.zero_point,
+                    first.high - first.zero_point) for end in (low, high)]
+    constant = channels & (ends[0] == ends[1])
+    return replace(
+        layer,
+        weights=np.where(constant[:, None, None, None], 0, layer.weights).astype(np.int16),
+        requantize=replace(first, bias=np.where(constant, ends[0], first.bias), multiplier=np.where(constant, _UNIT[0], first.multiplier),
+                           shift=np.where(constant, _UNIT[1], first.shift)))
+
+
+def fit_sums(layer: Layer, config: NpuConfig) -> Layer:
+    """The layer, proven to fit: sums, with their bias and without, stay within ``acc_width`` bits.
+
+    Channels beyond that whose result does not depend on their input become constants: quantisers give channels that were
+    pruned away or died in training huge biases at tiny scales. The layer computes the same values.
+
+    Raises CompileError for sums, multipliers or shifts that the machine has no room for.
+    """
+    limit = 1 << config.acc_width - 1
+
+    def beyond(layer: Layer) -> np.ndarray:
+        low, high = _reach(layer)
+        bias = layer.requantize.bias
+        return (np.minimum(low, 0) + np.minimum(bias, 0) < -limit) | (np.maximum(high, 0) + np.maximum(bias, 0) >= limit)
+
+    channels = beyond(layer)
+    if isinstance(layer, Conv) and channels.any():
+        layer = _constant_channels(layer, channels, *_reach(layer))
+        channels = beyond(layer)
+    if channels.any():
+        channel = int(np.flatnonzero(channels)[0])
+        low, high = (int(end[channel]) for end in _reach(layer))
+        bias = int(layer.requantize.bias[channel])
+        width = (max(-low, high) + abs(bias)).bit_length() + 1
+        advice = f"build with acc_width={width}" if width <= 32 else "no accumulator is wide enough"
+        raise CompileError(f"layer {layer.name}: channel {channel} sums to {low}..{high} with bias {bias}, beyond acc_width={config.acc_width}; {advice}")
+    requantize, residual = layer.requantize, layer.residual
+    if not isinstance(layer, Conv) and not layer.maximum and layer.kernel[0] * layer.kernel[1] * 128 > 1 << POOL_WIDTH - 1:
+        raise CompileError(f"layer {layer.name}: windows of at most {(1 << POOL_WIDTH - 1) // 128} pixels can be summed, "
+                           f"not {layer.kernel[0]}x{layer.kernel[1]}")
+    multipliers = [*requantize.multiplier.tolist(), *([residual.multiplier_a, residual.multiplier_b] if residual else [])]
+    if min(multipliers) < 0 or max(multipliers) >= 1 << MULTIPLIER_BITS:
+        raise CompileError(f"layer {layer.name}: requantisation multipliers must be in 0..{(1 << MULTIPLIER_BITS) - 1}, "
+                           f"not {min(multipliers)}..{max(multipliers)}")
+    shifts = [*requantize.shift.tolist(), *([residual.shift] if residual else [])]
+    if min(shifts) < MIN_SHIFT or max(shifts) > MAX_SHIFT:
+        raise CompileError(f"layer {layer.name}: requantisation shifts must be in {MIN_SHIFT}..{MAX_SHIFT}, not {min(shifts)}..{max(shifts)}")
+    return layer
