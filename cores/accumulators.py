@@ -1,17 +1,69 @@
 """Accumulator banks: partial sums of the tiles at hand."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
-from .mac_array import MacArray
+from .mac_array import sum_bits
 
-__all__ = ["Accumulators"]
+__all__ = ["AccumulatorSlice", "Accumulators"]
 
 #: Accumulators side by side in one memory: four of 27 bits fill three 36-bit block RAM ports.
-_LANES_A_MEMORY = 4
+_SLICE_LANES = 4
+
+
+class AccumulatorSlice(wiring.Component):
+    """A few accumulators in one memory, and the copy of it that the store engine reads.
+
+    All slices are the same module. ``carries`` are added with the sums.
+    """
+
+    def __init__(self, config: NpuConfig, *, lanes: int):
+        if lanes < 1:
+            raise ValueError(f"lanes must be at least 1, not {lanes!r}")
+        self.config = config
+        self.lanes = lanes
+        address = range(2 * config.acc_depth)
+        super().__init__({
+            "read_address": In(address),
+            "clear": In(1),
+            "sums": In(data.ArrayLayout(signed(sum_bits(config)), lanes)),
+            "carries": In(lanes),
+            "write_enable": In(1),
+            "write_address": In(address),
+            "store_enable": In(1),
+            "store_address": In(address),
+            "store_data": Out(data.ArrayLayout(signed(config.acc_width), lanes)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        width = self.config.acc_width
+        memories = {}
+        for copy in ("add", "store"):
+            m.submodules[copy] = memory = Memory(shape=width * self.lanes, depth=2 * self.config.acc_depth, init=[])
+            memories[copy] = memory.write_port(), memory.read_port()
+        read, store = memories["add"][1], memories["store"][1]
+        totals = []
+        for lane in range(self.lanes):
+            before, total = Signal(signed(width), name=f"before{lane}"), Signal(signed(width), name=f"total{lane}")
+            m.d.sync += [
+                before.eq(Mux(self.clear, 0, read.data.word_select(lane, width))),
+                total.eq(before + self.sums[lane] + self.carries[lane]),
+            ]
+            totals.append(total)
+        m.d.comb += [
+            read.en.eq(1),
+            read.addr.eq(self.read_address),
+            store.en.eq(self.store_enable),
+            store.addr.eq(self.store_address),
+            Value.cast(self.store_data).eq(store.data),
+        ]
+        for write, _ in memories.values():
+            m.d.comb += [write.en.eq(self.write_enable), write.addr.eq(self.write_address), write.data.eq(Cat(*totals))]
+        return m
 
 
 class Accumulators(wiring.Component):
@@ -34,59 +86,42 @@ class Accumulators(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
-        word = data.ArrayLayout(signed(config.acc_width), config.acc_lanes)
         super().__init__({
             "enable": In(1),
             "first": In(1),
             "bank": In(1),
             "address": In(range(config.acc_depth)),
-            "sums": In(data.ArrayLayout(signed(MacArray.sum_bits(config)), config.acc_lanes)),
-            "carries": In(config.acc_lanes),
+            "sums": In(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
+            "carries": In(config.oc_lanes),
             "read_enable": In(1),
             "read_bank": In(1),
             "read_address": In(range(config.acc_depth)),
-            "read_data": Out(word),
+            "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        width = config.acc_width
-
         address = Cat(self.address, self.bank)
-        control = Cat(self.enable, self.first, address)
-        stages = [control]
-        for stage in range(3):
-            delayed = Signal(len(control), name=f"control{stage + 1}")
-            m.d.sync += delayed.eq(stages[-1])
-            stages.append(delayed)
-        clear = stages[1][1]                              # first, while the memory delivers
-        write_enable, write_address = stages[3][0], stages[3][2:]
-
-        lanes = min(_LANES_A_MEMORY, config.acc_lanes)
+        stages = [Cat(self.enable, self.first, address)]
+        for number in range(3):
+            stage = Signal(len(stages[0]), name=f"control{number + 1}")
+            m.d.sync += stage.eq(stages[-1])
+            stages.append(stage)
+        lanes = min(_SLICE_LANES, config.oc_lanes)
         for base in range(0, config.acc_lanes, lanes):
-            copies = []
-            for copy in ("add", "store"):
-                m.submodules[f"{copy}{base}"] = memory = Memory(shape=width * lanes, depth=2 * config.acc_depth, init=[])
-                copies.append((memory.write_port(), memory.read_port()))
-            (write_add, read_add), (write_store, read_store) = copies
-            totals = []
-            for lane in range(base, base + lanes):
-                part = slice((lane - base) * width, (lane - base + 1) * width)
-                before, total = Signal(signed(width), name=f"before{lane}"), Signal(signed(width), name=f"total{lane}")
-                m.d.sync += before.eq(Mux(clear, 0, read_add.data[part]))
-                if lane < config.oc_lanes:                # pixel 0 has no borrow
-                    m.d.sync += total.eq(before + self.sums[lane])
-                else:
-                    m.d.sync += total.eq(before + self.sums[lane] + self.carries[lane])
-                totals.append(total)
-                m.d.comb += self.read_data[lane].eq(read_store.data[part])
+            part = range(base, base + lanes)
+            m.submodules[f"slice{base // lanes}"] = accumulators = AccumulatorSlice(config, lanes=lanes)
             m.d.comb += [
-                read_add.en.eq(1),
-                read_add.addr.eq(address),
-                read_store.en.eq(self.read_enable),
-                read_store.addr.eq(Cat(self.read_address, self.read_bank)),
+                accumulators.read_address.eq(address),
+                accumulators.clear.eq(stages[1][1]),            # while the memory delivers
+                Value.cast(accumulators.sums).eq(Cat(self.sums[lane] for lane in part)),
+                accumulators.write_enable.eq(stages[3][0]),
+                accumulators.write_address.eq(stages[3][2:]),
+                accumulators.store_enable.eq(self.read_enable),
+                accumulators.store_address.eq(Cat(self.read_address, self.read_bank)),
+                *[self.read_data[lane].eq(accumulators.store_data[lane - base]) for lane in part],
             ]
-            for write in (write_add, write_store):
-                m.d.comb += [write.en.eq(write_enable), write.addr.eq(write_address), write.data.eq(Cat(*totals))]
+            if base >= config.oc_lanes:                         # pixel 1
+                m.d.comb += accumulators.carries.eq(self.carries[base - config.oc_lanes:base - config.oc_lanes + lanes])
         return m

@@ -1,6 +1,7 @@
 """Verilog of the machine and of its parts: the same bytes for the same configuration, every time."""
 
 import os
+import re
 
 from amaranth.back import verilog
 from amaranth.hdl import Value, ValueCastable
@@ -33,7 +34,36 @@ def emit_component(component: wiring.Component, *, name: str = "top", separator:
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin,system")
     # Source locations are paths of this machine: without them the text depends on the design alone.
     ports = _ports(component, separator)
-    return verilog.convert(component, name=name, ports=ports, emit_src=False, strip_internal_attrs=True)
+    return _share_modules(verilog.convert(component, name=name, ports=ports, emit_src=False, strip_internal_attrs=True))
+
+
+#: A wire that Yosys numbers through the whole file although each module has its own.
+_NUMBERED = re.compile(r"(\\\$auto\$verilog_backend\.cc:\d+:dump_module)\$\d+")
+_MODULE = re.compile(r"^module (\S+) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
+
+
+def _share_modules(text: str) -> str:
+    """Keep one of several modules that differ only in name, such as the rows of the array.
+
+    Amaranth writes a module for every instance. One for all of a kind makes the text a tenth as long and spares every tool
+    that reads it the repetition.
+    """
+    text = _NUMBERED.sub(r"\1", text)
+    while True:
+        kept: dict[str, str] = {}           # text without its name -> name
+        replaced: dict[str, str] = {}       # name -> name of its twin
+        for match in _MODULE.finditer(text):
+            name = match.group(1)
+            body = match.group(0).replace(name, "", 1)
+            twin = kept.setdefault(body, name)
+            if twin != name:
+                replaced[name] = twin
+        if not replaced:
+            return text
+        text = _MODULE.sub(lambda match: "" if match.group(1) in replaced else match.group(0), text)
+        # An escaped name ends with a space; instances stand at the start of a line.
+        text = re.sub(r"^(  )(\\\S+)(  ?\S+ \()", lambda match: match.group(1) + replaced.get(match.group(2), match.group(2)) + match.group(3),
+                      text, flags=re.MULTILINE)
 
 
 def emit_verilog(config: NpuConfig) -> str:

@@ -1,0 +1,175 @@
+"""The machine: all engines, their tokens, rings and bus."""
+
+from amaranth.hdl import Cat, Module, ResetInserter, Signal
+from amaranth.lib import wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from .axi import Axi4Read, Axi4Write, AxiLite
+from .compute_engine import ComputeEngine
+from .config import NpuConfig
+from .instruction_fetch import InstructionFetch
+from .instruction_layout import INDEX_BITS
+from .isa import ErrorCode
+from .load_engine import LoadEngine
+from .machine_control import MachineControl
+from .performance_counters import PerformanceCounters
+from .read_engine import ReadEngine
+from .register_file import RegisterFile
+from .registers import COUNTERS, ENGINE_STATES
+from .store_engine import StoreEngine
+from .token_counter import TokenCounter
+from .write_engine import WriteEngine
+
+__all__ = ["Npu"]
+
+
+class Npu(wiring.Component):
+    """One generated accelerator: AXI4-Lite registers in, AXI4 memory out. docs/architecture.md is its manual.
+
+    The ``trace`` ports show what each engine does in every cycle (`registers.ENGINE_STATES`) and for which instruction;
+    leave them open in hardware.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        bus = {"address_width": config.address_width, "data_bits": config.beat_bits}
+        super().__init__({
+            "irq": Out(1),
+            "s_axi": In(AxiLite()),
+            "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),
+            "trace": Out(wiring.Signature({
+                f"{engine}_{part}": Out(bits) for engine in ENGINE_STATES for part, bits in (("state", 4), ("index", INDEX_BITS))
+            })),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.registers = registers = RegisterFile(config)
+        m.submodules.counters = counters = PerformanceCounters()
+        m.submodules.control = control = MachineControl(sources=6)
+
+        def add(name, component):
+            """A part that START and every error set back to its first state."""
+            m.submodules[name] = ResetInserter(control.reset)(component)
+            return component
+
+        read = add("read", ReadEngine(config))
+        write = add("write", WriteEngine(config))
+        fetch = add("fetch", InstructionFetch(config))
+        load = add("load", LoadEngine(config))
+        compute = add("compute", ComputeEngine(config))
+        store = add("store", StoreEngine(config))
+        weight_ring = add("weight_ring", SyncFIFOBuffered(width=config.beat_bits, depth=config.weight_depth))
+        side_ring = add("side_ring", SyncFIFOBuffered(width=config.beat_bits, depth=config.side_depth))
+
+        # -- bus -----------------------------------------------------------------------------------------------
+        for engine in (read, write):
+            for name, member in engine.axi.signature.members.items():
+                inner, outer = getattr(engine.axi, name), getattr(self.m_axi, name)
+                m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
+        connect(m, flipped(self.s_axi), registers.bus)
+        connect(m, fetch.request, read.fetch_request)
+        connect(m, load.request, read.load_request)
+        connect(m, store.run, write.run)
+        connect(m, store.data, write.data)
+        m.d.comb += [fetch.data.eq(read.fetch_data), load.response.eq(read.load_data)]
+
+        # -- queues, rings and buffers ---------------------------------------------------------------------------
+        for engine, queue in ((load, fetch.load), (compute, fetch.compute), (store, fetch.store)):
+            connect(m, queue, engine.queue)
+        for source, ring, sink in ((load.weights, weight_ring, compute.weights), (load.side, side_ring, store.side)):
+            connect(m, source, ring.w_stream)
+            connect(m, ring.r_stream, sink)
+        connect(m, compute.pooled, store.pooled)
+        for name in ("write_enable", "write_address", "write_data"):
+            m.d.comb += getattr(compute, name).eq(getattr(load, name))
+        m.d.comb += [
+            compute.read_enable.eq(store.acc_read.enable),
+            compute.read_bank.eq(store.acc_read.bank),
+            compute.read_address.eq(store.acc_read.address),
+            store.acc_data.eq(compute.read_data),
+        ]
+
+        # -- tokens -----------------------------------------------------------------------------------------------
+        overflow = []
+
+        def token(name, *, width, post, take, level):
+            counter = add(name, TokenCounter(width))
+            m.d.comb += [counter.post.eq(post), counter.take.eq(take), level.eq(counter.level)]
+            overflow.append(counter.overflow)
+
+        token("load_to_compute", width=8, post=load.post_compute, take=compute.load_take, level=compute.load_level)
+        token("compute_to_load", width=8, post=compute.post_load, take=load.compute_take, level=load.compute_level)
+        token("compute_to_store", width=8, post=compute.post_store, take=store.compute_take, level=store.compute_level)
+        token("store_to_compute", width=8, post=store.post_compute, take=compute.store_take, level=compute.store_level)
+        token("store_to_load", width=16, post=write.stored, take=load.store_take, level=load.store_level)
+
+        # -- control ----------------------------------------------------------------------------------------------
+        m.d.comb += [
+            fetch.start.eq(control.fetch_start),
+            fetch.program_address.eq(registers.program_address),
+            fetch.program_length.eq(registers.program_length),
+            fetch.engines_idle.eq(load.idle & compute.idle & store.idle & write.idle),
+            load.data_address.eq(registers.data_address),
+            load.data_beats.eq(registers.data_beats),
+            store.data_address.eq(registers.data_address),
+            store.data_beats.eq(registers.data_beats),
+            store.write_start.eq(registers.write_start),
+            *[engine.halt.eq(control.halt) for engine in (read, write, fetch, load, compute, store)],
+            control.start.eq(registers.start),
+            control.abort.eq(registers.abort),
+            control.clear.eq(registers.clear),
+            control.timeout.eq(registers.timeout),
+            control.finished.eq(fetch.done),
+            control.bus_idle.eq(read.idle & write.idle),
+            *[getattr(registers, name).eq(getattr(control, name))
+              for name in ("busy", "done", "error", "error_code", "error_index")],
+            self.irq.eq(registers.irq),
+        ]
+        token_error = Signal()
+        m.d.comb += [
+            token_error.eq(Cat(*overflow).any()),
+            control.errors[5].valid.eq(token_error),
+            control.errors[5].code.eq(ErrorCode.TOKEN),
+            control.errors[5].index.eq(fetch.index),
+        ]
+        for number, source in enumerate((fetch, load, compute, store, write)):
+            m.d.comb += control.errors[number].eq(source.error)
+
+        # -- observation -------------------------------------------------------------------------------------------
+        events = {
+            "cycles": control.counting,
+            "instructions": fetch.dispatched,
+            "fetch_wait_queue": fetch.waiting,
+            "read_beats": read.beat,
+            "write_beats": write.beat,
+        }
+        moving = read.handshake | write.handshake | fetch.dispatched
+        waiting = []
+        for engine, states in ENGINE_STATES.items():
+            part = {"load": load, "compute": compute, "store": store}[engine]
+            m.d.comb += [
+                getattr(self.trace, f"{engine}_state").eq(part.state),
+                getattr(self.trace, f"{engine}_index").eq(part.index),
+            ]
+            for code, state in enumerate(states):
+                if state != "idle":
+                    events[f"{engine}_{state}"] = control.counting & (part.state == code)
+            moving = moving | (part.state == states.index("busy"))
+            waiting.append((part.state != states.index("idle"), part.index))
+        m.d.comb += [
+            control.progress.eq(moving),
+            counters.events.eq(Cat(*[events[name] for name in COUNTERS])),
+            counters.clear.eq(control.reset & control.counting),
+            counters.select.eq(registers.counter_select),
+            registers.counter_value.eq(counters.value),
+            registers.counter_valid.eq(counters.valid),
+            # What stands still: the load queue's instruction, else the compute queue's, else the store queue's.
+            control.stalled_index.eq(fetch.index),
+        ]
+        for stuck, index in reversed(waiting):
+            with m.If(stuck):
+                m.d.comb += control.stalled_index.eq(index)
+        return m
