@@ -1,18 +1,21 @@
 """ONNX model -> `gen.ir.Graph`.
 
-The importer walks the nodes in order and keeps for every ONNX value what it means (`gen.onnx_values`). Arithmetic becomes a
-pending layer; the QuantizeLinear behind it gives the layer its output scale and puts it into the graph. Operators are in
-`gen.onnx_operators` and `gen.onnx_qoperators`; what remains to be done on the graph are the passes of `gen.passes`.
+The importer walks the nodes in order and keeps for every ONNX value what it means (`gen.onnx_values`). Arithmetic
+becomes a pending layer; the QuantizeLinear behind it gives the layer its output scale and puts it into the graph.
+Operators are in `gen.onnx_operators`, `gen.onnx_layers` and `gen.onnx_qoperators`; what remains to be done on the graph
+are the passes of `gen.passes`.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 from onnx import TensorProto
 
-from gen import onnx_model, onnx_operators, onnx_qoperators
+from gen import onnx_layers, onnx_model, onnx_operators, onnx_qoperators
 from gen.ir import Graph, GraphError, HostStep, Layer, Pool, Requantize, Residual, Tensor, verify
 from gen.onnx_model import Model, Node
 from gen.onnx_values import (
@@ -27,13 +30,14 @@ from gen.onnx_values import (
     Value,
     channels_shape,
     layout_steps,
+    quantisation,
 )
 from gen.passes import run_passes
 from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["Imported", "Importer", "load", "load_model"]
 
-_HANDLERS = {**onnx_operators.HANDLERS, **onnx_qoperators.HANDLERS}
+_HANDLERS = {**onnx_operators.HANDLERS, **onnx_layers.HANDLERS, **onnx_qoperators.HANDLERS}
 
 
 @dataclass
@@ -56,7 +60,7 @@ class _InputRecord:
 class Imported:
     """A graph beside what only the comparison with ONNX needs.
 
-    ``orders``: tensor -> int array of its ONNX shape (one sample) with each element's flat index in the (C, H, W) tensor.
+    ``orders``: tensor -> int array of its ONNX shape (one sample), each element's flat index in the (C, H, W) tensor.
     """
 
     model: Model
@@ -74,7 +78,7 @@ class Importer:
         self.layers: list[Layer] = []
         self.orders: dict[str, np.ndarray] = {}
         self.inputs: dict[str, _InputRecord] = {}
-        self._names: set[str] = set()
+        self._layer_names: set[str] = set()
         self._opsets = {o.domain: o.version for o in model.proto.opset_import}
         for model_input in model.inputs:
             self._add_input(model_input)
@@ -97,8 +101,14 @@ class Importer:
             return default
         array = self.constant(node, value, what)
         if array.size != 1:
-            self.fail(node, f"{what} of an activation must be one number, not {array.size}; quantise activations per tensor")
+            self.fail(node, f"{what} must be one number, not {array.size}; quantise activations per tensor")
         return array.reshape(()).item()
+
+    def axes(self, node: Node, value: Value | None) -> tuple[int, ...]:
+        """Axes from an attribute (older opsets) or from an input; none if there are neither."""
+        if value is not None:
+            return tuple(self.constant(node, value, "the axes").reshape(-1).tolist())
+        return tuple(node.attributes.get("axes") or ())
 
     def activation_scale(self, node: Node, value: Value | None) -> float:
         scale = float(self.scalar(node, value, "the scale"))
@@ -110,8 +120,12 @@ class Importer:
         """``value`` as a dequantised tensor of the graph."""
         if isinstance(value, Real):
             return Real(self.tensor(value.quantised, value.scale, value.zero_point), value.scale, value.zero_point)
+        self.refuse(node, value, what)
+
+    def refuse(self, node: Node, value: Value | None, what: str) -> NoReturn:
+        """Say why ``value`` is no dequantised tensor."""
         if isinstance(value, Pending | PendingAdd):
-            self.fail(node, f"{what} comes unquantised from {value.name}; put QuantizeLinear and DequantizeLinear between them")
+            self.fail(node, f"{what} comes unquantised from {value.name}; quantise it in between")
         if isinstance(value, RawInput):
             self.fail(node, f"{what} is float; this compiler takes quantised models (QDQ or QLinear), "
                             "quantise the model first; a later release calibrates float models itself")
@@ -122,7 +136,7 @@ class Importer:
         self.fail(node, f"{what} is a constant, and the operator takes none there")
 
     def tensor(self, value: Quantised, scale: float, zero_point: int) -> Quantised:
-        """``value`` with a tensor of the graph behind it; the first use of a model input decides that tensor's layout."""
+        """``value`` with a tensor of the graph behind it; the first use of an input decides its tensor's layout."""
         record = self.inputs.get(value.tensor)
         if record is None:
             return value
@@ -130,32 +144,33 @@ class Importer:
             shape = channels_shape(value.order.shape)
             if shape is None:
                 raise GraphError(f"{self.model.path}: input {record.name} has more than two spatial axes")
-            record.tensor = self.new_name(record.onnx_name)
+            record.tensor = self._tensor_name(record.onnx_name)
             record.position = np.empty(value.order.size, np.int64)
             record.position[value.order.ravel()] = np.arange(value.order.size)
-            self.tensors[record.tensor] = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name, record.unsigned)
+            tensor = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name, record.unsigned)
+            self.tensors[record.tensor] = tensor
             self.orders[record.tensor] = record.position.reshape(record.shape)
         return Quantised(record.tensor, record.position[value.order], value.unsigned)
 
-    def new_name(self, wanted: str) -> str:
-        name, count = wanted, 1
-        while name in self._names:
-            count += 1
-            name = f"{wanted}_{count}"
-        self._names.add(name)
+    def _tensor_name(self, wanted: str) -> str:
+        return _unique(wanted, self.tensors)
+
+    def _layer_name(self, value: Pending | PendingAdd) -> str:
+        name = _unique(value.name, self._layer_names)
+        self._layer_names.add(name)
         return name
 
     def quantize(self, node: Node, value: Value | None, scale: float, zero_point: int, unsigned: bool) -> Value:
         """``value`` quantised under the name of ``node``'s output; ``zero_point`` is that of the model."""
         internal = zero_point - 128 if unsigned else zero_point
         if isinstance(value, Host):
-            return value.then(_step("quantize", scale, zero_point, unsigned))
+            return value.then(quantisation("quantize", scale, zero_point, unsigned))
         if isinstance(value, RawInput):
             return self._quantize_input(node, value, scale, zero_point, unsigned)
         if isinstance(value, Real):
             if (value.scale, value.zero_point, value.quantised.unsigned) == (scale, internal, unsigned):
                 return value.quantised
-            value = onnx_operators.copy(self, node, self.activation(node, value))
+            value = onnx_layers.copy(self, node, self.activation(node, value))
         if isinstance(value, PendingAdd):
             return self._emit_add(node, value, scale, internal, unsigned)
         if isinstance(value, Pending):
@@ -169,16 +184,18 @@ class Importer:
         if model_input.elem_type in (TensorProto.INT8, TensorProto.UINT8):
             unsigned = model_input.elem_type == TensorProto.UINT8
             key = f"input {model_input.name}"
-            self.inputs[key] = _InputRecord(model_input.name, model_input.shape, model_input.name, unsigned, None, order)
+            self.inputs[key] = _InputRecord(
+                model_input.name, model_input.shape, model_input.name, unsigned, None, order)
             self.values[model_input.name] = Quantised(key, order, unsigned)
         elif model_input.elem_type == TensorProto.FLOAT:
             self.values[model_input.name] = RawInput(model_input.name, order)
         else:
-            raise GraphError(f"{self.model.path}: input {model_input.name} is {TensorProto.DataType.Name(model_input.elem_type)}; "
+            number = TensorProto.DataType.Name(model_input.elem_type)
+            raise GraphError(f"{self.model.path}: input {model_input.name} is {number}; "
                              "inputs must be float32, int8 or uint8")
 
     def _quantize_input(self, node: Node, value: RawInput, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        step = _step("quantize", scale, zero_point, unsigned)
+        step = quantisation("quantize", scale, zero_point, unsigned)
         key = f"input {value.name}"
         record = self.inputs.get(key)
         if record is not None and record.quantize != step:
@@ -194,7 +211,7 @@ class Importer:
 
     def _add_tensor(self, node: Node, order: np.ndarray, shape: tuple[int, int, int], scale: float, zero_point: int,
                     unsigned: bool) -> Quantised:
-        name = self.new_name(node.outputs[0])
+        name = self._tensor_name(node.outputs[0])
         self.tensors[name] = Tensor(name, shape, scale, zero_point, node.outputs[0], unsigned)
         self.orders[name] = order
         return Quantised(name, order, unsigned)
@@ -217,14 +234,13 @@ class Importer:
             self.fail(node, f"the bias of {value.name} does not fit 32 bits; check the scales")
         low, high = self._bounds(node, value.low, value.high, scale, zero_point)
         output = self._add_tensor(node, value.order, value.shape, scale, zero_point, unsigned)
-        self.layers.append(value.arguments["layer"](
-            name=self.new_name(f"{value.name}:"), output=output.tensor, onnx_nodes=(*value.nodes, node.name),
-            requantize=Requantize(bias.astype(np.int64) + value.offset, multiplier, shift, zero_point, low, high),
-            **{k: v for k, v in value.arguments.items() if k != "layer"}))
+        requantize = Requantize(bias.astype(np.int64) + value.offset, multiplier, shift, zero_point, low, high)
+        self.layers.append(value.layer(name=self._layer_name(value), output=output.tensor, requantize=requantize,
+                                       onnx_nodes=(*value.nodes, node.name), **value.arguments))
         return output
 
     def _emit_add(self, node: Node, value: PendingAdd, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        """A copy of one operand with the other as residual; `gen.passes.fuse_residual` moves it into the operand's layer."""
+        """A copy of one operand with the other as residual; `fuse_residual` moves it into the operand's layer."""
         try:
             multiplier_a, multiplier_b, shift = quantize_residual(value.a.scale / scale, value.b.scale / scale)
         except ValueError as error:
@@ -232,25 +248,26 @@ class Importer:
         low, high = self._bounds(node, value.low, value.high, scale, zero_point)
         source = self.tensors[value.a.quantised.tensor]
         output = self._add_tensor(node, value.order, source.shape, scale, zero_point, unsigned)
-        copied = onnx_operators.copy(self, node, value.a)
+        copied = onnx_layers.copy(self, node, value.a)
         multiplier, first_shift = quantize_multiplier(np.ones(source.shape[0]))
-        name = self.new_name(f"{value.name}:")
+        name = self._layer_name(value)
         residual = Residual(
-            middle=Tensor(f"{name}middle", source.shape, value.a.scale, value.a.zero_point), other=value.b.quantised.tensor,
-            multiplier_a=multiplier_a, multiplier_b=multiplier_b, shift=shift, zero_point=zero_point, low=low, high=high,
+            middle=Tensor(f"{name}/middle", source.shape, value.a.scale, value.a.zero_point),
+            other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b, shift=shift,
+            zero_point=zero_point, low=low, high=high,
             constant=-(value.a.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
         self.layers.append(Pool(
             name=name, output=output.tensor, onnx_nodes=(*value.nodes, node.name), residual=residual,
             requantize=Requantize(copied.offset, multiplier, first_shift, value.a.zero_point, -128, 127),
-            **{k: v for k, v in copied.arguments.items() if k != "layer"}))
+            **copied.arguments))
         return output
 
     # -- walking -------------------------------------------------------------------------------------------------
 
     def run(self) -> Imported:
         for node in self.model.nodes:
-            inputs = [self.values.get(n) if n else None for n in node.inputs]
-            outputs = self._apply(node, inputs)
+            operands = [self.values.get(n) if n else None for n in node.inputs]
+            outputs = self._apply(node, operands)
             self.values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
         outputs_of_graph = {name: self._output(name) for name in self.model.outputs}
         inputs = {i.name: self._input(i) for i in self.model.inputs}
@@ -270,9 +287,9 @@ class Importer:
                 arrays = {n: v.array for n, v in present.items() if isinstance(v, Constant)}
                 return [Constant(a) for a in onnx_model.fold(node, self._opsets, arrays)]
             except Exception as error:  # the evaluator raises anything
-                self.fail(node, f"cannot evaluate it on its constant inputs ({str(error).splitlines()[0] if str(error) else error!r})")
+                self.fail(node, f"cannot evaluate it on its constant inputs ({onnx_model.first_line(error)})")
         if handler is None:
-            self.fail(node, f"operator {node.op} is not supported on activations; supported: {', '.join(sorted(_HANDLERS))}")
+            self.fail(node, f"operator {node.op} is not supported; supported: {', '.join(sorted(_HANDLERS))}")
         try:
             result = handler(self, node, inputs)
         except (IndexError, KeyError, TypeError, ValueError) as error:
@@ -286,12 +303,12 @@ class Importer:
     def _input(self, model_input: onnx_model.ModelInput) -> tuple[str, tuple[HostStep, ...]]:
         record = self.inputs.get(f"input {model_input.name}")
         if record is None or not record.tensor:
-            raise GraphError(f"{self.model.path}: input {model_input.name} is not used by any layer; remove it from the model")
+            raise GraphError(f"{self.model.path}: input {model_input.name} is not used by any layer; remove it")
         order = np.empty(record.position.size, np.int64)
         order[record.position] = record.order.ravel()
         steps = layout_steps(model_input.shape[1:], order.reshape(1, *self.tensors[record.tensor].shape))
         if steps is None:
-            raise GraphError(f"{self.model.path}: input {model_input.name} is rearranged in a way that is no transposition")
+            raise GraphError(f"{self.model.path}: input {model_input.name} is rearranged, not just transposed")
         return record.tensor, (*steps, record.quantize) if record.quantize else steps
 
     def _output(self, name: str) -> tuple[str, tuple[HostStep, ...]]:
@@ -313,7 +330,7 @@ class Importer:
         """Steps from the tensor to the value's arrangement."""
         steps = layout_steps(self.tensors[value.tensor].shape, value.order)
         if steps is None:
-            raise GraphError(f"{self.model.path}: tensor {value.tensor} is rearranged in a way that is no transposition")
+            raise GraphError(f"{self.model.path}: tensor {value.tensor} is rearranged, not just transposed")
         return steps
 
     def host(self, value: Real) -> Host:
@@ -321,11 +338,12 @@ class Importer:
         quantised = self.tensor(value.quantised, value.scale, value.zero_point)
         zero_point = value.zero_point + 128 if quantised.unsigned else value.zero_point
         order = np.arange(quantised.order.size).reshape(quantised.order.shape)
-        return Host(quantised.tensor, (*self.layout(quantised), _step("dequantize", value.scale, zero_point, quantised.unsigned)), order)
+        step = quantisation("dequantize", value.scale, zero_point, quantised.unsigned)
+        return Host(quantised.tensor, (*self.layout(quantised), step), order)
 
 
-def _step(kind, scale: float, zero_point: int, unsigned: bool) -> HostStep:
-    return HostStep(kind, {"scale": scale, "zero_point": zero_point, "unsigned": unsigned})
+def _unique(wanted: str, taken: Container[str]) -> str:
+    return next(n for n in chain([wanted], (f"{wanted}_{i}" for i in count(2))) if n not in taken)
 
 
 def load_model(path: str | Path) -> Imported:
@@ -336,7 +354,7 @@ def load_model(path: str | Path) -> Imported:
 def load(path: str | Path) -> Graph:
     """Import a quantised (QDQ or QLinear) ONNX model.
 
-    Raises GraphError for a file that is not ONNX, a float model, an operator or a form of one that the machine cannot run;
-    the message is one line that names the file, the node and what to do.
+    Raises GraphError for a file that is not ONNX, a float model, an operator or a form of one that the machine cannot
+    run; the message is one line that names the file, the node and what to do.
     """
     return load_model(path).graph

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from gen.ir import GraphError
 
-__all__ = ["Model", "ModelInput", "Node", "fold", "read"]
+__all__ = ["Model", "ModelInput", "Node", "first_line", "fold", "read"]
 
 #: Opsets that the operator handlers know.
 MIN_OPSET, MAX_OPSET = 7, 23
@@ -54,7 +54,7 @@ class Model:
     outputs: tuple[str, ...]
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -68,12 +68,13 @@ def _input_shape(path: str, value: onnx.ValueInfoProto) -> tuple[int, ...]:
         raise GraphError(f"{path}: input {value.name} has no shape; export the model with fixed input shapes")
     dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
     if len(dims) < 2:
-        raise GraphError(f"{path}: input {value.name} has {len(dims)} dimensions; it needs samples and at least one more")
+        raise GraphError(f"{path}: input {value.name} has {len(dims)} dimensions; it needs samples and one more")
     if any(d <= 0 for d in dims[1:]):
         raise GraphError(f"{path}: input {value.name} has a dynamic shape; fix every dimension but the first "
                          "(python -m onnxruntime.tools.make_dynamic_shape_fixed)")
     if dims[0] > 1:
-        raise GraphError(f"{path}: input {value.name} has a fixed batch of {dims[0]}; export the model with batch 1 or a symbolic one")
+        raise GraphError(f"{path}: input {value.name} has a fixed batch of {dims[0]}; export the model "
+                         "with batch 1 or a symbolic one")
     return (1, *dims[1:])
 
 
@@ -85,21 +86,22 @@ def read(path: str | Path) -> Model:
     except FileNotFoundError as error:
         raise GraphError(f"{error.filename or name}: no such file") from None
     except (OSError, DecodeError, ValueError, TypeError, onnx.checker.ValidationError) as error:
-        raise GraphError(f"{name}: not a readable ONNX file ({_first_line(error)})") from None
+        raise GraphError(f"{name}: not a readable ONNX file ({first_line(error)})") from None
     if not proto.graph.node and not proto.graph.output:
         raise GraphError(f"{name}: not an ONNX model, or an empty one")
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError) as error:
-        raise GraphError(f"{name}: not a valid ONNX model: {_first_line(error)}") from None
+        raise GraphError(f"{name}: not a valid ONNX model: {first_line(error)}") from None
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if not MIN_OPSET <= opset <= MAX_OPSET:
-        raise GraphError(f"{name}: opset {opset} is not supported; convert the model to one in {MIN_OPSET}..{MAX_OPSET} "
-                         "(onnx.version_converter)")
+        raise GraphError(f"{name}: opset {opset} is not supported; convert the model to one in "
+                         f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)")
     graph = proto.graph
     constants = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
     nodes = tuple(
-        Node(n.op_type, n.name or n.output[0], tuple(n.input), tuple(n.output), {a.name: _attribute(a) for a in n.attribute}, n)
+        Node(n.op_type, n.name or n.output[0], tuple(n.input), tuple(n.output),
+             {a.name: _attribute(a) for a in n.attribute}, n)
         for n in graph.node)
     inputs = tuple(ModelInput(i.name, i.type.tensor_type.elem_type, _input_shape(name, i))
                    for i in graph.input if i.name not in constants)
@@ -113,7 +115,8 @@ def fold(node: Node, opsets: Mapping[str, int], values: Mapping[str, np.ndarray]
     """
     graph = helper.make_graph(
         [node.proto], "fold",
-        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in values.items()],
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+         for n, v in values.items()],
         [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in node.outputs if n])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()])
     return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, dict(values))]

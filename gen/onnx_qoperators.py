@@ -5,41 +5,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gen import onnx_operators as plain
+from gen import onnx_layers as plain
+from gen.onnx_handlers import Registry, at
 from gen.onnx_model import Node
-from gen.onnx_values import Constant, Quantised, QuantisedConstant, Real, Value
+from gen.onnx_operators import dequantized, zero_point
+from gen.onnx_values import Constant, Value
 
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
 __all__ = ["HANDLERS"]
 
-HANDLERS: dict[str, plain.Handler] = {}
-
-
-def _handles(operator: str):
-    def register(handler: plain.Handler) -> plain.Handler:
-        HANDLERS[operator] = handler
-        return handler
-    return register
+HANDLERS = Registry()
 
 
 def _dequantized(importer: "Importer", node: Node, inputs: Sequence[Value | None], axis: int = 1) -> Value:
-    """(value, scale, zero point) -> what a DequantizeLinear with ``axis`` would make of them."""
+    """Three inputs, (value, scale, zero point), dequantised."""
     value, scale, point = inputs
-    if isinstance(value, Constant):
-        points = importer.constant(node, point, "the zero point") if point is not None else np.zeros(1, np.int64)
-        return QuantisedConstant(value.array, importer.constant(node, scale, "the scale").reshape(-1), points.reshape(-1), axis)
-    if not isinstance(value, Quantised):
-        importer.fail(node, "its input is not a quantised tensor")
-    onnx_point, unsigned = plain.zero_point(importer, node, point, np.uint8 if value.unsigned else np.int8)
-    if unsigned != value.unsigned:
-        importer.fail(node, "the zero point's type differs from that of the tensor")
-    return Real(value, importer.activation_scale(node, scale), onnx_point - 128 if unsigned else onnx_point)
+    return dequantized(importer, node, value, scale, point, axis)
 
 
 def _quantized(importer: "Importer", node: Node, value: Value, scale: Value | None, point: Value | None) -> Value:
-    number, unsigned = plain.zero_point(importer, node, point)
+    number, unsigned = zero_point(importer, node, point)
     return importer.quantize(node, value, importer.activation_scale(node, scale), number, unsigned)
 
 
@@ -48,46 +35,47 @@ def _integer_bias(importer: "Importer", node: Node, value: Value | None, unit: n
     return None if value is None else Constant(importer.constant(node, value, "the bias").reshape(-1) * unit)
 
 
-@_handles("QLinearConv")
+@HANDLERS.handles("QLinearConv")
 def qlinear_conv(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     x, weights = _dequantized(importer, node, inputs[:3]), _dequantized(importer, node, inputs[3:6], 0)
     scale = plain.weights_of(importer, node, weights, 0)[1]
-    bias = _integer_bias(importer, node, plain.at(inputs, 8), importer.activation(node, x).scale * scale)
+    bias = _integer_bias(importer, node, at(inputs, 8), importer.activation(node, x).scale * scale)
     return _quantized(importer, node, plain.convolution(importer, node, [x, weights, bias]), inputs[6], inputs[7])
 
 
-@_handles("QLinearMatMul")
+@HANDLERS.handles("QLinearMatMul")
 def qlinear_matmul(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     a, b = _dequantized(importer, node, inputs[:3]), _dequantized(importer, node, inputs[3:6], 1)
     return _quantized(importer, node, plain.matrix_product(importer, node, [a, b]), inputs[6], inputs[7])
 
 
-@_handles("QGemm")
+@HANDLERS.handles("QGemm")
 def qgemm(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     axis = 0 if node.attributes.get("transB") else 1
     a, b = _dequantized(importer, node, inputs[:3]), _dequantized(importer, node, inputs[3:6], axis)
-    unit = importer.activation(node, a).scale * plain.weights_of(importer, node, b, axis)[1] * float(node.attributes.get("alpha", 1.0))
-    result = plain.matrix_product(importer, node, [a, b, _integer_bias(importer, node, plain.at(inputs, 6), unit)])
-    return result if plain.at(inputs, 7) is None else _quantized(importer, node, result, inputs[7], plain.at(inputs, 8))
+    unit = importer.activation(node, a).scale * plain.weights_of(importer, node, b, axis)[1]
+    bias = _integer_bias(importer, node, at(inputs, 6), unit * float(node.attributes.get("alpha", 1.0)))
+    result = plain.matrix_product(importer, node, [a, b, bias])
+    return result if at(inputs, 7) is None else _quantized(importer, node, result, inputs[7], at(inputs, 8))
 
 
-@_handles("QLinearAdd")
+@HANDLERS.handles("QLinearAdd")
 def qlinear_add(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     a, b = _dequantized(importer, node, inputs[:3]), _dequantized(importer, node, inputs[3:6])
-    return _quantized(importer, node, plain.add(importer, node, [a, b]), inputs[6], plain.at(inputs, 7))
+    return _quantized(importer, node, plain.add(importer, node, [a, b]), inputs[6], at(inputs, 7))
 
 
-@_handles("QLinearAveragePool")
+@HANDLERS.handles("QLinearAveragePool")
 def qlinear_average_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     if node.attributes.get("channels_last"):
         importer.fail(node, "channels_last is not supported; export the model with channels first")
     result = plain.average_pool(importer, node, [_dequantized(importer, node, inputs[:3])])
-    return _quantized(importer, node, result, inputs[3], plain.at(inputs, 4))
+    return _quantized(importer, node, result, inputs[3], at(inputs, 4))
 
 
-@_handles("QLinearGlobalAveragePool")
+@HANDLERS.handles("QLinearGlobalAveragePool")
 def qlinear_global_average_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     x = importer.activation(node, _dequantized(importer, node, inputs[:3]))
     first = 1 if node.attributes.get("channels_last") else 2
     axes = range(first, first + x.order.ndim - 2)
-    return _quantized(importer, node, plain.global_average(importer, node, x, axes, True), inputs[3], plain.at(inputs, 4))
+    return _quantized(importer, node, plain.global_average(importer, node, x, axes, True), inputs[3], at(inputs, 4))

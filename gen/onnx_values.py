@@ -1,21 +1,21 @@
 """What an ONNX value means to the importer while it walks the model.
 
-The arrangement of a value's elements is an ``order``: an integer array of the value's ONNX shape (one sample, so its first
-axis is 1) that holds, for each element, its flat index in the tensor behind it. Reshape, Flatten and Transpose only
-rearrange the order; nothing moves.
+The arrangement of a value's elements is an ``order``: an integer array of the value's ONNX shape (one sample, so its
+first axis is 1) that holds, for each element, its flat index in the tensor behind it. Reshape, Flatten and Transpose
+only rearrange the order; nothing moves.
 """
 
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from gen.ir import HostStep
+from gen.ir import Conv, HostStep, Pool
 
 __all__ = [
     "Constant", "Host", "Pending", "PendingAdd", "Quantised", "QuantisedConstant", "RawInput", "Real", "Value",
-    "channels_shape", "clipped", "layout_steps",
+    "channels_shape", "layout_steps", "quantisation",
 ]
 
 
@@ -26,7 +26,7 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedConstant:
-    """A dequantised constant: ``(array - zero_point) * scale``; ``axis`` is that of a scale with more than one element."""
+    """A dequantised constant: ``(array - zero_point) * scale``, of one element each or along ``axis``."""
 
     array: np.ndarray
     scale: np.ndarray
@@ -60,7 +60,7 @@ class RawInput:
 
 @dataclass(frozen=True, eq=False)
 class Quantised:
-    """An int8 or uint8 value: elements of IR tensor ``tensor``, or of model input ``tensor`` where that has no tensor yet."""
+    """An int8 or uint8 value: elements of IR tensor ``tensor``, or of a model input that has no tensor yet."""
 
     tensor: str
     order: np.ndarray
@@ -80,33 +80,42 @@ class Real:
         return self.quantised.order
 
 
-@dataclass(frozen=True, eq=False)
-class Pending:
-    """A layer's real result on the way to its QuantizeLinear: ``clip((acc + offset) * scale + bias, low, high)``."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Result:
+    """The real result of node ``name`` on the way to its QuantizeLinear, clipped to ``low``..``high``."""
 
     name: str
-    arguments: dict             # of Conv or Pool
+    order: np.ndarray
+    #: ONNX nodes so far.
+    nodes: tuple[str, ...]
+    low: float = -np.inf
+    high: float = np.inf
+
+    def clipped(self, low: float, high: float, node: str) -> Self:
+        """This with a Clip behind it."""
+        return replace(self, low=float(np.clip(self.low, low, high)), high=float(np.clip(self.high, low, high)),
+                       nodes=(*self.nodes, node))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pending(_Result):
+    """A layer's: ``(acc + offset) * scale + bias``."""
+
+    #: `gen.ir.Conv` or `gen.ir.Pool`, and its arguments but for the name, the output and the requantisation.
+    layer: type[Conv] | type[Pool]
+    arguments: dict[str, Any]
     shape: tuple[int, int, int]
     scale: np.ndarray           # (C,) float64, real value of one unit of the accumulator
     offset: np.ndarray          # (C,) int64
     bias: np.ndarray            # (C,) float64, real
-    order: np.ndarray
-    nodes: tuple[str, ...]
-    low: float = -np.inf
-    high: float = np.inf
 
 
-@dataclass(frozen=True, eq=False)
-class PendingAdd:
-    """The sum of two dequantised tensors on the way to its QuantizeLinear."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingAdd(_Result):
+    """The sum of two tensors."""
 
-    name: str
     a: Real
     b: Real
-    order: np.ndarray
-    nodes: tuple[str, ...]
-    low: float = -np.inf
-    high: float = np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,14 +130,12 @@ class Host:
         return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
 
 
-Clippable = TypeVar("Clippable", Pending, PendingAdd)
 Value = Constant | QuantisedConstant | RawInput | Quantised | Real | Pending | PendingAdd | Host
 
 
-def clipped(value: Clippable, low: float, high: float, node: str) -> Clippable:
-    """``value`` with a Clip behind it."""
-    return replace(value, low=float(np.clip(value.low, low, high)), high=float(np.clip(value.high, low, high)),
-                   nodes=(*value.nodes, node))
+def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:
+    """A host step with the model's own zero point."""
+    return HostStep(kind, {"scale": scale, "zero_point": zero_point, "unsigned": unsigned})
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

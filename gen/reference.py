@@ -1,10 +1,12 @@
 """The graph on NumPy, and the host's part of the work for every way to run."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from gen.ir import Conv, Graph, GraphError, HostStep
+from gen.ir import Graph, GraphError, HostStep
+from gen.passes.readers import count_readers
 from sim.golden import run_layer
 
 __all__ = ["host_input", "host_output", "run"]
@@ -16,8 +18,8 @@ def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return exponentials / exponentials.sum(axis=axis, keepdims=True, dtype=np.float32)
 
 
-def _apply(step: HostStep, x: np.ndarray) -> np.ndarray:
-    p = step.parameters
+def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
+    p: Mapping[str, Any] = step.parameters
     match step.kind:
         case "quantize":
             number = np.uint8 if p["unsigned"] else np.int8
@@ -34,6 +36,19 @@ def _apply(step: HostStep, x: np.ndarray) -> np.ndarray:
     raise GraphError(f"host step {step.kind!r} is unknown")
 
 
+def _sample_shape(graph: Graph, name: str) -> tuple[int, ...]:
+    """Shape of one sample of a model input; only the number of its values where it is reshaped on its way in."""
+    tensor, steps = graph.inputs[name]
+    shape: tuple[int, ...] = graph.tensors[tensor].shape
+    if any(step.kind == "reshape" for step in steps):
+        return (int(np.prod(shape)),)
+    for step in steps:
+        if step.kind == "transpose":
+            axes: Any = step.parameters["axes"]
+            shape = tuple(shape[i] for i in np.argsort([a - 1 for a in axes[1:]]))
+    return shape
+
+
 def host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
     """A model input (N, ...) in the model's own type -> its tensor, (N, C, H, W) int8.
 
@@ -48,10 +63,11 @@ def host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
         x = x.astype(np.float32)
     if x.dtype != wanted:
         raise GraphError(f"input {name} must be {np.dtype(wanted)}, not {x.dtype}")
-    if x.ndim < 2 or x[:1].size != int(np.prod(tensor.shape)) * min(1, len(x)):
-        raise GraphError(f"input {name} must be (samples, ...) with {int(np.prod(tensor.shape))} values a sample, not of shape {x.shape}")
+    shape = _sample_shape(graph, name)
+    if x.ndim < 2 or (x.shape[1:] if len(shape) > 1 else (int(np.prod(x.shape[1:])),)) != shape:
+        raise GraphError(f"input {name} must have shape (samples, {', '.join(map(str, shape))}), not {x.shape}")
     for step in steps:
-        x = _apply(step, x)
+        x = apply_step(step, x)
     if tensor.onnx_unsigned:
         x = (x ^ 128).view(np.int8)
     return np.ascontiguousarray(x.reshape(len(x), *tensor.shape))
@@ -64,14 +80,16 @@ def host_output(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
     if graph.tensors[tensor].onnx_unsigned:
         x = np.ascontiguousarray(x).view(np.uint8) ^ 128
     for step in steps:
-        x = _apply(step, x)
+        x = apply_step(step, x)
     return x
 
 
-def run(graph: Graph, inputs: Mapping[str, np.ndarray], *, keep: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
+def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
+        keep: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
     """Run all samples.
 
-    ``inputs``: model input -> (N, ...) array. Returns the model's outputs, and with ``keep`` every tensor as (N, C, H, W) int8.
+    ``inputs``: model input -> (N, ...) array. Returns the model's outputs, and with ``keep`` every tensor as
+    (N, C, H, W) int8.
     Raises GraphError when inputs are missing or do not fit.
     """
     missing = [name for name in graph.inputs if name not in inputs]
@@ -81,14 +99,14 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *, keep: bool = False) -
     samples = {len(x) for x in tensors.values()}
     if len(samples) > 1:
         raise GraphError("inputs have different numbers of samples")
-    last = {name: i for i, layer in enumerate(graph.layers) for name in (layer.input, *([layer.residual.other] if layer.residual else []))}
-    wanted = {tensor for tensor, _ in graph.outputs.values()}
-    for i, layer in enumerate(graph.layers):
+    unread = count_readers(graph)
+    for layer in graph.layers:
         residual = tensors[layer.residual.other] if layer.residual else None
-        zero_point = graph.tensors[layer.input].zero_point if isinstance(layer, Conv) else 0
+        zero_point = graph.tensors[layer.input].zero_point
         tensors[layer.output] = run_layer(layer, tensors[layer.input], residual, zero_point=zero_point)
-        if not keep:
-            for name in [n for n in tensors if last.get(n, -1) <= i and n not in wanted and n != layer.output]:
+        for name in (layer.input, *([layer.residual.other] if layer.residual else [])):
+            unread[name] -= 1
+            if not (keep or unread[name]):
                 del tensors[name]
     outputs = {name: host_output(graph, name, tensors[tensor]) for name, (tensor, _) in graph.outputs.items()}
     return outputs, tensors if keep else None

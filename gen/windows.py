@@ -1,4 +1,4 @@
-"""Sliding windows as ONNX describes them: explicit or automatic padding, ceil_mode, windows with fewer values at the edge."""
+"""Sliding windows as ONNX describes them: explicit or automatic padding, ceil_mode, cut windows at the edge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,10 +39,12 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
 
     Raises ValueError for attributes that contradict each other or make an empty output.
     """
-    extent = _two(kernel if kernel is not None else attributes["kernel_shape"], 1)
-    if kernel is not None and attributes.get("kernel_shape") and _two(attributes["kernel_shape"], 1) != extent:
-        raise ValueError(f"kernel_shape {list(attributes['kernel_shape'])} differs from the weights' {list(kernel)}")
-    stride = _two(attributes.get("strides") or [1] * len(kernel if kernel is not None else attributes["kernel_shape"]), 1)
+    named = attributes.get("kernel_shape") or kernel
+    if named is None:
+        raise ValueError("kernel_shape is missing")
+    if kernel is not None and list(named) != list(kernel):
+        raise ValueError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}")
+    extent, stride = _two(named, 1), _two(attributes.get("strides") or [1] * len(named), 1)
     if min(*extent, *stride) < 1:
         raise ValueError("kernel and strides must be positive")
     automatic = attributes.get("auto_pad", "NOTSET")
@@ -66,7 +68,8 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
         if length < 1:
             raise ValueError(f"a window of {extent[axis]} does not fit an input of {size[axis]}")
         output.append(length)
-    return Windows((extent[0], extent[1]), (stride[0], stride[1]), (begin[0], begin[1], end[0], end[1]), (output[0], output[1]))
+    return Windows((extent[0], extent[1]), (stride[0], stride[1]), (begin[0], begin[1], end[0], end[1]),
+                   (output[0], output[1]))
 
 
 def counts(attributes: Mapping[str, Any], size: Sequence[int], windows: Windows) -> np.ndarray:

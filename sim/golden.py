@@ -1,7 +1,7 @@
 """Golden integer layers: the one statement of the arithmetic.
 
-Everything is exact. Feature maps are (C, H, W) int8 arrays of raw values: zero points are not subtracted but folded into
-the bias (``bias - zero_point * sum(w)``), and padding is done with the zero point.
+Everything is exact. Feature maps are (C, H, W) int8 arrays of raw values: zero points are not subtracted but folded
+into the bias (``bias - zero_point * sum(w)``), and padding is done with the zero point.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = [
-    "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize", "residual_add", "run_layer",
-    "run_stages",
+    "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize", "residual_add",
+    "run_layer", "run_stages",
 ]
 
 
@@ -55,7 +55,7 @@ def quantize_residual(scale_a: float, scale_b: float) -> tuple[int, int, int]:
     """
     if not min(scale_a, scale_b) > 0:
         raise ValueError("scales must be positive and finite")
-    _, shift = quantize_multiplier(np.float64(max(scale_a, scale_b)))
+    _, shift = quantize_multiplier(np.array(max(scale_a, scale_b)))
     return round(scale_a * 2.0 ** int(shift)), round(scale_b * 2.0 ** int(shift)), int(shift)
 
 
@@ -86,11 +86,12 @@ def _windows(x: np.ndarray, kernel: tuple[int, int], stride: tuple[int, int], pa
     return sliding_window_view(padded, kernel, axis=(-2, -1))[..., ::stride[0], ::stride[1], :, :]
 
 
-def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads: tuple[int, int, int, int], pad_value: int) -> np.ndarray:
+def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads: tuple[int, int, int, int],
+                      pad_value: int) -> np.ndarray:
     """Exact sums of products of raw values.
 
-    ``x`` int8 (..., C, H, W); ``weights`` int (OC, C, KH, KW), or (C, 1, KH, KW) if ``depthwise``; ``pads`` top, left, bottom,
-    right. Returns int64 (..., OC, OH, OW).
+    ``x`` int8 (..., C, H, W); ``weights`` int (OC, C, KH, KW), or (C, 1, KH, KW) if ``depthwise``; ``pads`` top, left,
+    bottom, right. Returns int64 (..., OC, OH, OW).
     """
     x, weights = np.asarray(x), np.asarray(weights)
     oc, _, *kernel = weights.shape
@@ -122,15 +123,17 @@ def pool_accumulate(x, maximum: bool, kernel: tuple[int, int], stride: tuple[int
     return windows.max(axis=(-2, -1)).astype(np.int64) if maximum else windows.sum(axis=(-2, -1), dtype=np.int64)
 
 
-def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *, zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
+               zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Results of a layer's first and last stage; the same array without a residual.
 
-    ``layer`` is a Conv or Pool of `gen.ir`, ``x`` its input (..., C, H, W) int8, ``zero_point`` that of the input (a convolution
-    pads with it), ``residual`` the tensor that the layer adds.
+    ``layer`` is a Conv or Pool of `gen.ir`, ``x`` its input (..., C, H, W) int8, ``zero_point`` that of the input (a
+    convolution pads with it), ``residual`` the tensor that the layer adds.
     Raises ValueError when ``residual`` is missing or not wanted.
     """
     if (residual is None) != (layer.residual is None):
-        raise ValueError(f"layer {layer.name}: a residual is {'missing' if residual is None else 'given and not wanted'}")
+        problem = "is missing" if residual is None else "is given and not wanted"
+        raise ValueError(f"layer {layer.name}: the residual {problem}")
     if layer.op == "conv":
         acc = conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, zero_point)
     else:
@@ -140,8 +143,8 @@ def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *, zero
     if layer.residual is None:
         return middle, middle
     second = layer.residual
-    return middle, residual_add(middle, residual, second.multiplier_a, second.multiplier_b, second.constant, second.shift,
-                                second.zero_point, second.low, second.high)
+    return middle, residual_add(middle, residual, second.multiplier_a, second.multiplier_b, second.constant,
+                                second.shift, second.zero_point, second.low, second.high)
 
 
 def run_layer(layer, x: np.ndarray, residual: np.ndarray | None = None, *, zero_point: int = 0) -> np.ndarray:

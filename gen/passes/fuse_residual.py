@@ -1,6 +1,7 @@
 from dataclasses import replace
+from math import prod
 
-from gen.ir import Graph, Layer, Pool, Residual
+from gen.ir import Conv, Graph, Layer, Pool, Residual
 from gen.passes.readers import count_readers, used_tensors
 
 __all__ = ["fuse_residual"]
@@ -9,32 +10,42 @@ __all__ = ["fuse_residual"]
 def _swapped(graph: Graph, layer: Layer, residual: Residual) -> Residual:
     """The same sum with the operands exchanged: the residual tensor becomes the layer's own result."""
     other = graph.tensors[residual.other]
-    return replace(residual, middle=other, other=layer.input, multiplier_a=residual.multiplier_b, multiplier_b=residual.multiplier_a)
+    return replace(residual, middle=other, other=layer.input,
+                   multiplier_a=residual.multiplier_b, multiplier_b=residual.multiplier_a)
+
+
+def _summands(layer: Layer) -> int:
+    """Values that each output value is made of."""
+    return prod(layer.weights.shape[1:] if isinstance(layer, Conv) else layer.kernel)
 
 
 def fuse_residual(graph: Graph) -> Graph:
     """Move an addition into the layer that makes one of its operands, if nobody else reads that operand.
 
-    Of two such layers it is the later one. The fused layer runs where the addition stood, so that both operands exist.
+    Of two such layers it is the one with more work for each value, behind which the addition's longer store hides. The
+    fused layer runs where the addition stood, so that both operands exist.
     """
     readers = count_readers(graph)
     layers: list[Layer] = []
     for layer in graph.layers:
         residual = layer.residual
-        if not (isinstance(layer, Pool) and residual and layer.kernel == (1, 1) and not residual.middle.onnx_name):
+        # Only an addition by itself, as the importer makes it, has a middle result that is no tensor of the model.
+        if not (isinstance(layer, Pool) and residual and not residual.middle.onnx_name):
             layers.append(layer)
             continue
+        operands = {layer.input, residual.other}
         candidates = [i for i, earlier in enumerate(layers)
-                      if earlier.output in (layer.input, residual.other) and readers[earlier.output] == 1 and not earlier.residual]
-        if not candidates or layer.input == residual.other:
+                      if earlier.output in operands and readers[earlier.output] == 1 and not earlier.residual]
+        if not candidates:
             layers.append(layer)
             continue
-        maker = layers.pop(candidates[-1])
+        maker = layers.pop(max(candidates, key=lambda i: (_summands(layers[i]), i)))
         if maker.output == layer.input:
             residual = replace(residual, middle=graph.tensors[layer.input])
         else:
             residual = _swapped(graph, layer, residual)
-        layers.append(replace(maker, output=layer.output, residual=residual, onnx_nodes=(*maker.onnx_nodes, *layer.onnx_nodes)))
+        layers.append(replace(maker, output=layer.output, residual=residual,
+                              onnx_nodes=(*maker.onnx_nodes, *layer.onnx_nodes)))
     if len(layers) == len(graph.layers):
         return graph
     graph = replace(graph, layers=layers)

@@ -1,0 +1,212 @@
+"""How far the integer layers are from onnxruntime.
+
+Each layer by itself: the model is cut at every tensor of the graph, and onnxruntime (all optimisations off) computes
+each layer's ONNX nodes from the very inputs that the reference gave it. The whole network: onnxruntime's own run,
+compared at the tensors behind the outputs, before dequantising and Softmax.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper
+from rich.console import Console
+from rich.table import Table
+
+from gen import reference
+from gen.ir import Graph, GraphError, Layer, Tensor
+from gen.onnx_import import Imported, load_model
+from sim.golden import run_stages
+
+__all__ = ["Comparison", "LayerDifference", "OutputDifference", "compare", "compare_model", "print_comparison"]
+
+_CUT = "/cut"
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """A layer (or the part of one up to ``tensor``) on the inputs that onnxruntime had; ``largest`` in int8 steps."""
+
+    layer: str
+    op: str
+    tensor: str
+    values: int
+    differing: int
+    largest: int
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """The whole network at the tensor behind an output.
+
+    ``distribution``: difference (ours minus onnxruntime's) -> values. ``agreement``: share of samples with the same
+    largest element. ``host_differing``: values of the output itself that differ when the host's steps start from
+    onnxruntime's tensor.
+    """
+
+    output: str
+    tensor: str
+    distribution: dict[int, int]
+    agreement: float
+    host_differing: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    samples: int
+    layers: list[LayerDifference]
+    outputs: list[OutputDifference]
+
+    @property
+    def largest(self) -> int:
+        """Largest difference of any layer by itself."""
+        return max((row.largest for row in self.layers), default=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _to_onnx(tensor: Tensor, order: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """One sample (C, H, W) int8 as the ONNX tensor's value."""
+    value = x.reshape(-1)[order]
+    return value.view(np.uint8) ^ 128 if tensor.onnx_unsigned else value
+
+
+def _from_onnx(tensor: Tensor, order: np.ndarray, value: np.ndarray) -> np.ndarray:
+    raw = (value ^ 128).view(np.int8) if tensor.onnx_unsigned else value
+    x = np.empty(raw.size, np.int8)
+    x[order.ravel()] = raw.ravel()
+    return x.reshape(tensor.shape)
+
+
+def _value_info(name: str, tensor: Tensor, order: np.ndarray) -> onnx.ValueInfoProto:
+    number = TensorProto.UINT8 if tensor.onnx_unsigned else TensorProto.INT8
+    return helper.make_tensor_value_info(name, number, order.shape)
+
+
+def _session(model: onnx.ModelProto) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own exception types are not public
+        raise GraphError(f"onnxruntime does not take the model: {str(error).splitlines()[0]}") from None
+
+
+def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, Tensor]) -> onnx.ModelProto:
+    """The model with every tensor that a layer reads as an input of its own; keys are ONNX names."""
+    proto = imported.model.proto
+    needed, nodes = set(written), []
+    for node in reversed(proto.graph.node):
+        if needed.isdisjoint(node.output):
+            continue
+        copied = onnx.NodeProto()
+        copied.CopyFrom(node)
+        copied.ClearField("input")
+        copied.input.extend(name + _CUT if name in read else name for name in node.input)
+        needed.update(name for name in node.input if name not in read)
+        nodes.append(copied)
+    inputs = [_value_info(n + _CUT, t, imported.orders[t.name]) for n, t in read.items()]
+    outputs = [_value_info(n, t, imported.orders[t.name]) for n, t in written.items()]
+    initializers = [i for i in proto.graph.initializer if i.name in needed]
+    result = helper.make_graph(nodes[::-1], "cut", inputs, outputs, initializers)
+    return helper.make_model(result, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+
+
+def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every tensor of the reference run and every middle result, (N, C, H, W) int8."""
+    _, kept = reference.run(graph, inputs, keep=True)
+    assert kept is not None
+    for layer in graph.layers:
+        if layer.residual:
+            middle, _ = run_stages(layer, kept[layer.input], kept[layer.residual.other],
+                                   zero_point=graph.tensors[layer.input].zero_point)
+            kept[layer.residual.middle.name] = middle
+    return kept
+
+
+def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
+    graph = imported.graph
+    results: list[tuple[Layer, Tensor]] = []
+    for layer in graph.layers:
+        if layer.residual and layer.residual.middle.onnx_name:
+            results.append((layer, layer.residual.middle))
+        results.append((layer, graph.tensors[layer.output]))
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for _, t in results))}
+    written = {t.onnx_name: t for _, t in results}
+    session = _session(_cut(imported, sources, written))
+    taken = {i.name for i in session.get_inputs()}
+    differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
+    for sample in range(len(next(iter(ours.values())))):
+        feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
+                for n, t in sources.items() if n + _CUT in taken}
+        for (name, tensor), value in zip(written.items(), session.run(list(written), feed), strict=True):
+            theirs = _from_onnx(tensor, imported.orders[tensor.name], value)
+            differences[name].append(np.abs(ours[tensor.name][sample].astype(np.int16) - theirs))
+    rows = []
+    for layer, tensor in results:
+        found = np.stack(differences[tensor.onnx_name])
+        rows.append(LayerDifference(layer.name, layer.op, tensor.name, found.size, int(np.count_nonzero(found)),
+                                    int(found.max(initial=0))))
+    return rows
+
+
+def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
+                     ours: Mapping[str, np.ndarray]) -> list[OutputDifference]:
+    graph = imported.graph
+    whole = onnx.ModelProto()
+    whole.CopyFrom(imported.model.proto)
+    present = {o.name for o in whole.graph.output}
+    ends = {name: graph.tensors[tensor] for name, (tensor, _) in graph.outputs.items()}
+    whole.graph.output.extend(_value_info(t.onnx_name, t, imported.orders[t.name])
+                              for t in {t.onnx_name: t for t in ends.values()}.values() if t.onnx_name not in present)
+    session = _session(whole)
+    rows = []
+    for output, tensor in ends.items():
+        theirs, differing = [], 0
+        for sample in range(len(ours[tensor.name])):
+            feed = {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
+            value, result = session.run([tensor.onnx_name, output], feed)
+            theirs.append(_from_onnx(tensor, imported.orders[tensor.name], value))
+            differing += int((reference.host_output(graph, output, theirs[-1][None]) != result).sum())
+        flat = np.stack(theirs).reshape(len(theirs), -1).astype(np.int16)
+        mine = ours[tensor.name].reshape(flat.shape)
+        counted = Counter((mine - flat).ravel().tolist())
+        agreement = float((mine.argmax(axis=1) == flat.argmax(axis=1)).mean())
+        rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())), agreement, differing))
+    return rows
+
+
+def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray]) -> Comparison:
+    """Compare an imported model on ``inputs`` (model input -> (N, ...)).
+
+    Raises GraphError when inputs do not fit or onnxruntime does not take the model.
+    """
+    ours = _reference_stages(imported.graph, inputs)
+    samples = len(next(iter(inputs.values())))
+    if not samples:
+        raise GraphError("there are no samples to compare on")
+    return Comparison(samples, _compare_layers(imported, ours), _compare_outputs(imported, inputs, ours))
+
+
+def compare(path: str | Path, inputs: Mapping[str, np.ndarray]) -> Comparison:
+    """`compare_model` of an ONNX file; raises GraphError as `gen.onnx_import.load` does, too."""
+    return compare_model(load_model(path), inputs)
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    table = Table("layer", "op", "tensor", "values", "differing", "largest",
+                  title=f"against onnxruntime, {comparison.samples} samples")
+    for row in comparison.layers:
+        table.add_row(row.layer, row.op, row.tensor, f"{row.values:,}", f"{row.differing:,}", str(row.largest))
+    console.print(table)
+    for output in comparison.outputs:
+        spread = ", ".join(f"{difference:+d}: {count:,}" for difference, count in output.distribution.items())
+        console.print(f"{output.output}: differences at {output.tensor}: {spread}; same answer {output.agreement:.1%}; "
+                      f"{output.host_differing:,} values differ in the host's part")

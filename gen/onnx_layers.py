@@ -1,0 +1,281 @@
+"""Operators that become layers: convolutions, matrix products, sums, pools."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gen.ir import Conv, Pool
+from gen.onnx_handlers import Registry, at
+from gen.onnx_model import Node
+from gen.onnx_values import (
+    Constant,
+    Pending,
+    PendingAdd,
+    Quantised,
+    QuantisedConstant,
+    Real,
+    Value,
+    channels_shape,
+)
+from gen.windows import Windows, counts, resolve
+
+if TYPE_CHECKING:
+    from gen.onnx_import import Importer
+
+__all__ = ["HANDLERS", "add", "average_pool", "convolution", "copy", "global_average", "matrix_product", "weights_of"]
+
+HANDLERS = Registry()
+
+
+# -- arithmetic ----------------------------------------------------------------------------------------------------
+
+
+def _feature_map(importer: "Importer", node: Node, value: Value | None) -> tuple[Real, tuple[int, int, int]]:
+    """An activation whose arrangement is that of its tensor in memory, and its (C, H, W)."""
+    real = importer.activation(node, value)
+    tensor = importer.tensors[real.quantised.tensor]
+    dims = channels_shape(real.order.shape)
+    if dims is None or real.order.ndim < 3:
+        importer.fail(node, f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes")
+    if dims != tensor.shape or not np.array_equal(real.order.ravel(), np.arange(real.order.size)):
+        importer.fail(node, f"its input is a rearrangement of tensor {tensor.name}; the machine moves no data, "
+                            "reshape and transpose only in front of a Gemm or at an input or output")
+    return real, tensor.shape
+
+
+def _result(dims: tuple[int, int, int], rank: int) -> np.ndarray:
+    """The order of a layer's own result in ONNX shape."""
+    spatial = {2: (), 3: dims[2:], 4: dims[1:]}[rank]
+    return np.arange(int(np.prod(dims))).reshape(1, dims[0], *spatial)
+
+
+def weights_of(importer: "Importer", node: Node, value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights with output channels first -> (int16 with the zero point subtracted, their scale per output channel)."""
+    if isinstance(value, Constant):
+        importer.fail(node, "its weights are float; quantise them (DequantizeLinear behind int8 weights)")
+    if not isinstance(value, QuantisedConstant):
+        importer.fail(node, "its weights must be constants")
+    if value.array.dtype.itemsize > 1:
+        importer.fail(node, f"weights must have 8 bits at most, not {value.array.dtype}")
+    if max(value.scale.size, value.zero_point.size) > 1 and value.axis != axis:
+        importer.fail(node, "weights must be quantised per tensor or per output channel")
+    if not (np.isfinite(value.scale).all() and (value.scale > 0).all()):
+        importer.fail(node, "the scales of its weights must be positive")
+    weights = np.moveaxis(value.integers, axis, 0)
+    return weights.astype(np.int16), np.broadcast_to(value.scale.astype(np.float64), (weights.shape[0],)).copy()
+
+
+def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
+    """Weights of a grouped convolution as those of an ordinary one, with zeros."""
+    oc, ic, *kernel = weights.shape
+    result = np.zeros((oc, ic * groups, *kernel), weights.dtype)
+    for group in range(groups):
+        rows = slice(group * (oc // groups), (group + 1) * (oc // groups))
+        result[rows, group * ic:(group + 1) * ic] = weights[rows]
+    return result
+
+
+def _pending(node: Node, source: Real, weights: np.ndarray, weight_scale: np.ndarray, bias: np.ndarray, depthwise: bool,
+             windows: Windows, order: np.ndarray) -> Pending:
+    total = weights.sum(axis=(1, 2, 3), dtype=np.int64)
+    return Pending(
+        name=node.name, nodes=(node.name,), order=order, shape=(weights.shape[0], *windows.output), layer=Conv,
+        arguments=dict(input=source.quantised.tensor, weights=weights, depthwise=depthwise, stride=windows.stride,
+                       pads=windows.pads),
+        scale=source.scale * weight_scale, offset=-source.zero_point * total, bias=bias)
+
+
+def _bias(importer: "Importer", node: Node, value: Value | None, channels: int) -> np.ndarray:
+    if value is None:
+        return np.zeros(channels)
+    bias = importer.constant(node, value, "the bias").astype(np.float64).reshape(-1)
+    return np.broadcast_to(bias, (channels,)).copy()
+
+
+@HANDLERS.handles("Conv")
+def convolution(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    source, dims = _feature_map(importer, node, inputs[0])
+    weights, scale = weights_of(importer, node, inputs[1], 0)
+    rank = source.order.ndim
+    if weights.ndim != rank:
+        importer.fail(node, f"weights of shape {weights.shape} on an input of shape {source.order.shape}")
+    if any(d != 1 for d in node.attributes.get("dilations", [])):
+        importer.fail(node, "dilation is not supported; train or export the model without it")
+    windows = resolve(node.attributes, dims[1:], weights.shape[2:])
+    if rank == 3:
+        weights = weights[:, :, None, :]
+    groups = int(node.attributes.get("group", 1))
+    depthwise = groups == dims[0] == weights.shape[0] > 1
+    if not depthwise and groups > 1:
+        weights = _ungrouped(weights, groups)
+    if weights.shape[1] != (1 if depthwise else dims[0]):
+        importer.fail(node, f"weights of {weights.shape[1]} channels on an input of {dims[0]}")
+    if any(windows.pads) and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
+        importer.fail(node, "pads a tensor that was quantised with another zero point")
+    bias = _bias(importer, node, at(inputs, 2), weights.shape[0])
+    order = _result((weights.shape[0], *windows.output), rank)
+    return _pending(node, source, weights, scale, bias, depthwise, windows, order)
+
+
+def _product(importer: "Importer", node: Node, value: Value | None, weights: np.ndarray, scale: np.ndarray,
+             bias: np.ndarray) -> Pending:
+    """A matrix product with weights (OC, F) as a convolution.
+
+    A vector's kernel covers its tensor, whatever its arrangement; rows of channels (..., F) are pixels of a 1x1
+    convolution.
+    """
+    real = importer.activation(node, value)
+    tensor = importer.tensors[real.quantised.tensor]
+    channels, height, width = tensor.shape
+    outputs, features = weights.shape
+    if real.order.shape[-1] != features:
+        importer.fail(node, f"weights of {features} rows on an input of shape {real.order.shape}")
+    if real.order.size == features:
+        spread = np.zeros((outputs, features), np.int16)
+        spread[:, real.order.ravel()] = weights
+        windows = Windows((height, width), (1, 1), (0, 0, 0, 0), (1, 1))
+        order = np.arange(outputs).reshape(*real.order.shape[:-1], outputs)
+        return _pending(node, real, spread.reshape(outputs, *tensor.shape), scale, bias, False, windows, order)
+    if not np.array_equal(real.order.reshape(-1, features).T.ravel(), np.arange(real.order.size)):
+        importer.fail(node, "its input is neither a vector nor pixels with channels last; the machine moves no data")
+    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width))
+    order = np.arange(outputs * height * width).reshape(outputs, -1).T.reshape(*real.order.shape[:-1], outputs)
+    return _pending(node, real, weights.reshape(outputs, channels, 1, 1), scale, bias, False, windows, order)
+
+
+@HANDLERS.handles("Gemm", "MatMul")
+def matrix_product(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    if node.attributes.get("transA"):
+        importer.fail(node, "transA is not supported")
+    axis = 0 if node.attributes.get("transB") else 1
+    constant = inputs[1]
+    if isinstance(constant, QuantisedConstant) and constant.array.ndim != 2:
+        importer.fail(node, f"its weights must be a matrix, not of shape {constant.array.shape}")
+    weights, scale = weights_of(importer, node, constant, axis)
+    bias = _bias(importer, node, at(inputs, 2), weights.shape[0]) * float(node.attributes.get("beta", 1.0))
+    alpha = float(node.attributes.get("alpha", 1.0))
+    if alpha <= 0:
+        importer.fail(node, f"alpha must be positive, not {alpha}")
+    return _product(importer, node, inputs[0], weights, scale * alpha, bias)
+
+
+@HANDLERS.handles("Add")
+def add(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    values = list(inputs)
+    constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]
+    others = [v for v in values if isinstance(v, Pending)]
+    if len(constants) == 1 and len(others) == 1:
+        return _add_bias(importer, node, others[0], importer.constant(node, constants[0], "the bias"))
+    a, b = (importer.activation(node, v, f"operand {node.inputs[i]}") for i, v in enumerate(values))
+    shapes = [importer.tensors[v.quantised.tensor].shape for v in (a, b)]
+    if shapes[0] != shapes[1] or not np.array_equal(a.order, b.order):
+        importer.fail(node, f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
+                            "the machine adds tensors of one shape")
+    return PendingAdd(name=node.name, nodes=(node.name,), order=a.order, a=a, b=b)
+
+
+def _add_bias(importer: "Importer", node: Node, value: Pending, constant: np.ndarray) -> Pending:
+    """A constant for each channel, added to a layer's result."""
+    if np.isfinite([value.low, value.high]).any():
+        importer.fail(node, f"adds a constant behind an activation function of {value.name}, which is not quantised")
+    spread = np.broadcast_to(constant.astype(np.float64), value.order.shape)
+    bias = np.empty(value.order.size)
+    bias[value.order.ravel()] = spread.ravel()
+    channels = bias.reshape(value.shape[0], -1)
+    if not (channels == channels[:, :1]).all():
+        importer.fail(node, "the constant must be one number for each channel")
+    return replace(value, bias=value.bias + channels[:, 0], nodes=(*value.nodes, node.name))
+
+
+# -- pooling -------------------------------------------------------------------------------------------------------
+
+
+def _pool(node: Node, source: Real, maximum: bool, windows: Windows, count: int, order: np.ndarray,
+          channels: int) -> Pending:
+    """The maximum, or the sum divided by ``count``, of each window."""
+    summands = 1 if maximum else windows.kernel[0] * windows.kernel[1]
+    return Pending(
+        name=node.name, nodes=(node.name,), order=order, shape=(channels, *windows.output), layer=Pool,
+        arguments=dict(input=source.quantised.tensor, maximum=maximum, kernel=windows.kernel, stride=windows.stride,
+                       pads=windows.pads, pad_value=-128 if maximum else source.zero_point),
+        scale=np.full(channels, source.scale / count), offset=np.full(channels, -source.zero_point * summands),
+        bias=np.zeros(channels))
+
+
+def copy(importer: "Importer", node: Node, source: Real) -> Pending:
+    """``source``, to be requantised."""
+    channels, *size = importer.tensors[source.quantised.tensor].shape
+    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1]))
+    return _pool(node, source, False, windows, 1, source.order, channels)
+
+
+@HANDLERS.handles("MaxPool")
+def max_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    if any(d != 1 for d in node.attributes.get("dilations", [])) or node.attributes.get("storage_order"):
+        importer.fail(node, "dilations and column-major storage are not supported")
+    if len(node.outputs) > 1:
+        importer.fail(node, "the second output (indices) is not supported")
+    value = inputs[0]
+    if isinstance(value, Quantised):        # the maximum is the same in any scale
+        real = Real(importer.tensor(value, 1.0, 0), 1.0, 0)
+        tensor = importer.tensors[real.quantised.tensor]
+        result = max_pool(importer, node, [replace(real, scale=tensor.scale, zero_point=tensor.zero_point)])
+        point = tensor.zero_point + 128 if value.unsigned else tensor.zero_point
+        return importer.quantize(node, result, tensor.scale, point, value.unsigned)
+    source, dims = _feature_map(importer, node, value)
+    windows = resolve(node.attributes, dims[1:])
+    order = _result((dims[0], *windows.output), source.order.ndim)
+    return _pool(node, source, True, windows, 1, order, dims[0])
+
+
+@HANDLERS.handles("AveragePool")
+def average_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    if any(d != 1 for d in node.attributes.get("dilations", [])):
+        importer.fail(node, "dilation is not supported")
+    source, dims = _feature_map(importer, node, inputs[0])
+    windows = resolve(node.attributes, dims[1:])
+    averaged = counts(node.attributes, dims[1:], windows)
+    if averaged.min() != averaged.max():
+        importer.fail(node, f"windows at the edge average {averaged.min()} values, others {averaged.max()}; "
+                            "use count_include_pad=1, no padding or no ceil_mode")
+    if any(windows.pads) and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
+        importer.fail(node, "pads a tensor that was quantised with another zero point")
+    order = _result((dims[0], *windows.output), source.order.ndim)
+    return _pool(node, source, False, windows, int(averaged.flat[0]), order, dims[0])
+
+
+@HANDLERS.handles("GlobalMaxPool")
+def global_max_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    source, dims = _feature_map(importer, node, inputs[0])
+    windows = Windows((dims[1], dims[2]), (1, 1), (0, 0, 0, 0), (1, 1))
+    return _pool(node, source, True, windows, 1, _result((dims[0], 1, 1), source.order.ndim), dims[0])
+
+
+def global_average(importer: "Importer", node: Node, value: Value | None, axes: Sequence[int], keep: bool) -> Value:
+    """The mean over ``axes`` of the value's shape, which must be all spatial ones."""
+    source = importer.activation(node, value)
+    channels, height, width = importer.tensors[source.quantised.tensor].shape
+    rank, area = source.order.ndim, height * width
+    axes = sorted(axis % rank for axis in axes)
+    size = int(np.prod([source.order.shape[a] for a in axes]))
+    reduced = np.moveaxis(source.order, axes, range(rank - len(axes), rank)).reshape(-1, size)
+    owners = reduced // area
+    if reduced.shape != (channels, area) or not (owners == owners[:, :1]).all():
+        importer.fail(node, f"reduces axes {axes} of shape {source.order.shape}; only the mean over all "
+                            "spatial axes is supported")
+    dims = [1 if i in axes else n for i, n in enumerate(source.order.shape) if keep or i not in axes]
+    windows = Windows((height, width), (1, 1), (0, 0, 0, 0), (1, 1))
+    return _pool(node, source, False, windows, area, owners[:, 0].reshape(dims), channels)
+
+
+@HANDLERS.handles("GlobalAveragePool", "ReduceMean")
+def mean(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    if node.op == "GlobalAveragePool":
+        axes = tuple(range(2, importer.activation(node, inputs[0]).order.ndim))
+    else:
+        axes = importer.axes(node, at(inputs, 1))
+    if not axes:
+        importer.fail(node, "must name its axes; only the mean over all spatial axes is supported")
+    return global_average(importer, node, inputs[0], axes, bool(node.attributes.get("keepdims", 1)))
