@@ -86,17 +86,17 @@ class Npu(wiring.Component):
         for name in ("write_enable", "write_address", "write_data"):
             m.d.comb += getattr(compute, name).eq(getattr(load, name))
         m.d.comb += [
-            compute.read_enable.eq(store.acc_read.enable),
-            compute.read_bank.eq(store.acc_read.bank),
-            compute.read_address.eq(store.acc_read.address),
-            store.acc_data.eq(compute.read_data),
+            compute.read_enable.eq(store.read_enable),
+            compute.read_bank.eq(store.read_bank),
+            compute.read_address.eq(store.read_address),
+            store.read_data.eq(compute.read_data),
         ]
 
         # -- tokens -----------------------------------------------------------------------------------------------
         overflow = []
 
         def token(name, *, width, post, take, level):
-            counter = add(name, TokenCounter(width))
+            counter = add(name, TokenCounter(width=width))
             m.d.comb += [counter.post.eq(post), counter.take.eq(take), level.eq(counter.level)]
             overflow.append(counter.overflow)
 

@@ -12,12 +12,12 @@ class TokenCounter(wiring.Component):
 
     A taker takes no more than ``level``. A post that finds the counter full is lost and pulses ``overflow`` with it.
 
-    Raises ValueError unless ``width`` is in 1..8.
+    Raises ValueError unless ``width`` is in 1..16.
     """
 
     def __init__(self, *, width: int = 8):
-        if not 1 <= width <= 8:
-            raise ValueError(f"width must be in 1..8, not {width!r}")
+        if not 1 <= width <= 16:
+            raise ValueError(f"width must be in 1..16, not {width!r}")
         super().__init__({
             "post": In(1),
             "take": In(8),
