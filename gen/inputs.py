@@ -37,13 +37,14 @@ def _read_npz(path: Path, names: list[str]) -> tuple[dict[str, np.ndarray], np.n
 
 
 def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """An image in the layout of ``shape``: scaled to its size, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
+    """An image in the layout and size of ``shape``, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
     if len(shape) != 4 or not ({shape[1], shape[3]} & {1, 3}):
         raise InputError(f"{path}: input {name} of shape {shape} is not an image; give an .npz file")
     channels_first = shape[1] in (1, 3)
     channels, height, width = shape[1:] if channels_first else (shape[3], *shape[1:3])
     with Image.open(path) as image:
-        pixels = np.asarray(image.convert("L" if channels == 1 else "RGB").resize((width, height), Image.Resampling.BILINEAR))
+        colours = image.convert("L" if channels == 1 else "RGB")
+        pixels = np.asarray(colours.resize((width, height), Image.Resampling.BILINEAR))
     pixels = pixels.reshape(height, width, channels)
     if channels_first:
         pixels = pixels.transpose(2, 0, 1)
@@ -64,7 +65,8 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
         if path.suffix == ".npz":
             inputs, labels = _read_npz(path, names)
         elif len(names) > 1:
-            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file with an array for each")
+            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; "
+                             "give an .npz file with an array for each")
         elif path.suffix == ".npy":
             inputs = {names[0]: np.load(path, allow_pickle=False)}
         else:

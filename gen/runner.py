@@ -22,7 +22,7 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """One sample. ``mismatches``: tensor -> values that differ from the reference. ``rtl``: what the machine reported."""
+    """One sample. ``mismatches``: tensor -> values that differ from the reference. ``rtl``: the machine's report."""
 
     outputs: dict[str, np.ndarray]
     seconds: float
@@ -100,12 +100,13 @@ def run_model(workload: Workload, samples: Samples, target: Target, *, machine: 
     ``machine`` is the simulation to use for ``rtl``, else one is made (and built if need be).
     ``progress`` is called with the samples done and the cycles of the present one.
 
-    Raises GraphError for inputs that do not fit, MachineError when the machine stops, ToolError when it cannot be built.
+    Raises GraphError for inputs that do not fit, MachineError when the machine stops with an error, ToolError when the
+    simulation cannot be built.
     """
     if target == "rtl" and machine is None:
         with RtlMachine(workload.program.config) as own:
             return run_model(workload, samples, target, machine=own, progress=progress)
-    graph, program = workload.graph, workload.program
+    graph = workload.graph
     inferences = []
     for number in range(len(samples)):
         progress(number, 0)
@@ -116,6 +117,7 @@ def run_model(workload: Workload, samples: Samples, target: Target, *, machine: 
             elapsed = time.perf_counter() - began
             inferences.append(Inference({name: value[0] for name, value in outputs.items()}, elapsed))
             continue
+        program = workload.program
         expected = {name: value[0] for name, value in kept.items() if name in program.tensors}
         began = time.perf_counter()
         image, rtl = _run_on_image(workload, expected, machine if target == "rtl" else None,
@@ -127,5 +129,7 @@ def run_model(workload: Workload, samples: Samples, target: Target, *, machine: 
                    for name, (tensor, _) in graph.outputs.items()}
         inferences.append(Inference(outputs, elapsed, {name: count for name, count in wrong.items() if count}, rtl))
     progress(len(samples), 0)
-    compared = 0 if target == "reference" else sum(int(np.prod(place.shape)) for place in program.tensors.values())
+    compared = 0
+    if target != "reference":
+        compared = sum(int(np.prod(place.shape)) for place in workload.program.tensors.values())
     return Run(target, inferences, samples.labels, compared)

@@ -2,13 +2,16 @@
 
 import tempfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir import Graph
 from gen.onnx_import import Imported, load_model
+from gen.pack import prune
 from gen.program import Program, ProgramError
 
 __all__ = ["Workload", "open_workload"]
@@ -16,25 +19,36 @@ __all__ = ["Workload", "open_workload"]
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """``graph`` is what ``program`` computes. ``input_shapes`` are the model's own, with 1 for the samples."""
+    """A model to run. ``input_shapes`` are the model's own, with 1 for the samples."""
 
+    #: What the program computes: pruned, if a density was asked for.
     graph: Graph
-    program: Program
+    imported: Imported
     input_shapes: dict[str, tuple[int, ...]]
+    _compile: Callable[[], Program]
+
+    @cached_property
+    def program(self) -> Program:
+        """Compiled when first asked for: the reference does without. Raises CompileError."""
+        return self._compile()
 
 
 def _from_model(imported: Imported, config: NpuConfig, density: float | None) -> Workload:
-    # The parsed model rather than the file: weights kept in files beside it come along.
-    model = imported.model.proto.SerializeToString(deterministic=True)
-    program, graph = compile_graph(imported.graph, config, density=density, model=model)
-    return Workload(graph, program, {model_input.name: model_input.shape for model_input in imported.model.inputs})
+    def compiled() -> Program:
+        # The parsed model rather than the file: weights kept in files beside it come along.
+        model = imported.model.proto.SerializeToString(deterministic=True)
+        return compile_graph(imported.graph, config, density=density, model=model)[0]
+
+    graph = imported.graph if density is None else prune(imported.graph, config, density)
+    shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
+    return Workload(graph, imported, shapes, compiled)
 
 
 def open_workload(path: Path, config: NpuConfig | None, *, density: float | None = None) -> Workload:
-    """Compile an ONNX model for ``config``, or open a program that was compiled for it.
+    """A model to be compiled for ``config``, or a program that was.
 
-    With ``config`` None a program's own configuration is taken. ``density`` is for models only.
-    Raises GraphError, CompileError or ProgramError, in one line that names the file.
+    With ``config`` None a program's own configuration is taken. ``density`` prunes a model.
+    Raises GraphError or ProgramError, in one line that names the file.
     """
     if not zipfile.is_zipfile(path):
         if config is None:
@@ -44,13 +58,11 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
     if config is not None:
         program.require_config(config)
     if density is not None and density != program.density:
-        raise ProgramError(f"{path}: a program cannot be pruned any more; compile the model with --density {density:g}")
+        raise ProgramError(f"{path}: a program cannot be pruned; compile the model with --density {density:g}")
     if program.model is None:
-        raise ProgramError(f"{path}: has no model inside, so there is nothing to compare with; compile it with `gen compile`")
+        raise ProgramError(f"{path}: has no model inside to compare with; compile it with `gen compile`")
     with tempfile.TemporaryDirectory(prefix="npugen-") as folder:
         model = Path(folder) / f"{program.name}.onnx"
         model.write_bytes(program.model)
         again = _from_model(load_model(model), program.config, program.density)
-    if (again.program.code, again.program.constants) != (program.code, program.constants):
-        raise ProgramError(f"{path}: its model now compiles to another program; compile it again")
-    return Workload(again.graph, program, again.input_shapes)
+    return Workload(again.graph, again.imported, again.input_shapes, lambda: program)

@@ -39,8 +39,8 @@ class _Builder:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def node(self, op: str, inputs: list[str], output: str, **attributes) -> str:
-        self.nodes.append(helper.make_node(op, inputs, [output], name=f"{output}.{op}", **attributes))
+    def node(self, op: str, inputs: list[str], output: str, name: str = "", **attributes) -> str:
+        self.nodes.append(helper.make_node(op, inputs, [output], name=name or f"{output}.{op}", **attributes))
         return output
 
     def quantized(self, tensor: str, found: Range) -> str:
@@ -72,15 +72,15 @@ def float_model(parameters: Parameters) -> onnx.ModelProto:
     for layer in LAYERS:
         inputs = [b.constant(f"{layer.name}.{kind}", value)
                   for kind, value in zip(("weights", "bias"), parameters[layer.name], strict=True)]
-        x = b.node("Conv", [x, *inputs], f"{layer.name}.conv", **_attributes(layer))
+        x = b.node("Conv", [x, *inputs], f"{layer.name}.conv", layer.name, **_attributes(layer))
         if layer.add:
             x = b.node("Add", [x, layer.add], f"{layer.name}.sum")
         x = b.node("Relu", [x], layer.name)
-    b.node("GlobalAveragePool", [x], "mean")
+    b.node("GlobalAveragePool", [x], "mean", "mean")
     b.node("Flatten", ["mean"], "features")
     inputs = [b.constant(f"classifier.{kind}", value)
               for kind, value in zip(("weights", "bias"), parameters["classifier"], strict=True)]
-    b.node("Gemm", ["features", *inputs], "logits", transB=1)
+    b.node("Gemm", ["features", *inputs], "logits", "classifier", transB=1)
     return b.model("digits")
 
 
@@ -106,18 +106,16 @@ def int8_model(parameters: Parameters, ranges: dict[str, Range]) -> onnx.ModelPr
     x, scale = b.quantized("image", ranges["input"]), ranges["input"].scale
     for layer in LAYERS:
         inputs = _int8_parameters(b, layer.name, *parameters[layer.name], scale)
-        y = b.node("Conv", [x, *inputs], f"{layer.name}.conv", **_attributes(layer))
+        y = b.node("Conv", [x, *inputs], f"{layer.name}.conv", layer.name, **_attributes(layer))
         if layer.add:
             y = b.quantized(y, ranges[f"{layer.name}.conv"])
             y = b.node("Add", [y, f"{layer.add}.dq"], f"{layer.name}.sum")
         b.node("Relu", [y], layer.name)
         x, scale = b.quantized(layer.name, ranges[layer.name]), ranges[layer.name].scale
-    b.node("GlobalAveragePool", [x], "mean")
+    b.node("GlobalAveragePool", [x], "mean", "mean")
     b.node("Flatten", [b.quantized("mean", ranges["mean"])], "features")
     inputs = _int8_parameters(b, "classifier", *parameters["classifier"], ranges["mean"].scale)
-    b.node("Gemm", ["features", *inputs], "scores", transB=1)
-    scores = ranges["logits"]
-    q = b.quantized("scores", scores)
+    b.node("Gemm", ["features", *inputs], "scores", "classifier", transB=1)
+    b.quantized("scores", ranges["logits"])
     b.nodes[-1].output[0] = "logits"
-    assert q == "scores.dq"
     return b.model("digits_int8")

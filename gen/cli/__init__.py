@@ -42,8 +42,9 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     for name, text in COMMANDS.items():
         if name == command:
             module = importlib.import_module(f"gen.cli.{name}")
-            sub = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=module.EXAMPLE,
-                                      formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+            sub = commands.add_parser(
+                name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=module.EXAMPLE, allow_abbrev=False,
+                formatter_class=argparse.RawDescriptionHelpFormatter)
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
         else:

