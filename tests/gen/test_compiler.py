@@ -1,0 +1,210 @@
+"""Compiled programs on the functional simulator against the golden layers, tensor by tensor."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from cores.isa import Opcode
+from gen.compiler import CompileError, compile_graph
+from gen.ir import Conv, Graph, Pool, Requantize, Tensor, output_size
+from gen.onnx_import import load
+from gen.program import Program
+from gen.random_layers import random_graph, random_inputs
+from sim import functional, golden
+
+#: Ordinary machines, and one of each kind with as little memory as can be built.
+CONFIGS = [
+    NpuConfig.preset(256),
+    NpuConfig.preset(16),
+    NpuConfig.preset(64),
+    NpuConfig.preset(512, select_fanin=8),
+    NpuConfig.preset(256, select_fanin=4, input_depth=256, acc_depth=64, weight_depth=512, queue_depth=4),
+    NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=1, input_depth=512),
+    NpuConfig.preset(256, pixel_lanes=1),
+]
+MODELS = ["mlperf_resnet8_int8", "mlperf_vww_mnv1_025_int8", "mlperf_kws_dscnn_int8", "tinymaix_mnist_resnet_int8",
+          "tinymaix_mnist_valid_int8", "coral_mnv1_025_128_uint8"]
+
+
+def run_and_compare(program: Program, graph: Graph, seed: int, orders: tuple[functional.Order, ...]) -> None:
+    """Run in strict mode under different interleavings of the queues; every tensor must be the golden one."""
+    image, expected = program.image(), random_inputs(graph, seed)
+    for tensor, values in expected.items():
+        program.pack_input(image, tensor, values)
+    for layer in graph.layers:
+        residual = expected[layer.residual.other] if layer.residual else None
+        expected[layer.output] = golden.run_layer(layer, expected[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+    for order in orders:
+        memory = image.copy()
+        functional.run(program.config, program.code, memory, write_start=program.write_start, strict=True, order=order)
+        for layer in graph.layers:
+            different = np.count_nonzero(program.unpack_tensor(memory, layer.output) != expected[layer.output])
+            assert not different, f"order {order}: {different} values of layer {layer.name} differ"
+        assert np.array_equal(memory[:len(program.constants)], image[:len(program.constants)])
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.macs}-{c.input_depth}")
+def test_random_graphs(config, seed):
+    for number in range(12):
+        graph = random_graph(seed + number)
+        density = 0.25 if number % 3 == 0 else None
+        program, graph = compile_graph(graph, config, density=density)
+        run_and_compare(program, graph, seed, ("load", "compute", "store", number))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.macs}-{c.input_depth}")
+def test_many_random_graphs(config, seed):
+    for number in range(300):
+        program, graph = compile_graph(random_graph(seed + number), config, density=0.5 if number % 4 == 0 else None)
+        run_and_compare(program, graph, seed, ("load", number))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("density", [None, 0.25])
+def test_models(name, density, models):
+    graph = load(models / f"{name}.onnx")
+    program, graph = compile_graph(graph, NpuConfig.preset(256), density=density)
+    run_and_compare(program, graph, 1, ("load", "store"))
+
+
+@pytest.mark.full
+def test_large_model(models):
+    program, graph = compile_graph(load(models / "coral_mnv2_10_224_uint8.onnx"), NpuConfig.preset(256))
+    run_and_compare(program, graph, 1, ("load", 3))
+
+
+# -- hand-made graphs ------------------------------------------------------------------------------------------------
+
+def conv_graph(weights: np.ndarray, size: tuple[int, int], *, stride: int = 1, pad: int = 0, depthwise: bool = False, bias: int = 0) -> Graph:
+    """One convolution."""
+    oc, ic, *kernel = weights.shape
+    channels = oc if depthwise else ic
+    ones = np.ones(oc, np.int64)
+    out = [output_size(extent, k, stride, pad, pad) for extent, k in zip(size, kernel, strict=True)]
+    tensors = {"x": Tensor("x", (channels, *size), 1.0, 3), "y": Tensor("y", (oc, *out), 1.0, -5)}
+    layer = Conv("only", "x", "y", weights.astype(np.int16), depthwise, (stride, stride), (pad,) * 4,
+                 Requantize(bias * ones, 90000 * ones, 30 * ones, -5, -128, 127))
+    return Graph("hand", tensors, (layer,), {"x": ("x", ())}, {"y": ("y", ())})
+
+
+def pool_graph(channels: int, size: tuple[int, int], kernel: int, maximum: bool) -> Graph:
+    ones = np.ones(channels, np.int64)
+    tensors = {"x": Tensor("x", (channels, *size), 1.0, 3),
+               "y": Tensor("y", (channels, size[0] - kernel + 1, size[1] - kernel + 1), 1.0, 3)}
+    layer = Pool("only", "x", "y", maximum, (kernel, kernel), (1, 1), (0, 0, 0, 0), 0, Requantize(0 * ones, 65536 * ones, 16 * ones, 3, -128, 127))
+    return Graph("hand", tensors, (layer,), {"x": ("x", ())}, {"y": ("y", ())})
+
+
+@pytest.mark.parametrize("shape, size, options", [
+    ((64, 64, 3, 3), (28, 28), {"pad": 1}),           # all of it held
+    ((40, 600, 1, 1), (14, 14), {}),                  # input larger than half the buffer
+    ((70, 1200, 1, 1), (20, 20), {}),                 # too large to hold
+    ((40, 300, 3, 3), (14, 14), {"pad": 1}),          # turns around in the buffer while held
+    ((100, 512, 7, 7), (7, 7), {}),                   # matrix product
+    ((33, 2000, 1, 1), (1, 1), {}),                   # matrix product of a vector
+    ((8, 3, 7, 7), (60, 201), {"pad": 3, "stride": 2}),
+    ((8, 8, 1, 1), (7, 700), {"stride": 2}),
+    ((8, 8, 1, 3), (4, 9), {"stride": 3}),
+    ((3, 5, 2, 2), (1, 1), {"pad": 1}),
+    ((48, 1, 3, 3), (31, 17), {"pad": 1, "depthwise": True, "stride": 2}),
+    ((16, 16, 1, 1), (90, 90), {}),                   # flattened, more pixels than a row may have
+    ((5, 20, 9, 1), (1, 1), {"pad": 4}),              # windows that see nothing but padding in most rows
+], ids=range(13))
+@pytest.mark.parametrize("depth", [4096, 1024])
+def test_shapes(shape, size, options, depth, rng):
+    weights = rng.integers(-40, 41, shape)
+    program, graph = compile_graph(conv_graph(weights, size, **options), NpuConfig.preset(256, input_depth=depth))
+    run_and_compare(program, graph, 1, ("load", "compute", "store", 5))
+
+
+@pytest.mark.parametrize("channels, size, kernel, maximum", [
+    (1280, (7, 7), 7, False), (300, (60, 60), 60, False), (20, (64, 9), 1, False), (33, (50, 50), 3, True), (2100, (1, 1), 1, True),
+])
+def test_pools(channels, size, kernel, maximum):
+    program, graph = compile_graph(pool_graph(channels, size, kernel, maximum), NpuConfig.preset(256))
+    run_and_compare(program, graph, 1, ("load", "compute", "store", 5))
+
+
+def test_tokens_balance():
+    """What is posted is taken: no counter creeps up in a long program."""
+    for number in range(30):
+        program, _ = compile_graph(random_graph(number), CONFIGS[number % len(CONFIGS)])
+        totals: dict[tuple[str, str], int] = {}
+        for instruction in program.instructions:
+            queue = instruction.opcode.queue.name.lower()
+            for other in ("load", "compute", "store"):
+                totals[queue, other] = totals.get((queue, other), 0) + instruction[f"post_{other}"]
+                totals[other, queue] = totals.get((other, queue), 0) - instruction[f"wait_{other}"]
+            totals["store", "load"] -= instruction["stores"]
+        assert not any(totals.values()), totals
+
+
+def test_program_ends_and_names_its_layers():
+    program, graph = compile_graph(random_graph(5, layers=3), NpuConfig.preset(256))
+    assert program.instructions[-1].opcode is Opcode.END
+    assert program.instruction_layers[-1] == -1
+    assert set(program.instruction_layers[:-1]) == set(range(len(graph.layers)))
+    assert [layer.name for layer in program.layers] == [layer.name for layer in graph.layers]
+
+
+def test_macs_and_modes(rng):
+    weights = rng.integers(1, 100, (64, 64, 3, 3))
+    graph = conv_graph(weights, (8, 8), pad=1)
+    info = compile_graph(graph, NpuConfig.preset(256))[0].layers[0]
+    assert (info.mode, info.macs, info.useful_macs) == ("dense", 64 * 64 * 9 * 64, 64 * 64 * 9 * 64)
+    weights[:, rng.permutation(64)[:40]] = 0
+    info = compile_graph(conv_graph(weights, (8, 8), pad=1), NpuConfig.preset(256))[0].layers[0]
+    assert (info.mode, info.macs, info.useful_macs) == ("sparse", 64 * 64 * 9 * 64, 64 * 24 * 9 * 64)
+    info = compile_graph(conv_graph(rng.integers(1, 100, (32, 1, 3, 3)), (8, 8), depthwise=True), NpuConfig.preset(256))[0].layers[0]
+    assert (info.mode, info.macs) == ("depthwise", 32 * 9 * 36)
+
+
+# -- sums ------------------------------------------------------------------------------------------------------------
+
+def test_sums_beyond_the_accumulator():
+    weights = np.full((4, 4096, 3, 3), 127)
+    with pytest.raises(CompileError, match=r"layer only: channel 0 sums to .* beyond acc_width=27; build with acc_width=31"):
+        compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256))
+    compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256, acc_width=31))
+
+
+def test_constant_channels_need_no_range(rng):
+    """Dead channels of quantised models: hardly any weights, a huge bias, a tiny scale."""
+    weights = rng.integers(-3, 4, (20, 16, 1, 1))
+    graph = conv_graph(weights, (5, 5))
+    layer = graph.layers[0]
+    bias, shift = layer.requantize.bias.copy(), layer.requantize.shift.copy()
+    bias[[2, 7]], shift[[2, 7]] = (1 << 30, -(1 << 30)), 43
+    graph = replace(graph, layers=(replace(layer, requantize=replace(layer.requantize, bias=bias, shift=shift)),))
+    program, graph = compile_graph(graph, NpuConfig.preset(256))
+    run_and_compare(program, graph, 1, ("load",))
+    shift[2] = 30
+    graph = replace(graph, layers=(replace(layer, requantize=replace(layer.requantize, bias=bias // 8, shift=shift)),))
+    run_and_compare(*compile_graph(graph, NpuConfig.preset(256)), 1, ("load",))
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"multiplier": np.full(4, 1 << 17)}, r"multipliers must be in 0..131071, not 131072..131072"),
+    ({"shift": np.full(4, 11)}, r"shifts must be in 12..43, not 11..11"),
+])
+def test_requantisation_limits(change, message):
+    graph = conv_graph(np.ones((4, 4, 1, 1)), (3, 3))
+    layer = graph.layers[0]
+    graph = replace(graph, layers=(replace(layer, requantize=replace(layer.requantize, **change)),))
+    with pytest.raises(CompileError, match=f"layer only: requantisation {message}"):
+        compile_graph(graph, NpuConfig.preset(256))
+
+
+@pytest.mark.parametrize("graph, message", [
+    (conv_graph(np.ones((4, 4, 1, 70)), (1, 70)), "windows are at most 63x63"),
+    (conv_graph(np.ones((4, 4, 1, 1)), (1, 20), stride=8), "horizontal strides are at most 7"),
+    (conv_graph(np.ones((4, 4, 33, 33)), (3, 3), pad=16), "padding is at most 15 columns"),
+    (conv_graph(np.ones((4, 4, 60, 60)), (60, 60)), "no tile of it fits"),
+    (pool_graph(4, (64, 64), 64, False), "windows are at most 63x63"),
+])
+def test_limits(graph, message):
+    with pytest.raises(CompileError, match=f"layer only: .*{message}"):
+        compile_graph(graph, NpuConfig.preset(256, input_depth=256))

@@ -1,0 +1,158 @@
+"""Program files: round trip, identical bytes, and every way to be damaged."""
+
+import dataclasses
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from gen.assembler import AssemblyError, assemble, disassemble_code, disassemble_program, encode_all
+from gen.compiler import compile_graph
+from gen.program import Program, ProgramError
+from gen.random_layers import random_graph, random_inputs
+
+CONFIG = NpuConfig.preset(256)
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return compile_graph(random_graph(3, layers=3), CONFIG, model=b"the model")[0]
+
+
+def test_round_trip(program, tmp_path):
+    program.save(tmp_path / "a.npu")
+    loaded = Program.load(tmp_path / "a.npu")
+    for field in dataclasses.fields(Program):
+        assert getattr(loaded, field.name) == getattr(program, field.name), field.name
+    assert loaded.instructions == program.instructions
+    assert np.array_equal(loaded.image(), program.image())
+
+
+def test_same_program_same_bytes(program, tmp_path):
+    program.save(tmp_path / "a.npu")
+    Program.load(tmp_path / "a.npu").save(tmp_path / "b.npu")
+    again = compile_graph(random_graph(3, layers=3), CONFIG, model=b"the model")[0]
+    again.save(tmp_path / "c.npu")
+    assert (tmp_path / "a.npu").read_bytes() == (tmp_path / "b.npu").read_bytes() == (tmp_path / "c.npu").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npu", "b.npu", "c.npu"]
+
+
+def test_tensors_in_and_out(program):
+    image = program.image()
+    for tensor, values in random_inputs(random_graph(3, layers=3), 1).items():
+        program.pack_input(image, tensor, values)
+        assert np.array_equal(program.unpack_tensor(image, tensor), values)
+        place, beat = program.tensors[tensor], CONFIG.beat_bytes
+        channels, height, width = place.shape
+        # Channel c of pixel (y, x) is byte c % tn of beat (block, y, x).
+        at = ((channels - 1) // beat * height + height - 1) * width + width - 1
+        assert image.view(np.int8)[(place.offset + at) * beat + (channels - 1) % beat] == values[-1, -1, -1]
+    with pytest.raises(ProgramError, match="is int8"):
+        program.pack_input(image, tensor, values.astype(np.uint8))
+    with pytest.raises(ProgramError, match="is int8"):
+        program.pack_input(image, tensor, values[:, :, :0])
+
+
+def test_other_configuration(program):
+    program.require_config(CONFIG)
+    with pytest.raises(ProgramError, match=r"compiled for another configuration: side_depth 512 \(program\) / 1024; "):
+        program.require_config(NpuConfig.preset(256, side_depth=1024))
+
+
+def test_truncated_anywhere(program, tmp_path):
+    program.save(tmp_path / "a.npu")
+    content = (tmp_path / "a.npu").read_bytes()
+    for size in [0, 1, 30, len(content) // 2, len(content) - 1]:
+        (tmp_path / "b.npu").write_bytes(content[:size])
+        with pytest.raises(ProgramError, match=r"b\.npu: .*compile"):
+            Program.load(tmp_path / "b.npu")
+
+
+def test_every_flipped_byte_is_found_or_harmless(program, tmp_path, rng):
+    program.save(tmp_path / "a.npu")
+    content = bytearray((tmp_path / "a.npu").read_bytes())
+    for position in rng.integers(0, len(content), 60):
+        damaged = content.copy()
+        damaged[position] ^= 1 << int(rng.integers(8))
+        (tmp_path / "b.npu").write_bytes(damaged)
+        try:
+            loaded = Program.load(tmp_path / "b.npu")
+        except ProgramError as error:
+            assert "\n" not in str(error)
+        else:  # a bit of a time stamp or the like
+            assert (loaded.code, loaded.constants, loaded.tensors) == (program.code, program.constants, program.tensors)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04" + bytes(100)])
+def test_foreign_file(content, tmp_path):
+    (tmp_path / "a.npu").write_bytes(content)
+    with pytest.raises(ProgramError, match=r"a\.npu: not a program"):
+        Program.load(tmp_path / "a.npu")
+
+
+def test_missing_file_and_folder(program, tmp_path):
+    with pytest.raises(ProgramError, match="No such file"):
+        Program.load(tmp_path / "none.npu")
+    with pytest.raises(ProgramError, match="No such file"):
+        program.save(tmp_path / "none" / "a.npu")
+
+
+def rewritten(path, target, change) -> None:
+    """Copy a program with ``change`` applied to its header."""
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as archive:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == "program.json":
+                header = json.loads(content)
+                change(header)
+                content = json.dumps(header).encode()
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda h: h.update(version=0), "version 0 of the instruction set"),
+    (lambda h: h.pop("format"), "not a program"),
+    (lambda h: h.pop("tensors"), "damaged"),
+    (lambda h: h["config"].update(ic_lanes=3), "ic_lanes must be"),
+    (lambda h: h["config"].update(colour=3), "unknown configuration field"),
+    (lambda h: h["instruction_layers"].pop(), "code and header differ"),
+    (lambda h: h.update(data_beats=1), "do not fit"),
+    (lambda h: h["inputs"].update(input="nowhere"), "has no place"),
+    (lambda h: next(iter(h["tensors"].values())).update(offset=0), "outside the data region"),
+    (lambda h: h["layers"][0].pop("name"), "damaged"),
+], ids=range(10))
+def test_damaged_header(program, tmp_path, change, message):
+    program.save(tmp_path / "a.npu")
+    rewritten(tmp_path / "a.npu", tmp_path / "b.npu", change)
+    with pytest.raises(ProgramError, match=message):
+        Program.load(tmp_path / "b.npu")
+
+
+# -- text ------------------------------------------------------------------------------------------------------------
+
+def test_text_round_trip(program):
+    lines = list(disassemble_program(program))
+    assert len(lines) == len(program.instruction_layers)
+    assert assemble(lines) == list(program.instructions)
+    assert encode_all(assemble(disassemble_code(program.code))) == program.code
+    assert "layer0" in lines[0] and "load" in lines[0]
+
+
+@pytest.mark.parametrize("line, message", [
+    ("jump", "line 2: unknown operation 'jump'"),
+    ("load_wgt offset=1", "line 2: beats is missing"),
+    ("load_wgt offset=1 beats=0", "line 2: LOAD_WGT.beats must be in 1.."),
+    ("load_wgt offset=1 beats=1 beats=2", "line 2: beats is given twice"),
+    ("load_wgt offset=1 beats=1 rows=2", "line 2: LOAD_WGT has no field 'rows'"),
+    ("load_wgt offset=1 beats=x", "line 2: invalid literal"),
+    ("load_wgt offset=1 beats=1 post_compute", "line 2: post_compute belongs behind the bar"),
+    ("load_wgt offset=1 beats=1 | rows=1", "line 2: rows belongs before the bar"),
+    ("load_wgt offset=1 beats=1 | wait_load", "line 2: wait_load does not belong to the load queue"),
+    ("load_wgt offset beats=1", "line 2: expected name=value, not 'offset'"),
+])
+def test_assembly_errors(line, message):
+    with pytest.raises(AssemblyError) as caught:
+        assemble(["sync  # first", line])
+    assert str(caught.value).startswith(message)
