@@ -16,7 +16,7 @@ class MachineControl(wiring.Component):
 
     The first error counts; of several in one cycle, that of the lowest ``sources`` number. It raises ``halt`` until
     ``bus_idle``, then ``reset`` for a cycle (for everything but this, the register file and the counters), then
-    ``error``. ``abort`` does the same without an error. ``timeout`` cycles without ``progress`` are an error as well,
+    ``error``. ``stop`` does the same without an error. ``timeout`` cycles without ``progress`` are an error as well,
     with ``stalled_index``; 0 is never. If the bus stays silent that long during the halt too, ``error`` comes up while
     ``busy`` stays: nothing can be started until the bus has answered.
 
@@ -32,7 +32,7 @@ class MachineControl(wiring.Component):
         self.sources = sources
         super().__init__({
             "start": In(1),
-            "abort": In(1),
+            "stop": In(1),
             "clear": In(1),
             "timeout": In(32),
             "errors": In(data.ArrayLayout(ErrorReport, sources)),
@@ -69,7 +69,7 @@ class MachineControl(wiring.Component):
         with m.If(self.clear):
             m.d.sync += [self.done.eq(0), self.error.eq(0), self.error_code.eq(0), self.error_index.eq(0)]
 
-        failing = Signal()      # the halt is for an error, not for an abort
+        failing = Signal()      # the halt is for an error, not for a stop
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += rewind.eq(1)
@@ -95,7 +95,7 @@ class MachineControl(wiring.Component):
                     ]
                     m.d.comb += rewind.eq(1)
                     m.next = "HALT"
-                with m.Elif(self.abort):
+                with m.Elif(self.stop):
                     m.d.comb += rewind.eq(1)
                     m.next = "HALT"
                 with m.Elif(self.finished):

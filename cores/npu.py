@@ -119,7 +119,7 @@ class Npu(wiring.Component):
             store.write_start.eq(registers.write_start),
             *[engine.halt.eq(control.halt) for engine in (read, write, fetch, load, compute, store)],
             control.start.eq(registers.start),
-            control.abort.eq(registers.abort),
+            control.stop.eq(registers.stop),
             control.clear.eq(registers.clear),
             control.timeout.eq(registers.timeout),
             control.finished.eq(fetch.done),

@@ -22,7 +22,7 @@ class RegisterFile(wiring.Component):
     to them and to read-only registers do nothing; the answer is always OKAY. Bits that a register has no use for read
     as zero.
 
-    ``start``, ``abort`` and ``clear`` pulse with a write to ``control``.
+    ``start``, ``stop`` (for ABORT) and ``clear`` pulse with a write to ``control``.
     """
 
     def __init__(self, config: NpuConfig):
@@ -30,7 +30,7 @@ class RegisterFile(wiring.Component):
         super().__init__({
             "bus": In(AxiLite()),
             "start": Out(1),
-            "abort": Out(1),
+            "stop": Out(1),
             "clear": Out(1),
             "busy": In(1),
             "done": In(1),
@@ -106,7 +106,7 @@ class RegisterFile(wiring.Component):
                 with m.Case(address_of("control") >> 2):
                     command = [bus.wdata[flag.value.bit_length() - 1] & bus.wstrb[0] for flag in Control]
                     m.d.comb += [signal.eq(bit) for signal, bit in zip(
-                        (self.start, self.abort, self.clear), command, strict=True)]
+                        (self.start, self.stop, self.clear), command, strict=True)]
                 for name, targets in bits.items():
                     with m.Case(address_of(name) >> 2):
                         for lane in range(4):

@@ -57,7 +57,7 @@ async def watch_bursts(dut) -> None:
             assert not burst_crosses_page(address, length, BYTES), (hex(address), length)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(idle=[0.0, 0.6], stall=[0.0, 0.5])
 async def both_requesters_get_their_data(dut, idle, stall):
     await start(dut, **QUIET)
@@ -80,7 +80,7 @@ async def both_requesters_get_their_data(dut, idle, stall):
     assert int(dut.idle.value)
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def short_requests_keep_the_bus_busy(dut):
     """7-beat requests at 40 cycles latency: a beat every cycle once the first has come."""
     await start(dut, **QUIET)
@@ -97,7 +97,7 @@ async def short_requests_keep_the_bus_busy(dut):
     assert memory.last_beat - memory.first_beat + 1 == memory.beats == 7 * 60, "bubbles on the bus"
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def one_address_a_cycle(dut):
     await start(dut, **QUIET)
     content = bytearray(random.randbytes(MEMORY_BYTES))
@@ -111,7 +111,7 @@ async def one_address_a_cycle(dut):
     assert memory.last_beat - memory.first_beat + 1 == 100
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def fetch_goes_first(dut):
     await start(dut, **QUIET, axi__arready=0, axi__rvalid=0)
     load = cocotb.start_soon(send(dut, "load_request", [request(4096 * k, 8) for k in range(1, 9)]))
@@ -130,12 +130,13 @@ async def fetch_goes_first(dut):
     assert order == [0x1000, 0x2000, 0x8000, 0x9000, 0xA000, *(4096 * k for k in range(3, 9))], order
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def error_responses_go_with_their_beats(dut):
     await start(dut, **QUIET)
     content = bytearray(random.randbytes(MEMORY_BYTES))
     answers = {page: random.choice([0, 0, 2, 3]) for page in range(MEMORY_BYTES // 4096)}
-    memory = PipelinedMemory(dut, beat_bytes=BYTES, memory=content, stall=0.3, fail=lambda address: answers[address // 4096])
+    memory = PipelinedMemory(dut, beat_bytes=BYTES, memory=content, stall=0.3,
+                             fail=lambda address: answers[address // 4096])
     server = cocotb.start_soon(memory.serve_reads())
     requests = random_requests(20, most=40)
     check = cocotb.start_soon(expect(dut, "load_data", content, requests,
@@ -145,7 +146,7 @@ async def error_responses_go_with_their_beats(dut):
     server.cancel()
 
 
-@cocotb.test()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def halt_lets_the_bus_come_to_rest(dut):
     await start(dut, **QUIET)
     content = bytearray(random.randbytes(MEMORY_BYTES))

@@ -1,0 +1,153 @@
+"""Register file through cocotbext-axi's AXI4-Lite master."""
+
+import random
+
+import cocotb
+from cocotb.triggers import ClockCycles, RisingEdge
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster
+
+from cores.config import NpuConfig
+from cores.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
+from tests.bench import bench_parameters
+from tests.cores.bus_models import start, watch_stable
+
+CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
+#: Bits that writable registers keep.
+KEPT = {
+    "program_low": 0xFFFFF000, "program_high": (1 << CONFIG.address_width - 32) - 1, "program_length": 0xFFFFFF,
+    "data_low": 0xFFFFF000, "data_high": (1 << CONFIG.address_width - 32) - 1, "data_beats": 0xFFFFFFFF,
+    "write_start": 0xFFFFFFFF, "timeout": 0xFFFFFFFF, "irq_enable": 1,
+}
+STATUS = dict(busy=0, done=0, error=0, error_code=0, error_index=0, counter_value=0, counter_valid=0)
+
+
+async def master_of(dut, stall: float) -> AxiLiteMaster:
+    """A master whose channels pause on their own, so that address and data come in any order."""
+    await start(dut, **STATUS)
+    master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "bus_"), dut.clk)
+    for channel in (master.write_if.aw_channel, master.write_if.w_channel, master.write_if.b_channel,
+                    master.read_if.ar_channel, master.read_if.r_channel):
+        channel.set_pause_generator(iter(lambda: random.random() < stall, None))
+    for prefix, names in (("bus__b", ("resp",)), ("bus__r", ("data", "resp"))):
+        cocotb.start_soon(watch_stable(dut, prefix, names))
+    return master
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.7])
+async def writable_registers_keep_what_is_written(dut, stall):
+    master = await master_of(dut, stall)
+    model = {name: (1 << 20 if name == "timeout" else 0) for name in KEPT}
+    for _ in range(150):
+        name = random.choice(list(KEPT))
+        if random.random() < 0.5:
+            offset = random.randrange(4)
+            value = random.randbytes(random.randint(1, 4 - offset))
+            await master.write(address_of(name) + offset, value)
+            old = bytearray(model[name].to_bytes(4, "little"))
+            old[offset:offset + len(value)] = value
+            model[name] = int.from_bytes(old, "little") & KEPT[name]
+        else:
+            assert await master.read_dword(address_of(name)) == model[name], name
+    await ClockCycles(dut.clk, 2)
+    assert int(dut.program_address.value) == model["program_high"] << 32 | model["program_low"]
+    assert int(dut.data_address.value) == model["data_high"] << 32 | model["data_low"]
+    for name in ("program_length", "data_beats", "write_start", "timeout"):
+        assert int(getattr(dut, name).value) == model[name], name
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def reads_and_writes_at_once(dut):
+    master = await master_of(dut, 0.4)
+
+    async def write_all():
+        for k in range(60):
+            await master.write_dword(address_of("data_beats"), k)
+
+    writer, seen = cocotb.start_soon(write_all()), []
+    while not writer.done():
+        seen.append(await master.read_dword(address_of("data_beats")))
+    assert seen == sorted(seen)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def read_only_and_reserved_addresses(dut):
+    master = await master_of(dut, 0.2)
+    lanes = [CONFIG.oc_lanes, CONFIG.ic_lanes, CONFIG.nnz_lanes, CONFIG.pixel_lanes]
+    fixed = {
+        "id": MAGIC, "version": VERSION, "config": CONFIG.digest, "control": 0, "status": 0,
+        "lanes": int.from_bytes(bytes(lanes), "little"), "error_code": 0, "error_index": 0,
+    }
+    known = {register.address for register in REGISTERS}
+    reserved = random.sample([address for address in range(0, 4096, 4) if address not in known], 40)
+    reserved += [0x2C, 0x48, address_of(f"counter_{COUNTERS[-1]}") + 4, 4092]
+    writable = {name: await master.read_dword(address_of(name)) for name in KEPT}
+    for address in [*(address_of(name) for name in fixed if name != "control"), *reserved]:
+        await master.write_dword(address, 0xFFFFFFFF)
+    for name, value in fixed.items():
+        assert await master.read_dword(address_of(name)) == value, name
+    for address in reserved:
+        assert await master.read_dword(address) == 0, hex(address)
+    for name, value in writable.items():
+        assert await master.read_dword(address_of(name)) == value, name
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def control_pulses(dut):
+    master = await master_of(dut, 0.5)
+    ports, pulses = {Control.START: dut.start, Control.ABORT: dut.stop, Control.CLEAR: dut.clear}, []
+
+    async def watch():
+        while True:
+            await RisingEdge(dut.clk)
+            flags = [flag for flag, port in ports.items() if int(port.value)]
+            if flags:
+                pulses.append(sum(flags))
+
+    cocotb.start_soon(watch())
+    written = [1, 2, 4, 5, 7, 0, 8, 1]
+    for value in written:
+        await master.write_dword(address_of("control"), value)
+    await master.write(address_of("control") + 1, b"\xff\xff\xff")   # not the byte that has the bits
+    await master.write_dword(address_of("status"), 7)
+    await ClockCycles(dut.clk, 4)
+    assert pulses == [value & 7 for value in written if value & 7]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def status_error_and_interrupt(dut):
+    master = await master_of(dut, 0.0)
+    for done, error, enable in ((0, 0, 1), (1, 0, 0), (1, 0, 1), (0, 1, 1), (0, 1, 0)):
+        await master.write_dword(address_of("irq_enable"), enable)
+        code, index = random.randrange(16), random.randrange(1 << 24)
+        dut.busy.value, dut.done.value, dut.error.value = 1, done, error
+        dut.error_code.value, dut.error_index.value = code, index
+        assert await master.read_dword(address_of("status")) == 1 | done << 1 | error << 2
+        assert await master.read_dword(address_of("error_code")) == code
+        assert await master.read_dword(address_of("error_index")) == index
+        assert int(dut.irq.value) == (enable and (done or error))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def counters_are_caught_when_they_come_by(dut):
+    master = await master_of(dut, 0.3)
+    values = [random.getrandbits(32) for _ in COUNTERS]
+
+    async def counters():
+        visit = 0
+        while True:
+            visit = (visit + 1) % len(COUNTERS)
+            await RisingEdge(dut.clk)
+            # What the component sees after this edge; its select is known only once the bus has its address.
+            dut.counter_value.value = values[visit]
+            dut.counter_valid.value = 0
+            await RisingEdge(dut.clk)
+            if int(dut.counter_select.value) == visit:
+                dut.counter_valid.value = 1
+                await RisingEdge(dut.clk)
+                dut.counter_valid.value = 0
+
+    cocotb.start_soon(counters())
+    for _ in range(3):
+        for number, name in enumerate(COUNTERS):
+            assert await master.read_dword(address_of(f"counter_{name}")) == values[number], name

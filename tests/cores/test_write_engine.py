@@ -1,0 +1,14 @@
+"""Write engine: see bench_write_engine."""
+
+import pytest
+
+from cores.config import NpuConfig
+from cores.write_engine import WriteEngine
+from tests.bench import run_bench
+
+
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_write_engine(lanes):
+    config = NpuConfig(oc_lanes=32, ic_lanes=lanes)
+    run_bench(WriteEngine(config), module="tests.cores.bench_write_engine", name=f"write_engine_{lanes}",
+              parameters={"config": config.to_dict()})
