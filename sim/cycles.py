@@ -1,0 +1,69 @@
+"""Time model: how many cycles a program takes, and what each engine waits for, without computing any data.
+
+The engines are processes that run ahead of each other and talk through FIFOs of time stamps, as far as the other side's
+times are known: whole series of beats are timed at once, and the result does not depend on the order of simulation. It
+follows the hardware's registers (`sim/timing/latencies.py`); the one approximation is where instruction fetch cuts in on
+the read bus.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.isa import INSTRUCTION_BYTES, ErrorCode, decode
+
+from .errors import MachineError
+from .timing.compute import Compute
+from .timing.dispatch import Dispatcher
+from .timing.load import Requester, Writer
+from .timing.state import Shared
+from .timing.store import Store
+
+__all__ = ["Timing", "estimate"]
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """Cycles of a program from START to END.
+
+    ``first``, ``last``: int64 (engine, instruction), the first and last cycle with it in hand, -1 for other engines';
+    ``counts``: int64 (engine, state, instruction), cycles spent there; engines and states as in
+    `cores.registers.ENGINE_STATES`, idle not counted. The same as the trace of `sim.rtl`.
+    """
+
+    cycles: int
+    read_beats: int
+    write_beats: int
+    counts: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+def estimate(config: NpuConfig, code: bytes, *, latency: int = 40) -> Timing:
+    """Time a program on a memory that answers after ``latency`` cycles and then moves a beat a cycle.
+
+    Raises MachineError for an illegal instruction, a program without END, or one that stands still.
+    """
+    program = []
+    for index in range(len(code) // INSTRUCTION_BYTES):
+        try:
+            program.append(decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES]))
+        except ValueError as error:
+            raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
+    shared = Shared(config, program, latency)
+    dispatcher, requester = Dispatcher(shared), Requester(shared)
+    parts = [dispatcher, requester, Writer(shared, requester), Compute(shared), Store(shared)]
+    processes = [(part, part.run()) for part in parts]
+    while dispatcher.end is None:
+        # The one that is furthest behind goes first, so that the bus is asked nearly in order.
+        processes.sort(key=lambda process: process[0].clock)
+        for _, steps in processes:
+            if next(steps, "") is None:
+                break
+        else:
+            if dispatcher.end is None:
+                raise MachineError(ErrorCode.TIMEOUT, len(program), "nothing can move; `sim.functional` says why")
+    if dispatcher.end < 0:
+        raise MachineError(ErrorCode.NO_END, len(program), "the program has no END")
+    return Timing(dispatcher.end + 1, shared.bus.beats, shared.write_beats, shared.counts, shared.first, shared.last)

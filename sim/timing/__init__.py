@@ -1,0 +1,1 @@
+"""Parts of the time model (`sim.cycles`): one file for each engine and what lies between them."""

@@ -1,0 +1,145 @@
+"""Time of the compute engine: tiles through the array, windows through the pool unit."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cores.accumulators import Accumulators
+from cores.compute_engine import ComputeEngine
+from cores.isa import Instruction, Opcode, Queue
+from cores.mac_array import MacArray
+
+from .fifo import NEVER, earliest
+from .latencies import POOL_CYCLES
+from .state import Shared, Steps
+
+__all__ = ["Compute"]
+
+
+class Compute:
+    def __init__(self, shared: Shared) -> None:
+        config = shared.config
+        self.shared = shared
+        self.clock = 0
+        self._min_step = ComputeEngine.min_step(config)
+        #: From an issue until its sums are in the accumulators.
+        self._drain = 1 + 1 + MacArray.latency(config) - Accumulators.READ_AHEAD + Accumulators.LATENCY
+        #: First cycle in which the next step may start, and in which its weights may be gathered.
+        self._step_free = self._gather_free = NEVER
+
+    def run(self) -> Steps:
+        shared, engine, geometry = self.shared, Queue.COMPUTE, None
+        queue = shared.queues[engine]
+        free = 0            # the register of the next instruction
+        last = -1           # last issue of the instruction before
+        while True:
+            while not queue.available:
+                yield "an instruction"
+            index = shared.pending[engine][queue.popped]
+            instruction = shared.program[index]
+            taken = max(int(queue.readable(1)[0]), free)
+            queue.pop([taken])
+            free = taken + 1
+            if instruction.opcode == Opcode.COMPUTE_SET:
+                geometry = instruction
+                shared.in_hand(engine, index, taken, taken)
+                shared.finished[engine] += 1
+                yield None
+                continue
+            yield None
+            assert geometry is not None
+            seen = max(taken + 1, last)
+            loaded = yield from shared.take(engine, Queue.LOAD, instruction["wait_load"])
+            stored = yield from shared.take(engine, Queue.STORE, instruction["wait_store"])
+            active = max(seen, loaded, stored)
+            free = active + 1
+            shared.spent(engine, "wait_load", index, max(0, loaded - seen))
+            shared.spent(engine, "wait_store", index, active - max(seen, loaded))
+            # Its last waiting cycle is that in which it becomes the running one.
+            shared.spent(engine, "setup", index, int(active > last))
+            self.clock = active
+            if instruction.opcode == Opcode.COMPUTE:
+                last = yield from self._tile(index, geometry, instruction, taken + 1, active)
+            else:
+                last = yield from self._windows(index, geometry, instruction, active)
+            self.clock = last
+            shared.in_hand(engine, index, seen + 1, last)
+            if instruction["post_load"]:
+                shared.post(engine, Queue.LOAD, last)
+            if instruction["post_store"]:
+                shared.post(engine, Queue.STORE, last + self._drain - 1)
+            shared.finished[engine] += 1
+            shared.idle_from[engine] = last + self._drain + 1
+            yield None
+
+    def _tile(self, index: int, geometry: Instruction, instruction: Instruction, known: int, active: int) -> Iterator[str | None]:
+        """COMPUTE: steps of all words each. Returns the last issue's cycle."""
+        shared, config = self.shared, self.shared.config
+        words = geometry["rows"] * -(-geometry["cols"] // config.pixel_lanes)
+        beats = config.weight_beats + (config.index_beats if instruction["indexed"] else 0)
+        steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"]
+        pace = max(words, self._min_step, ComputeEngine.HANDOVER + beats)
+        may_start = max(active + 1, self._step_free)
+        gather = max(known, self._gather_free)
+        idle_from = active + 1
+        held, part = 0, NEVER               # beats of the next step that are gathered already, and until when
+        while steps:
+            ring = shared.weights
+            while held + ring.available < beats and not ring.full:
+                yield "weights"
+            count = min(steps, (held + ring.available) // beats)
+            if not count:                   # a step larger than the ring
+                times = earliest(np.maximum(ring.readable(ring.available), max(gather, part + 1)))
+                held, part = held + len(times), int(times[-1])
+                ring.pop(times)
+                yield None
+                continue
+            arrived = np.full(count * beats, NEVER)
+            arrived[held:] = ring.readable(count * beats - held)
+            arrived[0] = max(arrived[0], part + 1 - held)
+            arrived = arrived.reshape(count, beats)
+            # A step's weights are ready the cycle after its last beat, at a beat a cycle.
+            ready = (arrived + (beats - np.arange(beats))).max(axis=1)
+            ready[0] = max(ready[0], gather + beats - held)
+            allowed = ready.copy()
+            allowed[0] = max(allowed[0], may_start)
+            starts = earliest(allowed, pace)
+            gathers = np.concatenate([[gather], starts[:-1] + ComputeEngine.HANDOVER])
+            lanes = np.arange(beats)
+            times = np.maximum.accumulate(np.maximum(arrived, gathers[:, None]) - lanes, axis=1) + lanes
+            ring.pop(times.ravel()[held:])
+            ready = times[:, -1] + 1
+            free = np.concatenate([[idle_from], starts[:-1] + words])
+            waited = np.clip(ready - free, 0, starts - free)
+            shared.spent(Queue.COMPUTE, "busy", index, count * words)
+            shared.spent(Queue.COMPUTE, "wait_weights", index, int(waited.sum()))
+            shared.spent(Queue.COMPUTE, "setup", index, int((starts - free - waited).sum()))
+            steps, held, part = steps - count, 0, NEVER
+            final = int(starts[-1])
+            may_start, gather, idle_from = final + pace, final + ComputeEngine.HANDOVER, final + words
+            self.clock = final + words - 1
+            yield None
+        # A following instruction's first step has a pace of its own.
+        self._step_free, self._gather_free = max(idle_from, final + self._min_step), gather
+        return idle_from - 1
+
+    def _windows(self, index: int, geometry: Instruction, instruction: Instruction, active: int) -> Iterator[str | None]:
+        """POOL: a tap a cycle; a window begins when there is room for its result. Returns the last tap's cycle."""
+        shared = self.shared
+        taps = geometry["kernel_h"] * geometry["kernel_w"]
+        windows = instruction["blocks"] * geometry["rows"] * geometry["cols"]
+        may_start = active + 1
+        while windows:
+            while not shared.pooled.room:
+                yield "the store engine to take pooled pixels"
+            count = min(windows, shared.pooled.room)
+            allowed = shared.pooled.writable(count)
+            allowed[0] = max(allowed[0], may_start)
+            starts = earliest(allowed, taps)
+            shared.pooled.push(starts + taps - 1 + POOL_CYCLES)
+            shared.spent(Queue.COMPUTE, "busy", index, count * taps)
+            shared.spent(Queue.COMPUTE, "wait_store", index, int(starts[-1]) + taps - may_start - count * taps)
+            windows, may_start = windows - count, int(starts[-1]) + taps
+            self.clock = may_start
+            yield None
+        return may_start - 1

@@ -1,0 +1,61 @@
+"""Time of instruction fetch and dispatch."""
+
+from cores.isa import INSTRUCTION_BYTES, Opcode, Queue
+
+from .fifo import NEVER
+from .latencies import DISPATCH_CYCLES, END_CYCLES, FETCH_ARRIVAL, START_CYCLES
+from .state import ENGINES, Shared, Steps
+
+__all__ = ["Dispatcher"]
+
+#: Beats of a request; there is room for two.
+_REQUEST_BEATS = 16
+
+
+class Dispatcher:
+    """Fetches the program and hands it out in order."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.clock = 0
+        #: The cycle of END; None until then.
+        self.end: int | None = None
+
+    def run(self) -> Steps:
+        shared = self.shared
+        beat_bytes = shared.config.beat_bytes
+        halves = max(1, INSTRUCTION_BYTES // beat_bytes)    # beats of an instruction
+        per_beat = max(1, beat_bytes // INSTRUCTION_BYTES)  # instructions of a beat
+        total = -(-len(shared.program) // per_beat) * halves
+        arrivals: list[int] = []                            # when each request's first beat is in the buffer
+        decoded: list[int] = []                             # when each beat's place was given back
+        time = START_CYCLES - DISPATCH_CYCLES
+        for index, instruction in enumerate(shared.program):
+            beat = index // per_beat * halves + halves - 1
+            while len(arrivals) * _REQUEST_BEATS <= beat:
+                freed = (len(arrivals) - 1) * _REQUEST_BEATS
+                asked = START_CYCLES if freed <= 0 else max(START_CYCLES, decoded[freed - 1] + 1)
+                count = min(_REQUEST_BEATS, total - len(arrivals) * _REQUEST_BEATS)
+                arrivals.append(shared.bus.fetch(asked, count) + FETCH_ARRIVAL)
+            there = arrivals[beat // _REQUEST_BEATS] + beat % _REQUEST_BEATS
+            time = max(there + 1, time + DISPATCH_CYCLES + (halves > 1))
+            if instruction.opcode.queue == Queue.CONTROL:
+                while any(shared.finished[engine] < len(shared.pending[engine]) for engine in ENGINES):
+                    yield "all engines to be idle"
+                time = max(time, max(shared.idle_from.values()) + END_CYCLES - 1)
+                if instruction.opcode == Opcode.END:
+                    self.end = time
+                    yield None
+                    return
+            else:
+                queue = shared.queues[instruction.opcode.queue]
+                while not queue.room:
+                    yield "room in a queue"
+                time = max(time, int(queue.writable(1)[0]))
+                queue.push([time])
+                shared.pending[instruction.opcode.queue].append(index)
+            if index % per_beat == per_beat - 1:
+                decoded += [time] * halves
+            self.clock = time
+            yield None
+        self.end = NEVER

@@ -1,0 +1,161 @@
+"""Time of the load engine: a requester that runs ahead, and a writer that delivers in order."""
+
+import numpy as np
+
+from cores.isa import Instruction, Opcode, Queue
+
+from .fifo import NEVER, TimedFifo, earliest
+from .latencies import FIRST_REQUEST, LOAD_ARRIVAL, ROW_CYCLES
+from .state import Shared, Steps
+
+__all__ = ["Requester", "Writer"]
+
+_MAX_BURST = 256
+
+
+def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.ndarray, int]:
+    """First beat of every row an instruction loads, and the beats of a row."""
+    offset = instruction["offset"]
+    match instruction.opcode:
+        case Opcode.LOAD_WGT:
+            return np.array([offset]), instruction["beats"]
+        case Opcode.LOAD_SIDE:
+            return offset + np.arange(instruction["rows"]) * instruction["row_pitch"], instruction["cols"]
+    assert geometry is not None
+    blocks = offset + np.arange(instruction["blocks"])[:, None] * geometry["block_pitch"]
+    return (blocks + np.arange(instruction["rows"]) * geometry["row_pitch"]).ravel(), geometry["cols"]
+
+
+class Requester:
+    """Asks for the data of each instruction as soon as its stores are in memory and there is room for it."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.clock = 0
+        #: For each instruction handed to the writer: its index, and how long it was held up by stores, and till when.
+        self.handed: list[tuple[int, int, int]] = []
+
+    def run(self) -> Steps:
+        shared, free, geometry = self.shared, 0, None
+        queue = shared.queues[Queue.LOAD]
+        while True:
+            while not queue.available or not shared.contexts.room:
+                yield "an instruction or room for it"
+            index = shared.pending[Queue.LOAD][queue.popped]
+            instruction = shared.program[index]
+            seen = max(int(queue.readable(1)[0]), free, int(shared.contexts.writable(1)[0]))
+            stored = yield from shared.take(Queue.LOAD, Queue.STORE, instruction["stores"])
+            accepted = max(seen, stored)
+            queue.pop([accepted])
+            shared.contexts.push([accepted])
+            self.handed.append((index, accepted - seen, accepted))
+            self.clock = free = accepted + 1
+            yield None
+            if instruction.opcode == Opcode.LOAD_SET:
+                geometry = instruction
+                continue
+            time = accepted + FIRST_REQUEST
+            rows, beats = _rows(geometry, instruction)
+            for offset in rows.tolist():
+                for begin in range(0, beats, _MAX_BURST):
+                    count = min(_MAX_BURST, beats - begin)
+                    while shared.load_data.room < count:
+                        yield "room for load data"
+                    time = max(time, int(shared.load_data.writable(count)[-1]))
+                    time, arrivals = shared.bus.load(time, offset + begin, count)
+                    shared.load_data.push(arrivals + LOAD_ARRIVAL)
+                    self.clock = free = time = time + 1
+                    yield None
+                time += ROW_CYCLES - 1
+
+
+class Writer:
+    """Takes the data in order: to the input buffer with its padding, or to a ring."""
+
+    def __init__(self, shared: Shared, requester: Requester) -> None:
+        self.shared, self.requester = shared, requester
+        self.clock = 0
+
+    def run(self) -> Steps:
+        shared, engine, geometry = self.shared, Queue.LOAD, None
+        while True:
+            while not shared.contexts.available:
+                yield "a load"
+            index, held_up, asked = self.requester.handed[shared.contexts.popped]
+            instruction = shared.program[index]
+            before = self.clock
+            seen = max(int(shared.contexts.readable(1)[0]), before)
+            tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
+            accepted = max(seen, tokens)
+            shared.contexts.pop([accepted])
+            shared.spent(engine, "wait_compute", index, accepted - seen)
+            shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - before)))
+            last = accepted
+            if instruction.opcode == Opcode.LOAD_SET:
+                geometry = instruction
+                self.clock = accepted + 1
+            elif instruction.opcode == Opcode.LOAD_ACT:
+                last = yield from self._box(index, geometry, instruction, accepted)
+                self.clock = last
+            else:
+                ring = shared.weights if instruction.opcode == Opcode.LOAD_WGT else shared.side
+                beats = instruction["beats"] if ring is shared.weights else instruction["cols"] * instruction["rows"]
+                last = yield from self._stream(index, ring, beats, accepted)
+                self.clock = last
+            if instruction["post_compute"]:
+                shared.post(engine, Queue.COMPUTE, last)
+            shared.in_hand(engine, index, min(seen, max(asked - held_up, before)), last)
+            shared.finished[engine] += 1
+            shared.idle_from[engine] = last + 2
+            yield None
+
+    def _box(self, index: int, geometry: Instruction | None, instruction: Instruction, accepted: int) -> Steps:
+        """LOAD_ACT: a pixel a cycle, those of the padding without waiting for data. Returns the last pixel's cycle."""
+        assert geometry is not None
+        shared, left, top = self.shared, geometry["pad_left"], instruction["pad_top"]
+        cols, rows, blocks = geometry["cols"], instruction["rows"], instruction["blocks"]
+        width, height = left + cols + geometry["pad_right"], top + rows + instruction["pad_bottom"]
+        total = blocks * height * width
+        # Where in the series of pixels the data is.
+        data = ((np.arange(blocks)[:, None, None] * height + top + np.arange(rows)[:, None]) * width
+                + left + np.arange(cols)).ravel()
+        done, time = 0, accepted
+        while done < total:
+            while len(data) and data[0] == done and not shared.load_data.available:
+                yield "load data"
+            count = min(shared.load_data.available, len(data))
+            end = int(data[count]) if count < len(data) else total
+            allowed = np.full(end - done, NEVER)
+            allowed[data[:count] - done] = shared.load_data.readable(count)
+            allowed[0] = max(allowed[0], time + 1)
+            times = earliest(allowed)
+            shared.load_data.pop(times[data[:count] - done])
+            shared.spent(Queue.LOAD, "busy", index, len(times))
+            shared.spent(Queue.LOAD, "wait_bus", index, int(times[-1]) - time - len(times))
+            data, done, time = data[count:], end, int(times[-1])
+            self.clock = time
+            yield None
+        return time
+
+    def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int) -> Steps:
+        """LOAD_WGT, LOAD_SIDE: as the ring has room. Returns the last beat's cycle."""
+        shared, time = self.shared, accepted
+        while beats:
+            while not shared.load_data.available or not ring.room:
+                yield "load data, or room in a ring"
+            count = min(beats, shared.load_data.available, ring.room)
+            arrived = shared.load_data.readable(count)
+            arrived[0] = max(arrived[0], time + 1)
+            unhindered = earliest(arrived)
+            times = earliest(np.maximum(arrived, ring.writable(count)))
+            shared.load_data.pop(times)
+            ring.push(times)
+            shared.spent(Queue.LOAD, "busy", index, count)
+            shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered[-1]) - time - count)
+            shared.spent(Queue.LOAD, "wait_ring", index, int(times[-1] - unhindered[-1]))
+            beats, time = beats - count, int(times[-1])
+            self.clock = time
+            yield None
+        return time
+
+

@@ -1,0 +1,82 @@
+"""What the engines of the time model share."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.isa import Instruction, Queue
+from cores.registers import ENGINE_STATES
+
+from .bus import ReadBus
+from .fifo import NEVER, TimedFifo
+from .latencies import BUFFERED_FIFO, FIFO, POOL_SLOTS, TOKEN
+
+__all__ = ["ENGINES", "STATES", "Shared", "Steps"]
+
+#: None after a piece of work, else what the process waits for.
+Steps = Iterator[str | None]
+
+ENGINES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
+STATES = max(map(len, ENGINE_STATES.values()))
+
+#: Loads that have asked for their data and wait to be written, and the beats that may be under way for them.
+_LOAD_CONTEXTS, _LOAD_BEATS = 8, 512
+
+
+class Tokens:
+    """When the tokens of one counter become visible, in order."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.taken = 0
+
+    def ready(self, count: int) -> int | None:
+        """The cycle from which ``count`` more can be taken; None while that is not known."""
+        last = self.taken + count
+        if not count:
+            return NEVER
+        return self.times[last - 1] if last <= len(self.times) else None
+
+
+class Shared:
+    """FIFOs, tokens, bus and records of one estimate."""
+
+    def __init__(self, config: NpuConfig, program: list[Instruction], latency: int) -> None:
+        self.config, self.program, self.latency = config, program, latency
+        self.bus = ReadBus(config, latency)
+        self.queues = {queue: TimedFifo(config.queue_depth, FIFO) for queue in ENGINES}
+        #: Instructions on their way to each engine, as indices, and how many it has finished.
+        self.pending: dict[Queue, list[int]] = {queue: [] for queue in ENGINES}
+        self.finished = dict.fromkeys(ENGINES, 0)
+        self.idle_from = dict.fromkeys(ENGINES, 0)
+        self.contexts = TimedFifo(_LOAD_CONTEXTS, FIFO)
+        self.load_data = TimedFifo(_LOAD_BEATS, 0)
+        self.weights = TimedFifo(config.weight_depth, BUFFERED_FIFO)
+        self.side = TimedFifo(config.side_depth, BUFFERED_FIFO)
+        self.pooled = TimedFifo(POOL_SLOTS, 0)
+        self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
+        self.write_beats = 0
+        #: Cycles in hand, as `sim.rtl`'s trace: first, last (engine, instruction), counts (engine, state, instruction).
+        self.first = np.full((len(ENGINES), len(program)), -1, np.int64)
+        self.last = self.first.copy()
+        self.counts = np.zeros((len(ENGINES), STATES, len(program)), np.int64)
+
+    def post(self, source: Queue, sink: Queue, time: int) -> None:
+        """A token given by an event of cycle ``time``."""
+        self.tokens[source, sink].times.append(time + TOKEN)
+
+    def spent(self, engine: Queue, state: str, index: int, cycles: int) -> None:
+        name = engine.name.lower()
+        self.counts[engine - 1, ENGINE_STATES[name].index(state), index] += cycles
+
+    def in_hand(self, engine: Queue, index: int, first: int, last: int) -> None:
+        self.first[engine - 1, index], self.last[engine - 1, index] = first, last
+
+    def take(self, sink: Queue, source: Queue, count: int) -> Iterator[str | None]:
+        """Take tokens; returns the cycle from which they were there."""
+        tokens = self.tokens[source, sink]
+        while (time := tokens.ready(count)) is None:
+            yield f"{count} token(s) of the {source.name.lower()} queue"
+        tokens.taken += count
+        return time

@@ -1,0 +1,162 @@
+"""Time of the store engine and the write bus behind it."""
+
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from cores.isa import Instruction, Opcode, Queue
+from cores.numerics import PARAMETER_BYTES
+from cores.requantizer import Requantizer
+
+from .bus import burst_lengths
+from .fifo import NEVER, TimedFifo, earliest
+from .latencies import AW_CYCLES, FIFO, RELEASE_CYCLES, RUN_CYCLES, STORE_DATA_SLOTS, STORE_TO_BUS
+from .state import Shared, Steps
+
+__all__ = ["Store"]
+
+#: A pixel with a residual holds the multipliers for three cycles, and their turns are fixed from the reset on.
+_ADD_CYCLES, _ADD_TURN = 3, 1
+
+
+def _turn(times: np.ndarray) -> np.ndarray:
+    """The first cycles from ``times`` on in which a pixel with a residual may set out."""
+    return times + (_ADD_TURN - times) % _ADD_CYCLES
+
+
+class Store:
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.clock = 0
+        #: Pixels between the sequencer and the bus.
+        self._beats = TimedFifo(STORE_DATA_SLOTS, 0)
+        self._parameters_free = 0
+        self._runs_free = self._address_free = self._bus_free = 0
+        #: Responses of the bursts in flight.
+        self._responses: deque[int] = deque([NEVER] * shared.config.outstanding_writes, shared.config.outstanding_writes)
+        self.answered = 0
+
+    def run(self) -> Steps:
+        shared, engine, geometry = self.shared, Queue.STORE, None
+        queue = shared.queues[engine]
+        free = drained = 0
+        while True:
+            while not queue.available:
+                yield "an instruction"
+            index = shared.pending[engine][queue.popped]
+            instruction = shared.program[index]
+            taken = max(int(queue.readable(1)[0]), free)
+            if instruction.opcode != Opcode.STORE:
+                taken = max(taken, drained)
+                queue.pop([taken])
+                if instruction.opcode == Opcode.STORE_SET:
+                    geometry = instruction
+                shared.in_hand(engine, index, taken, taken)
+                free = taken + 1
+                shared.finished[engine] += 1
+                yield None
+                continue
+            queue.pop([taken])
+            assert geometry is not None
+            yield None
+            computed = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
+            go = max(taken + 2, computed)
+            shared.spent(engine, "setup", index, 2)
+            shared.spent(engine, "wait_compute", index, go - taken - 2)
+            self.clock = go
+            last, drained = yield from self._store(index, geometry, instruction, taken + 2, go)
+            free = max(last + 1, self._runs_free) + 1
+            shared.spent(engine, "wait_bus", index, free - last - 1)
+            shared.in_hand(engine, index, taken + 1, free - 1)
+            if instruction["post_compute"]:
+                shared.post(engine, Queue.COMPUTE, last)
+            if instruction["post_load"]:
+                shared.post(engine, Queue.LOAD, self.answered)
+            shared.finished[engine] += 1
+            shared.idle_from[engine] = max(free, drained, self.answered + 1)
+            self.clock = free
+            yield None
+
+    def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int,
+               go: int) -> Iterator[str | None]:
+        """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
+        shared, config = self.shared, self.shared.config
+        add, pooled = bool(geometry["add"]), bool(instruction["pooled"])
+        rows, cols = geometry["rows"], geometry["cols"]
+        pace = _ADD_CYCLES if add else 1
+        latency = (Requantizer.ADD_LATENCY if add else Requantizer.LATENCY) + STORE_TO_BUS
+        time, run = go, go + RUN_CYCLES
+        for block in range(instruction["blocks"]):
+            loaded = yield from self._parameters(wanted)
+            wanted = loaded + 1
+            first = NEVER
+            for row in range(rows):
+                offset = instruction["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
+                self._runs_free = run = max(run, self._address_free)
+                burst = run
+                for length in burst_lengths(config, offset, cols):
+                    burst = max(burst + 1, self._responses[0] + 1)
+                    sent = max(burst + AW_CYCLES - 1, self._bus_free)
+                    while length:
+                        count = min(length, self._beats.room)
+                        while (add and not shared.side.available) or (pooled and not shared.pooled.available):
+                            yield "residual or pooled pixels"
+                        count = min(count, shared.side.available) if add else count
+                        count = min(count, shared.pooled.available) if pooled else count
+                        allowed = np.maximum(self._beats.writable(count), time + 1)
+                        unhindered = time + pace * count
+                        allowed[0] = max(allowed[0], loaded + 1)
+                        parameters = max(0, loaded - time)
+                        if add:
+                            allowed = np.maximum(allowed, shared.side.readable(count))
+                        if pooled:
+                            allowed = np.maximum(allowed, shared.pooled.readable(count))
+                        if add:
+                            times = earliest(_turn(allowed), pace)
+                            shared.side.pop(times)
+                        else:
+                            times = earliest(allowed)
+                        if pooled:
+                            shared.pooled.pop(times)
+                        leaving = earliest(np.maximum(times + latency, sent))
+                        self._beats.push(times)
+                        self._beats.pop(leaving)
+                        self._account(index, count * pace, int(times[-1]) + pace - 1 - unhindered, parameters, add, pooled)
+                        first = int(times[0]) if first == NEVER else first
+                        time, sent, length = int(times[-1]) + pace - 1, int(leaving[-1]) + 1, length - count
+                        self.clock = time
+                        shared.write_beats += count
+                        yield None
+                    self._bus_free = sent
+                    self.answered = sent - 1 + shared.latency
+                    self._responses.append(self.answered)
+                self._address_free = burst
+                run = max(run + RUN_CYCLES, self._address_free)
+                self._runs_free = max(self._runs_free, burst) + FIFO
+            # The registers of the parameters are free once a block's last (or only) use of them is under way.
+            self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
+        return time - pace + 1, sent - FIFO
+
+    def _account(self, index: int, busy: int, late: int, parameters: int, add: bool, pooled: bool) -> None:
+        shared = self.shared
+        shared.spent(Queue.STORE, "busy", index, busy)
+        side = min(parameters, late)
+        shared.spent(Queue.STORE, "wait_side", index, side)
+        state = "wait_compute" if pooled else "wait_side" if add else "wait_bus"
+        shared.spent(Queue.STORE, state, index, late - side)
+
+    def _parameters(self, wanted: int) -> Iterator[str | None]:
+        """Take a block's parameters from the side ring; returns the cycle of the last beat."""
+        side = self.shared.side
+        time = max(wanted, self._parameters_free) - 1
+        missing = PARAMETER_BYTES
+        while missing:
+            while not side.available:
+                yield "channel parameters"
+            count = min(missing, side.available)
+            times = earliest(np.maximum(side.readable(count), time + 1))
+            side.pop(times)
+            time, missing = int(times[-1]), missing - count
+            yield None
+        return time
