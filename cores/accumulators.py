@@ -48,7 +48,8 @@ class AccumulatorSlice(wiring.Component):
         read, store = memories["add"][1], memories["store"][1]
         totals = []
         for lane in range(self.lanes):
-            before, total = Signal(signed(width), name=f"before{lane}"), Signal(signed(width), name=f"total{lane}")
+            before = Signal(signed(width), name=f"before{lane}", reset_less=True)
+            total = Signal(signed(width), name=f"total{lane}", reset_less=True)
             m.d.sync += [
                 before.eq(Mux(self.clear, 0, read.data.word_select(lane, width))),
                 total.eq(before + self.sums[lane] + self.carries[lane]),

@@ -70,8 +70,8 @@ class MacRow(wiring.Component):
 
         products: list[list[tuple[Value, Value | None]]] = []
         for lane in range(config.nnz_lanes):
-            weight = Signal(signed(8), name=f"weight{lane}")
-            index = Signal(config.index_bits, name=f"index{lane}")
+            weight = Signal(signed(8), name=f"weight{lane}", reset_less=True)
+            index = Signal(config.index_bits, name=f"index{lane}", reset_less=True)
             with m.If(self.load_weights):
                 m.d.sync += weight.eq(self.weights[lane])
             with m.If(self.load_indices):
@@ -81,13 +81,13 @@ class MacRow(wiring.Component):
             lane_products: list[tuple[Value, Value | None]] = []
             for part in _channel_layout(config).members:
                 chosen = _select(index, [channel[part] for channel in window])
-                selected = Signal(len(chosen), name=f"selected{lane}_{part}")
+                selected = Signal(len(chosen), name=f"selected{lane}_{part}", reset_less=True)
                 m.d.sync += selected.eq(chosen)
                 if group:
                     operand = Cat(selected[:8], selected[7].replicate(shift - 8), selected[8:]).as_signed()
                 else:
                     operand = selected.as_signed()
-                product = Signal(signed(len(operand) + 8), name=f"product{lane}_{part}")
+                product = Signal(signed(len(operand) + 8), name=f"product{lane}_{part}", reset_less=True)
                 m.d.sync += product.eq(operand * weight)
                 lane_products.append((product, None))
             products.append(lane_products)
@@ -114,12 +114,13 @@ class MacRow(wiring.Component):
                 node: list[tuple[Value, Value | None]] = []
                 for part, ((a, carry_a), (b, carry_b)) in enumerate(zip(left, right, strict=True)):
                     packed = group and summed <= group
-                    total = Signal(signed(max(len(a), len(b)) + 1 if packed else width), name=f"sum{level}_{number}_{part}")
+                    total = Signal(signed(max(len(a), len(b)) + 1 if packed else width), name=f"sum{level}_{number}_{part}",
+                                   reset_less=True)
                     carry = None
                     if carry_a is None:
                         m.d.sync += total.eq(a + b)
                     else:
-                        carry = Signal(name=f"carry{level}_{number}")
+                        carry = Signal(name=f"carry{level}_{number}", reset_less=True)
                         m.d.sync += [total.eq(a + b + carry_a), carry.eq(carry_b)]
                     node.append((total, carry))
                 following.append(separate(node[0][0]) if group and summed == group else node)
@@ -163,7 +164,7 @@ class MacArray(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        channels = Signal(data.ArrayLayout(_channel_layout(config), config.ic_lanes))
+        channels = Signal(data.ArrayLayout(_channel_layout(config), config.ic_lanes), reset_less=True)
         for channel in range(config.ic_lanes):
             x = [self.pixels[pixel][channel] for pixel in range(config.pixel_lanes)]
             if config.pixel_lanes == 2:

@@ -43,9 +43,9 @@ class PoolUnit(wiring.Component):
         enable, start, end, maximum, finished = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.sync += [enable.eq(self.enable), start.eq(self.start), end.eq(self.enable & self.end), maximum.eq(self.maximum),
                      finished.eq(end)]
-        results = Signal(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))
+        results = Signal(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes), reset_less=True)
         for channel in range(config.ic_lanes):
-            tap = Signal(signed(8), name=f"tap{channel}")
+            tap = Signal(signed(8), name=f"tap{channel}", reset_less=True)
             value = self.pixels[0][channel]
             if config.pixel_lanes == 2:
                 value = Mux(self.pixel_bank, self.pixels[1][channel], value).as_signed()

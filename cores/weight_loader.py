@@ -51,8 +51,8 @@ class WeightLoader(wiring.Component):
         config = self.config
         lanes = config.oc_lanes * config.nnz_lanes
         # Chains of whole beats: indices need not fill their last one.
-        weights = Signal(config.weight_beats * config.beat_bits)
-        indices = Signal(config.index_beats * config.beat_bits)
+        weights = Signal(config.weight_beats * config.beat_bits, reset_less=True)
+        indices = Signal(config.index_beats * config.beat_bits, reset_less=True)
         m.d.comb += self.weights.as_value().eq(weights)
         m.d.comb += self.indices.as_value().eq(indices[:lanes * config.index_bits])
 
