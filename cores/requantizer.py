@@ -1,0 +1,139 @@
+"""From accumulators to activations: the arithmetic half of the store engine."""
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import NpuConfig
+from .instruction_layout import instruction_layout
+from .isa import Opcode
+from .numerics import MIN_SHIFT, POOL_WIDTH
+from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
+
+__all__ = ["IssueLayout", "Requantizer", "SelectShape"]
+
+
+def SelectShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
+    """Places of a block's pixel in an accumulator word; at least a bit, as Verilog has no vectors without any."""
+    return range(max(2, config.pixel_lanes * config.oc_groups))
+
+
+def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+    """A pixel that sets out this cycle if ``valid``.
+
+    ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
+    ``load`` takes the channel parameters over for this pixel and those behind it; ``release``: that was the last time.
+    """
+    return data.StructLayout({"valid": 1, "pooled": 1, "select": SelectShape(config), "load": 1, "release": 1})
+
+
+class Requantizer(wiring.Component):
+    """A block's pixel a cycle, or one in three cycles with ``add``; `LATENCY` and `ADD_LATENCY` cycles later it is in ``output``.
+
+    Cycle 0 is that of ``issue``; ``pooled`` and ``residual`` are taken then, ``accumulators`` in cycle 1. With ``add`` every
+    pixel needs ``load``, and pixels set out multiples of three cycles apart: the residual and the first stage's result go
+    through the multipliers in the two cycles left between pixels further behind. ``add``, ``first`` and ``second`` stand still
+    while pixels are under way. ``released`` follows an issue's ``release`` once ``channels`` may change.
+    Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
+    """
+
+    #: Cycles from issue to output.
+    LATENCY = 10
+    #: Cycles by which the second stage, that of the first stage's result, is behind the first; the residual is one before it.
+    SECOND = 8
+    ADD_LATENCY = LATENCY + SECOND
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        lanes = config.ic_lanes
+        super().__init__({
+            "issue": In(IssueLayout(config)),
+            "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+            "pooled": In(data.ArrayLayout(signed(POOL_WIDTH), lanes)),
+            "residual": In(config.beat_bits),
+            "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),
+            "released": Out(1),
+            "add": In(1),
+            "first": In(instruction_layout(Opcode.STORE_SET)),
+            "second": In(instruction_layout(Opcode.STORE_ADD)),
+            "output": Out(data.ArrayLayout(signed(8), lanes)),
+            "output_valid": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        first, second, add = self.first, self.second, self.add
+
+        # valid[n], load[n]: the pixel that set out n cycles ago.
+        valid, load, release = [self.issue.valid], [self.issue.valid & self.issue.load], [self.issue.valid & self.issue.release]
+        for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"), (release, 4, "release")):
+            for cycle in range(1, length + 1):
+                delayed = Signal(name=f"{name}{cycle}")
+                # Without add a pixel has left here; what follows may switch to add.
+                m.d.sync += delayed.eq(chain[-1] & add if cycle == self.LATENCY + 1 else chain[-1])
+                chain.append(delayed)
+        in_second = [Signal(name=f"second{cycle}") for cycle in range(self.ADD_LATENCY + 1)]
+        m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
+        b, a = self.SECOND - 1, self.SECOND  # cycles that the residual and the first stage's result are behind a pixel
+
+        control = Signal(LaneControl)
+        m.d.comb += [
+            control.load_bias.eq(load[1]),
+            control.clear_bias.eq(add),
+            control.load_factor.eq(load[2]),
+            control.take_factor.eq(add),
+            control.residual.eq(valid[2 + b]),
+            control.load_shift.eq(load[4]),
+            control.take_shift.eq(add),
+            control.shift.eq(second.shift - MIN_SHIFT),
+            self.released.eq(release[4]),
+            self.output_valid.eq(Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])),
+        ]
+        # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
+        for field, zero_cycle in (("factor", 2), ("subtrahend", 4), ("accumulate", 4), ("zero_point", 8), ("low", 9), ("high", 9)):
+            early = zero_cycle - 1
+            source = {
+                "factor": Mux(in_second[early + a], second.multiplier_a, Mux(in_second[early + b], -second.multiplier_b, 0)),
+                "subtrahend": Mux(in_second[early + b], second.constant, 0),
+                "accumulate": in_second[early + a],
+            }.get(field)
+            if source is None:
+                source = Mux(in_second[early + a], second[field], first[field])
+            register = Signal.like(control[field], name=f"control_{field}", reset_less=True)
+            m.d.sync += register.eq(source)
+            m.d.comb += control[field].eq(register)
+
+        # The residual waits for the first stage's result.
+        residual = self.residual
+        for cycle in range(1, 3 + b):
+            delayed = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
+            m.d.sync += delayed.eq(residual)
+            residual = delayed
+
+        # Sources: each is zero when it is not the one, so that the lanes only OR them.
+        from_bank, from_pool, select = Signal(), Signal(), Signal.like(self.issue.select)
+        pooled = Signal.like(self.pooled, reset_less=True)
+        m.d.sync += [
+            from_bank.eq(self.issue.valid & ~self.issue.pooled),
+            from_pool.eq(self.issue.valid & self.issue.pooled),
+            select.eq(self.issue.select),
+            pooled.eq(self.pooled),
+        ]
+        for lane in range(config.ic_lanes):
+            choices = [self.accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
+            for bit in select[:(len(choices) - 1).bit_length()]:
+                choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
+            bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
+            pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
+            m.d.sync += [bank_source.eq(Mux(from_bank, choices[0], 0)), pool_source.eq(Mux(from_pool, pooled[lane], 0))]
+
+            m.submodules[f"lane{lane}"] = unit = RequantizerLane(acc_width=config.acc_width)
+            m.d.comb += [
+                unit.source.eq(bank_source | pool_source),
+                unit.channel.eq(self.channels[lane]),
+                unit.residual.eq(residual.word_select(lane, 8)),
+                unit.control.eq(control),
+                self.output[lane].eq(unit.output),
+            ]
+        return m

@@ -1,0 +1,79 @@
+"""The order in which a STORE takes its pixels."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from .config import NpuConfig
+from .instruction_layout import instruction_layout
+from .isa import Opcode
+from .requantizer import SelectShape
+
+__all__ = ["StorePixels"]
+
+
+class StorePixels(wiring.Component):
+    """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
+
+    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``); ``block_start``,
+    ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word. ``geometry`` and ``store`` stand still from ``restart`` on.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "restart": In(1),
+            "step": In(1),
+            "geometry": In(instruction_layout(Opcode.STORE_SET)),
+            "store": In(instruction_layout(Opcode.STORE)),
+            "address": Out(range(config.acc_depth)),
+            "beyond": Out(1),
+            "select": Out(SelectShape(config)),
+            "block_start": Out(1),
+            "block_end": Out(1),
+            "end": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        cols_left = Signal.like(self.geometry.cols, reset_less=True)
+        rows_left = Signal.like(self.geometry.rows, reset_less=True)
+        blocks_left = Signal.like(self.store.blocks, reset_less=True)
+        row_end = Signal()
+        word = Signal(range(2 * config.acc_depth))
+        # Both counters wrap at the places they select from; with a single place they have no bits.
+        group_bits = (config.oc_groups - 1).bit_length()
+        place = Signal(SelectShape(config))
+        group, pixel = place[:group_bits], place[group_bits:]
+        m.d.comb += [
+            row_end.eq(cols_left == 1),
+            self.block_end.eq(row_end & (rows_left == 1)),
+            self.end.eq(self.block_end & (blocks_left == 1)),
+            self.select.eq(place),
+            Cat(self.address, self.beyond).eq(word),
+        ]
+        with m.If(self.restart):
+            m.d.sync += [
+                cols_left.eq(self.geometry.cols), rows_left.eq(self.geometry.rows), blocks_left.eq(self.store.blocks),
+                place.eq(0), word.eq(0), self.block_start.eq(1),
+            ]
+        with m.Elif(self.step):
+            m.d.sync += [
+                cols_left.eq(Mux(row_end, self.geometry.cols, cols_left - 1)),
+                self.block_start.eq(self.block_end),
+            ]
+            with m.If(row_end):
+                m.d.sync += rows_left.eq(Mux(self.block_end, self.geometry.rows, rows_left - 1))
+            # An odd row leaves the last word's other pixel out.
+            last_pixel = row_end
+            if config.pixel_lanes > 1:
+                last_pixel = row_end | pixel.all()
+                m.d.sync += pixel.eq(Mux(row_end, 0, pixel + 1))
+            with m.If(self.block_end):
+                m.d.sync += [word.eq(0), blocks_left.eq(blocks_left - 1)]
+                if config.oc_groups > 1:
+                    m.d.sync += group.eq(group + 1)
+            with m.Elif(last_pixel):
+                m.d.sync += word.eq(word + 1)
+        return m

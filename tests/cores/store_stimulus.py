@@ -1,0 +1,90 @@
+"""Random programs of the store queue with all that flows in beside them, and what must come out."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cores.config import NpuConfig
+from cores.isa import Instruction, Opcode, encode
+from cores.numerics import POOL_WIDTH
+from sim.golden import requantize, residual_add
+from tests.cores.store_values import (
+    pack_parameters,
+    random_channels,
+    random_clip,
+    random_second_stage,
+    random_sources,
+)
+
+__all__ = ["StoreStimulus"]
+
+
+def _beat(values: np.ndarray) -> int:
+    return int.from_bytes(values.astype(np.int8).tobytes(), "little")
+
+
+@dataclass
+class StoreStimulus:
+    """Call `geometry`, then `store` as often as wanted; the lists then hold what to feed and to expect, in order.
+
+    ``banks[n]``: the accumulators that STORE n reads, {word: (acc_lanes,) int64}, None for a pooled one. They appear when
+    its token is given, so a STORE that starts early reads others.
+    """
+
+    config: NpuConfig
+    rng: np.random.Generator
+    instructions: list[int] = field(default_factory=list)
+    side: list[int] = field(default_factory=list)
+    pooled: list[int] = field(default_factory=list)
+    banks: list[dict[int, np.ndarray] | None] = field(default_factory=list)
+    flags: list[dict[str, int]] = field(default_factory=list)
+    runs: list[dict[str, int]] = field(default_factory=list)
+    beats: list[int] = field(default_factory=list)
+
+    def emit(self, opcode: Opcode, **fields: int) -> int:
+        """An instruction of which nothing is expected; returns its index."""
+        self.instructions.append(int.from_bytes(encode(Instruction(opcode, **fields)), "little"))
+        return len(self.instructions) - 1
+
+    def geometry(self, *, rows: int, cols: int, add: bool) -> None:
+        self.fields = {"rows": rows, "cols": cols, "add": int(add), "row_pitch": int(self.rng.integers(0, 1 << 12)),
+                       "block_pitch": int(self.rng.integers(0, 1 << 16)), **random_clip(self.rng)}
+        self.emit(Opcode.STORE_SET, **self.fields)
+        if add:
+            self.second = random_second_stage(self.rng)
+            self.emit(Opcode.STORE_ADD, **self.second)
+
+    def store(self, *, blocks: int, bank: int = 0, pooled: bool = False, offset: int | None = None,
+              **flags: int) -> None:
+        config, rng, geometry = self.config, self.rng, self.fields
+        rows, cols, lanes, width = geometry["rows"], geometry["cols"], config.ic_lanes, config.acc_width
+        offset = int(rng.integers(0, 1 << 27)) if offset is None else offset
+        index = self.emit(Opcode.STORE, offset=offset, blocks=blocks, bank=bank, pooled=int(pooled), **flags)
+        self.flags.append({"index": index, "bank": bank, **flags})
+        row_words = -(-cols // config.pixel_lanes)
+        limit = 1 << width - 1
+        words = {word: rng.integers(-limit, limit, config.acc_lanes) for word in range(rows * row_words)}
+        for block in range(blocks):
+            channels = random_channels(rng, lanes, width)
+            self.side += pack_parameters(*channels, config.beat_bytes)
+            source = random_sources(rng, (lanes, rows, cols), channels, POOL_WIDTH if pooled else width, width)
+            if pooled:
+                for pixel in source.reshape(lanes, -1).T:
+                    self.pooled.append(sum((int(value) & (1 << POOL_WIDTH) - 1) << POOL_WIDTH * lane
+                                           for lane, value in enumerate(pixel)))
+            else:
+                for row, col in np.ndindex(rows, cols):
+                    start = col % config.pixel_lanes * config.oc_lanes + block * lanes
+                    words[row * row_words + col // config.pixel_lanes][start:start + lanes] = source[:, row, col]
+            clip = [geometry[name] for name in ("zero_point", "low", "high")]
+            result = requantize(source, *channels, *clip)
+            if geometry["add"]:
+                residual = rng.integers(-128, 128, result.shape)
+                self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
+                result = residual_add(result, residual, **self.second)
+            self.beats += [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
+            for row in range(rows):
+                start = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
+                self.runs.append({"start": start, "beats": cols, "index": index, "post": flags.get("post_load", 0),
+                                  "last": int(block == blocks - 1 and row == rows - 1)})
+        self.banks.append(None if pooled else words)

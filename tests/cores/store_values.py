@@ -1,0 +1,62 @@
+"""Random and extreme numbers for the requantiser, and its channel parameters as they lie in memory."""
+
+import numpy as np
+
+from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+
+__all__ = ["pack_parameters", "random_channels", "random_clip", "random_second_stage", "random_sources"]
+
+
+def random_channels(rng: np.random.Generator, lanes: int, acc_width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(bias, multiplier, shift), each (lanes,) int64, over the whole legal range, extremes included."""
+    limit = 1 << acc_width - 1
+    bias = np.where(rng.random(lanes) < 0.1, rng.choice([-limit, limit - 1, 0, -1], lanes),
+                    rng.integers(-limit, limit, lanes) >> rng.integers(0, acc_width, lanes))
+    multiplier = rng.integers(1 << MULTIPLIER_BITS - 1, 1 << MULTIPLIER_BITS, lanes)
+    extreme = [0, 1, (1 << MULTIPLIER_BITS) - 1, 1 << MULTIPLIER_BITS - 1]
+    multiplier = np.where(rng.random(lanes) < 0.2, rng.choice(extreme, lanes), multiplier)
+    shift = rng.integers(MIN_SHIFT, MAX_SHIFT + 1, lanes)
+    return bias, multiplier, shift
+
+
+def random_sources(rng: np.random.Generator, shape: tuple[int, ...], channels, source_bits: int,
+                   acc_width: int) -> np.ndarray:
+    """Source values (lanes, ...) int64 that fit ``source_bits`` and, with the bias, ``acc_width``.
+
+    Half of them bring results near the clipping range, some with results half way between integers.
+    """
+    bias, multiplier, shift = (np.asarray(value).reshape(-1, *[1] * (len(shape) - 1)) for value in channels)
+    limit = 1 << source_bits - 1
+    low, high = np.maximum(-limit, -(1 << acc_width - 1) - bias), np.minimum(limit - 1, (1 << acc_width - 1) - 1 - bias)
+    low, high = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+    anywhere = rng.integers(low, high + 1)
+    ends = np.where(rng.random(shape) < 0.5, low, high)
+    wanted = rng.integers(-600, 600, shape) / 2  # halves: ties where the multiplier allows them
+    near = np.rint(wanted * 2.0**shift / np.maximum(multiplier, 1)).astype(np.int64) - bias
+    kind = rng.random(shape)
+    return np.where(kind < 0.6, np.clip(near, low, high), np.where(kind < 0.9, anywhere, ends))
+
+
+def random_clip(rng: np.random.Generator) -> dict[str, int]:
+    """zero_point, low <= high."""
+    low, high = sorted(int(value) for value in rng.integers(-128, 128, 2))
+    if rng.random() < 0.5:
+        low, high = -128, 127
+    return {"zero_point": int(rng.choice([-128, 127, 0, rng.integers(-128, 128)])), "low": low, "high": high}
+
+
+def random_second_stage(rng: np.random.Generator) -> dict[str, int]:
+    """Fields of STORE_ADD."""
+    top = 1 << MULTIPLIER_BITS
+    multipliers = [int(rng.choice([0, top - 1, rng.integers(top // 2, top)], p=[0.1, 0.2, 0.7])) for _ in "ab"]
+    shift = int(rng.integers(MIN_SHIFT, 20)) if rng.random() < 0.8 else int(rng.integers(MIN_SHIFT, MAX_SHIFT + 1))
+    constant = int(rng.choice([-(1 << 27), (1 << 27) - 1, rng.integers(-(1 << 24), 1 << 24)], p=[0.1, 0.1, 0.8]))
+    return {"multiplier_a": multipliers[0], "multiplier_b": multipliers[1], "constant": constant, "shift": shift,
+            **random_clip(rng)}
+
+
+def pack_parameters(bias, multiplier, shift, beat_bytes: int) -> list[int]:
+    """The beats of a block's channel parameters."""
+    words = np.stack([np.asarray(bias, np.int64) & 0xFFFFFFFF, np.asarray(multiplier) | np.asarray(shift) << 24], axis=1)
+    raw = words.astype("<u4").tobytes()
+    return [int.from_bytes(raw[start:start + beat_bytes], "little") for start in range(0, len(raw), beat_bytes)]

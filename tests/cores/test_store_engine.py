@@ -1,0 +1,21 @@
+"""Store engine: see bench_store_engine."""
+
+import pytest
+
+from cores.config import NpuConfig
+from cores.store_engine import StoreEngine
+from tests.bench import run_bench
+
+CONFIGS = {
+    "16": NpuConfig.preset(16),
+    "256": NpuConfig.preset(256),
+    "one_pixel": NpuConfig(oc_lanes=32, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, acc_width=24, acc_depth=64),
+    "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, acc_width=32, address_width=64),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_store_engine(name):
+    config = CONFIGS[name]
+    run_bench(StoreEngine(config), module="tests.cores.bench_store_engine", name=f"store_engine_{name}",
+              parameters={"config": config.to_dict()})
