@@ -1,9 +1,9 @@
 """Time model: how many cycles a program takes, and what each engine waits for, without computing any data.
 
-The engines are processes that run ahead of each other and talk through FIFOs of time stamps, as far as the other side's
+The engines are processes that talk through FIFOs of time stamps and run ahead of each other as far as the other side's
 times are known: whole series of beats are timed at once, and the result does not depend on the order of simulation. It
-follows the hardware's registers (`sim/timing/latencies.py`); the one approximation is where instruction fetch cuts in on
-the read bus.
+follows the hardware's registers (`sim/timing/latencies.py`); the one approximation is where instruction fetch cuts in
+on the read bus.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from .errors import MachineError
 from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
 from .timing.load import Requester, Writer
-from .timing.state import Shared
+from .timing.state import Process, Shared
 from .timing.store import Store
 
 __all__ = ["Timing", "estimate"]
@@ -53,7 +53,7 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = 40) -> Timing:
             raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
     shared = Shared(config, program, latency)
     dispatcher, requester = Dispatcher(shared), Requester(shared)
-    parts = [dispatcher, requester, Writer(shared, requester), Compute(shared), Store(shared)]
+    parts: list[Process] = [dispatcher, requester, Writer(shared, requester), Compute(shared), Store(shared)]
     processes = [(part, part.run()) for part in parts]
     while dispatcher.end is None:
         # The one that is furthest behind goes first, so that the bus is asked nearly in order.

@@ -1,7 +1,5 @@
 """Time of the compute engine: tiles through the array, windows through the pool unit."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from cores.accumulators import Accumulators
@@ -11,7 +9,7 @@ from cores.mac_array import MacArray
 
 from .fifo import NEVER, earliest
 from .latencies import POOL_CYCLES
-from .state import Shared, Steps
+from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Compute"]
 
@@ -28,7 +26,8 @@ class Compute:
         self._step_free = self._gather_free = NEVER
 
     def run(self) -> Steps:
-        shared, engine, geometry = self.shared, Queue.COMPUTE, None
+        shared, engine = self.shared, Queue.COMPUTE
+        geometry: Instruction | None = None
         queue = shared.queues[engine]
         free = 0            # the register of the next instruction
         last = -1           # last issue of the instruction before
@@ -72,7 +71,7 @@ class Compute:
             shared.idle_from[engine] = last + self._drain + 1
             yield None
 
-    def _tile(self, index: int, geometry: Instruction, instruction: Instruction, known: int, active: int) -> Iterator[str | None]:
+    def _tile(self, index: int, geometry: Instruction, instruction: Instruction, known: int, active: int) -> TimedSteps:
         """COMPUTE: steps of all words each. Returns the last issue's cycle."""
         shared, config = self.shared, self.shared.config
         words = geometry["rows"] * -(-geometry["cols"] // config.pixel_lanes)
@@ -83,6 +82,7 @@ class Compute:
         gather = max(known, self._gather_free)
         idle_from = active + 1
         held, part = 0, NEVER               # beats of the next step that are gathered already, and until when
+        final = active
         while steps:
             ring = shared.weights
             while held + ring.available < beats and not ring.full:
@@ -94,10 +94,10 @@ class Compute:
                 ring.pop(times)
                 yield None
                 continue
-            arrived = np.full(count * beats, NEVER)
-            arrived[held:] = ring.readable(count * beats - held)
-            arrived[0] = max(arrived[0], part + 1 - held)
-            arrived = arrived.reshape(count, beats)
+            there = np.full(count * beats, NEVER)
+            there[held:] = ring.readable(count * beats - held)
+            there[0] = max(there[0], part + 1 - held)
+            arrived = there.reshape(count, beats)
             # A step's weights are ready the cycle after its last beat, at a beat a cycle.
             ready = (arrived + (beats - np.arange(beats))).max(axis=1)
             ready[0] = max(ready[0], gather + beats - held)
@@ -123,7 +123,7 @@ class Compute:
         self._step_free, self._gather_free = max(idle_from, final + self._min_step), gather
         return idle_from - 1
 
-    def _windows(self, index: int, geometry: Instruction, instruction: Instruction, active: int) -> Iterator[str | None]:
+    def _windows(self, index: int, geometry: Instruction, instruction: Instruction, active: int) -> TimedSteps:
         """POOL: a tap a cycle; a window begins when there is room for its result. Returns the last tap's cycle."""
         shared = self.shared
         taps = geometry["kernel_h"] * geometry["kernel_w"]

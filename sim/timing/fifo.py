@@ -53,7 +53,7 @@ class TimedFifo:
         self.pushed += len(times)
 
     def readable(self, count: int) -> np.ndarray:
-        """First cycles in which each of the oldest ``count`` entries may be taken; ``count`` is at most ``available``."""
+        """First cycles in which each of the oldest ``count`` may be taken; ``count`` is at most ``available``."""
         return self._filled[self._places(self.popped, count)] + self._latency
 
     def pop(self, times: np.ndarray | list[int]) -> None:

@@ -1,9 +1,9 @@
 """Fixed latencies of the hardware in cycles: every one says which registers it counts."""
 
 __all__ = [
-    "AR_CYCLES", "AW_CYCLES", "BUFFERED_FIFO", "DISPATCH_CYCLES", "END_CYCLES", "FETCH_ARRIVAL", "FIFO", "FIRST_REQUEST",
-    "LOAD_ARRIVAL", "POOL_CYCLES", "POOL_SLOTS", "RELEASE_CYCLES", "ROW_CYCLES", "RUN_CYCLES", "START_CYCLES",
-    "STORE_DATA_SLOTS", "STORE_TO_BUS", "TOKEN",
+    "AR_CYCLES", "AW_CYCLES", "BUFFERED_FIFO", "DISPATCH_CYCLES", "END_CYCLES", "FETCH_ARRIVAL", "FIFO",
+    "FIRST_REQUEST", "LOAD_ARRIVAL", "POOL_CYCLES", "POOL_SLOTS", "RELEASE_CYCLES", "ROW_CYCLES", "RUN_CYCLES",
+    "START_CYCLES", "STORE_DATA_SLOTS", "STORE_TO_BUS", "TOKEN",
 ]
 
 #: From a write into a FIFO until it can be read; and of those with an output register (rings, load data).

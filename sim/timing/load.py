@@ -6,7 +6,7 @@ from cores.isa import Instruction, Opcode, Queue
 
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import FIRST_REQUEST, LOAD_ARRIVAL, ROW_CYCLES
-from .state import Shared, Steps
+from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Requester", "Writer"]
 
@@ -36,7 +36,8 @@ class Requester:
         self.handed: list[tuple[int, int, int]] = []
 
     def run(self) -> Steps:
-        shared, free, geometry = self.shared, 0, None
+        shared, free = self.shared, 0
+        geometry: Instruction | None = None
         queue = shared.queues[Queue.LOAD]
         while True:
             while not queue.available or not shared.contexts.room:
@@ -77,7 +78,8 @@ class Writer:
         self.clock = 0
 
     def run(self) -> Steps:
-        shared, engine, geometry = self.shared, Queue.LOAD, None
+        shared, engine = self.shared, Queue.LOAD
+        geometry: Instruction | None = None
         while True:
             while not shared.contexts.available:
                 yield "a load"
@@ -109,7 +111,7 @@ class Writer:
             shared.idle_from[engine] = last + 2
             yield None
 
-    def _box(self, index: int, geometry: Instruction | None, instruction: Instruction, accepted: int) -> Steps:
+    def _box(self, index: int, geometry: Instruction | None, instruction: Instruction, accepted: int) -> TimedSteps:
         """LOAD_ACT: a pixel a cycle, those of the padding without waiting for data. Returns the last pixel's cycle."""
         assert geometry is not None
         shared, left, top = self.shared, geometry["pad_left"], instruction["pad_top"]
@@ -137,7 +139,7 @@ class Writer:
             yield None
         return time
 
-    def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int) -> Steps:
+    def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int) -> TimedSteps:
         """LOAD_WGT, LOAD_SIDE: as the ring has room. Returns the last beat's cycle."""
         shared, time = self.shared, accepted
         while beats:

@@ -1,6 +1,7 @@
 """What the engines of the time model share."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
+from typing import Protocol
 
 import numpy as np
 
@@ -12,16 +13,25 @@ from .bus import ReadBus
 from .fifo import NEVER, TimedFifo
 from .latencies import BUFFERED_FIFO, FIFO, POOL_SLOTS, TOKEN
 
-__all__ = ["ENGINES", "STATES", "Shared", "Steps"]
+__all__ = ["ENGINES", "STATES", "Process", "Shared", "Steps", "TimedSteps"]
 
-#: None after a piece of work, else what the process waits for.
-Steps = Iterator[str | None]
+#: A coroutine's reports: None after a piece of work, else what it waits for; and one that returns a cycle.
+Steps = Generator[str | None, None, None]
+TimedSteps = Generator[str | None, None, int]
 
 ENGINES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
 STATES = max(map(len, ENGINE_STATES.values()))
 
 #: Loads that have asked for their data and wait to be written, and the beats that may be under way for them.
 _LOAD_CONTEXTS, _LOAD_BEATS = 8, 512
+
+
+class Process(Protocol):
+    """A part of the machine; ``clock`` is the cycle that it has been simulated up to."""
+
+    clock: int
+
+    def run(self) -> Steps: ...
 
 
 class Tokens:
@@ -73,7 +83,7 @@ class Shared:
     def in_hand(self, engine: Queue, index: int, first: int, last: int) -> None:
         self.first[engine - 1, index], self.last[engine - 1, index] = first, last
 
-    def take(self, sink: Queue, source: Queue, count: int) -> Iterator[str | None]:
+    def take(self, sink: Queue, source: Queue, count: int) -> TimedSteps:
         """Take tokens; returns the cycle from which they were there."""
         tokens = self.tokens[source, sink]
         while (time := tokens.ready(count)) is None:

@@ -1,7 +1,7 @@
 """Time of the store engine and the write bus behind it."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from cores.requantizer import Requantizer
 from .bus import burst_lengths
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import AW_CYCLES, FIFO, RELEASE_CYCLES, RUN_CYCLES, STORE_DATA_SLOTS, STORE_TO_BUS
-from .state import Shared, Steps
+from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Store"]
 
@@ -34,11 +34,13 @@ class Store:
         self._parameters_free = 0
         self._runs_free = self._address_free = self._bus_free = 0
         #: Responses of the bursts in flight.
-        self._responses: deque[int] = deque([NEVER] * shared.config.outstanding_writes, shared.config.outstanding_writes)
+        in_flight = shared.config.outstanding_writes
+        self._responses: deque[int] = deque([NEVER] * in_flight, in_flight)
         self.answered = 0
 
     def run(self) -> Steps:
-        shared, engine, geometry = self.shared, Queue.STORE, None
+        shared, engine = self.shared, Queue.STORE
+        geometry: Instruction | None = None
         queue = shared.queues[engine]
         free = drained = 0
         while True:
@@ -79,14 +81,14 @@ class Store:
             yield None
 
     def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int,
-               go: int) -> Iterator[str | None]:
+               go: int) -> Generator[str | None, None, tuple[int, int]]:
         """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
         shared, config = self.shared, self.shared.config
         add, pooled = bool(geometry["add"]), bool(instruction["pooled"])
         rows, cols = geometry["rows"], geometry["cols"]
         pace = _ADD_CYCLES if add else 1
         latency = (Requantizer.ADD_LATENCY if add else Requantizer.LATENCY) + STORE_TO_BUS
-        time, run = go, go + RUN_CYCLES
+        time, sent, run = go, go, go + RUN_CYCLES
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
             wanted = loaded + 1
@@ -122,7 +124,8 @@ class Store:
                         leaving = earliest(np.maximum(times + latency, sent))
                         self._beats.push(times)
                         self._beats.pop(leaving)
-                        self._account(index, count * pace, int(times[-1]) + pace - 1 - unhindered, parameters, add, pooled)
+                        late = int(times[-1]) + pace - 1 - unhindered
+                        self._account(index, count * pace, late, parameters, add, pooled)
                         first = int(times[0]) if first == NEVER else first
                         time, sent, length = int(times[-1]) + pace - 1, int(leaving[-1]) + 1, length - count
                         self.clock = time
@@ -146,7 +149,7 @@ class Store:
         state = "wait_compute" if pooled else "wait_side" if add else "wait_bus"
         shared.spent(Queue.STORE, state, index, late - side)
 
-    def _parameters(self, wanted: int) -> Iterator[str | None]:
+    def _parameters(self, wanted: int) -> TimedSteps:
         """Take a block's parameters from the side ring; returns the cycle of the last beat."""
         side = self.shared.side
         time = max(wanted, self._parameters_free) - 1
