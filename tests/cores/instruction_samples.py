@@ -1,0 +1,51 @@
+"""Random instructions for tests: legal ones, and ones that break a single rule."""
+
+import random
+
+from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, TOKEN_FLAGS, Instruction, Opcode, Queue, encode
+
+__all__ = ["broken_word", "random_instruction", "random_word"]
+
+_HEADER_BITS = sum(field.bits for field in HEADER)
+
+
+def random_instruction(queues: tuple[Queue, ...] = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)) -> Instruction:
+    """A legal instruction for one of ``queues``; its fields are often at their limits."""
+    opcode = random.choice([op for op in Opcode if op.queue in queues])
+    values = {}
+    for field in HEADER[1:]:
+        if field.name in TOKEN_FLAGS[opcode.queue]:
+            values[field.name] = random.randrange(1 << field.bits)
+    for field in LAYOUTS[opcode]:
+        low = -(1 << field.bits - 1) if field.signed else field.minimum
+        high = (1 << field.bits - int(field.signed)) - 1
+        values[field.name] = random.choice([low, high, random.randint(low, high)])
+    return Instruction(opcode, **values)
+
+
+def random_word() -> bytes:
+    """A legal instruction with none to three bits flipped."""
+    word = int.from_bytes(encode(random_instruction(tuple(Queue))), "little")
+    for _ in range(random.randrange(4)):
+        word ^= 1 << random.choice([random.randrange(_HEADER_BITS), random.randrange(8 * INSTRUCTION_BYTES)])
+    return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def broken_word() -> bytes:
+    """An instruction with an unknown opcode, a reserved bit, a foreign token flag or a zero where none may be."""
+    instruction = random_instruction(tuple(Queue))
+    opcode = instruction.opcode
+    word = int.from_bytes(encode(instruction), "little")
+    faults, position = [], HEADER[0].bits
+    faults += [(15, code) for code in range(16) if code not in set(Opcode)]     # mask to clear, bits to set
+    for field in HEADER[1:]:
+        if field.name not in TOKEN_FLAGS[opcode.queue]:
+            faults.append((0, 1 << position + random.randrange(field.bits)))
+        position += field.bits
+    for field in LAYOUTS[opcode]:
+        if field.minimum:
+            faults.append(((1 << field.bits) - 1 << position, 0))
+        position += field.bits
+    faults += [(0, 1 << bit) for bit in random.sample(range(position, 128), min(3, 128 - position))]
+    cleared, added = random.choice(faults)
+    return (word & ~cleared | added).to_bytes(INSTRUCTION_BYTES, "little")

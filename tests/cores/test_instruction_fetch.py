@@ -1,0 +1,50 @@
+"""Instruction fetch: see bench_instruction_fetch; its instruction check alone against isa.decode."""
+
+import os
+import random
+import secrets
+
+import pytest
+from amaranth.sim import Simulator
+
+from cores.config import NpuConfig
+from cores.instruction_check import InstructionCheck
+from cores.instruction_fetch import InstructionFetch
+from cores.isa import Opcode, Queue, decode
+from tests.bench import run_bench
+from tests.cores.instruction_samples import broken_word, random_word
+
+
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_instruction_fetch(lanes):
+    config = NpuConfig(oc_lanes=32, ic_lanes=lanes)
+    run_bench(InstructionFetch(config), module="tests.cores.bench_instruction_fetch",
+              name=f"instruction_fetch_{lanes}", parameters={"config": config.to_dict()})
+
+
+def test_instruction_check_refuses_what_decode_refuses():
+    seed = int(os.environ.get("NPUGEN_SEED") or secrets.randbelow(1 << 31))
+    print(f"NPUGEN_SEED={seed}")
+    random.seed(seed)
+    words = [random_word() for _ in range(3000)] + [broken_word() for _ in range(3000)]
+    check, seen = InstructionCheck(), {True: 0, False: 0}
+
+    async def bench(ctx):
+        for word in words:
+            ctx.set(check.word, int.from_bytes(word, "little"))
+            await ctx.tick()
+            try:
+                queue = decode(word).opcode.queue
+            except ValueError as error:
+                assert ctx.get(check.illegal), f"{word.hex()}: {error}"
+                seen[True] += 1
+            else:
+                assert not ctx.get(check.illegal), f"{word.hex()}: {Opcode(word[0] & 15).name} is legal"
+                assert ctx.get(check.queue) == Queue(queue)
+                seen[False] += 1
+
+    simulator = Simulator(check)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert min(seen.values()) > 500, seen
