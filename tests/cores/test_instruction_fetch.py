@@ -1,11 +1,6 @@
 """Instruction fetch: see bench_instruction_fetch; its instruction check alone against isa.decode."""
 
-import os
-import random
-import secrets
-
 import pytest
-from amaranth.sim import Simulator
 
 from cores.config import NpuConfig
 from cores.instruction_check import InstructionCheck
@@ -13,6 +8,7 @@ from cores.instruction_fetch import InstructionFetch
 from cores.isa import Opcode, Queue, decode
 from tests.bench import run_bench
 from tests.cores.instruction_samples import broken_word, random_word
+from tests.cores.simulation import log_seed, simulate
 
 
 @pytest.mark.parametrize("lanes", [8, 16, 32])
@@ -23,9 +19,7 @@ def test_instruction_fetch(lanes):
 
 
 def test_instruction_check_refuses_what_decode_refuses():
-    seed = int(os.environ.get("NPUGEN_SEED") or secrets.randbelow(1 << 31))
-    print(f"NPUGEN_SEED={seed}")
-    random.seed(seed)
+    log_seed()
     words = [random_word() for _ in range(3000)] + [broken_word() for _ in range(3000)]
     check, seen = InstructionCheck(), {True: 0, False: 0}
 
@@ -43,8 +37,5 @@ def test_instruction_check_refuses_what_decode_refuses():
                 assert ctx.get(check.queue) == Queue(queue)
                 seen[False] += 1
 
-    simulator = Simulator(check)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
-    simulator.run()
+    simulate(check, bench)
     assert min(seen.values()) > 500, seen
