@@ -3,18 +3,16 @@
 Everything in them comes from the tables that the hardware is made from.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import jinja2
-from amaranth.hdl import UnusedElaboratable
 from amaranth.lib import wiring
 
 from boards.board import Board
+from cores.axi import Axi4Read, Axi4Write, AxiLite
 from cores.config import NpuConfig
 from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode
-from cores.npu import Npu
 from cores.registers import COUNTERS, ENGINE_STATES, MAGIC, REGISTERS, VERSION, Control, Status
 
 __all__ = ["driver_header", "register_map", "vendor_project"]
@@ -38,16 +36,13 @@ def _environment(package: str) -> jinja2.Environment:
 
 
 def _bus_ports(config: NpuConfig) -> list[_Port]:
+    memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
+    buses = (("s_axi", AxiLite().flip()), ("m_axi", Axi4Read(**memory)), ("m_axi", Axi4Write(**memory)))
     ports = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnusedElaboratable)  # only its ports are looked at
-        npu = Npu(config)
-        for path, member, value in npu.signature.flatten(npu):
-            if path[0] in ("s_axi", "m_axi"):
-                bus, signal = map(str, path)
-                direction = "input" if member.flow == wiring.In else "output"
-                ports.append(_Port(f"{bus}_{signal}", bus, signal, direction, len(value)))
-        del npu
+    for bus, signature in buses:
+        for (signal,), member, value in signature.flatten(signature.create()):
+            direction = "input" if member.flow == wiring.In else "output"
+            ports.append(_Port(f"{bus}_{signal}", bus, signal, direction, len(value)))
     return ports
 
 
@@ -94,7 +89,8 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     # The widest bus that the board's memory port has up to ours; the interconnect converts the rest.
     narrower = [bits for bits in board.memory_bus_bits if bits <= config.beat_bits]
     values = {
-        "board": board, "config": config, "ports": _bus_ports(config), "clock_hz": int(board.clock_mhz * 1e6),
+        "board": board, "config": config, "ports": _bus_ports(config),
+        "trace_ports": [f"trace_{engine}_{part}" for engine in ENGINE_STATES for part in ("state", "index")],
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}

@@ -28,7 +28,11 @@ class Samples:
 
 
 def _read_npz(path: Path, names: list[str]) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-    with np.load(path, allow_pickle=False) as arrays:
+    # Opened here: np.load leaves the file of a damaged archive open.
+    with path.open("rb") as file:
+        arrays = np.load(file, allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
+            raise InputError(f"{path}: holds a single array; name it .npy")
         missing = [name for name in names if name not in arrays]
         if missing:
             raise InputError(f"{path}: has no array {missing[0]!r}; the model's inputs are {', '.join(names)}, "
@@ -73,8 +77,9 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
             inputs = {names[0]: _read_image(path, graph, names[0], shapes[names[0]])}
     except UnidentifiedImageError:
         raise InputError(f"{path}: not an .npz or .npy file, nor an image") from None
-    except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
-        if isinstance(error, InputError):
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError, SyntaxError, OSError) as error:
+        # A file that cannot be opened has an error number; what Pillow says about an image's content has none.
+        if isinstance(error, InputError) or (isinstance(error, OSError) and error.errno):
             raise
         raise InputError(f"{path}: damaged, or not an {path.suffix} file ({error})") from None
     for name, array in inputs.items():

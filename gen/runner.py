@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -120,8 +121,7 @@ def run_model(workload: Workload, samples: Samples, target: Target, *, machine: 
         program = workload.program
         expected = {name: value[0] for name, value in kept.items() if name in program.tensors}
         began = time.perf_counter()
-        image, rtl = _run_on_image(workload, expected, machine if target == "rtl" else None,
-                                   lambda cycles, number=number: progress(number, cycles))
+        image, rtl = _run_on_image(workload, expected, machine if target == "rtl" else None, partial(progress, number))
         elapsed = rtl.seconds if rtl else time.perf_counter() - began
         found = {name: program.unpack_tensor(image, name) for name in expected}
         wrong = {name: int(np.count_nonzero(found[name] != value)) for name, value in expected.items()}

@@ -12,7 +12,8 @@ EXAMPLE = """example:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description += " Each layer gets the inputs that the reference gave it and may differ by one unit."
+    parser.description = ("Compare every layer with onnxruntime. Each gets the inputs that the reference gave it, "
+                          "and may differ by one unit of its int8 result.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `gen run`")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")

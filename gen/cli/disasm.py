@@ -19,10 +19,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     program = Program.load(arguments.program)
     if arguments.json:
+        names = [program.layers[layer].name if layer >= 0 else None for layer in program.instruction_layers]
         print_json({"instructions": [
-            {"index": index, "queue": instruction.opcode.queue.name.lower(), "operation": instruction.opcode.name.lower(),
-             "layer": program.layers[layer].name if layer >= 0 else None, "fields": dict(instruction.fields)}
-            for index, (instruction, layer) in enumerate(zip(program.instructions, program.instruction_layers, strict=True))
+            {"index": index, "queue": instruction.opcode.queue.name.lower(),
+             "operation": instruction.opcode.name.lower(), "layer": name, "fields": dict(instruction.fields)}
+            for index, (instruction, name) in enumerate(zip(program.instructions, names, strict=True))
         ]})
         return
     for line in disassemble_program(program):

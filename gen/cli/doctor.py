@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from rich.table import Table
 
 from gen.cli.common import add_json_option, console, print_json, status
@@ -74,7 +75,7 @@ def python_checks() -> Iterator[Check]:
         return
     wanted = metadata["Requires-Python"]
     version = ".".join(map(str, sys.version_info[:3]))
-    yield Check("python", Requirement(f"python{wanted}").specifier.contains(version), version, f"install Python {wanted}")
+    yield Check(f"python {wanted}", SpecifierSet(wanted).contains(version), version, f"install Python {wanted}")
     for requirement in requirements:
         extra = "" if requirement.marker is None else "dev"
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):

@@ -1,0 +1,45 @@
+# Everything a developer types. The virtual environment is made on first use.
+
+PYTHON ?= python3
+# Tests run beside each other; each may start a compiler.
+JOBS ?= $(shell nproc)
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+RUN := $(VENV)/bin/python
+PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal
+
+.PHONY: setup demo test test-full bench lint clean
+
+setup: $(STAMP)
+
+# Again whenever the dependencies may have changed.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	@echo "Installing into $(VENV), once ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+# An NPU is built, simulated, and recognises digits.
+demo: $(STAMP)
+	@$(RUN) -m gen demo
+
+test: $(STAMP)
+	@$(PYTEST)
+
+# Also the tests marked `full`, with a new seed.
+test-full: $(STAMP)
+	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full
+
+# The figures of the README, measured again.
+bench: $(STAMP)
+	@$(RUN) -m gen build --synth
+	@$(RUN) -m gen profile examples/digits/digits_int8.onnx --target rtl
+
+lint: $(STAMP)
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+
+clean:
+	rm -rf build

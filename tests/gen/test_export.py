@@ -1,0 +1,77 @@
+"""Files beside the Verilog: they fit it and the tools that read them."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from boards.registry import BOARDS, get_board
+from cores.config import NpuConfig
+from cores.emit import emit_verilog
+from cores.isa import ErrorCode, Opcode
+from cores.registers import REGISTERS, address_of
+from gen.export import driver_header, register_map, vendor_project
+from sim.toolchain import verilator_environment
+
+CONFIG = NpuConfig.preset(16)
+
+
+@pytest.fixture(scope="module")
+def npu_verilog() -> str:
+    return emit_verilog(CONFIG)
+
+
+def test_driver_header_compiles_as_c_and_cpp(tmp_path: Path):
+    (tmp_path / "npugen_regs.h").write_text(driver_header(CONFIG))
+    source = f"""#include "npugen_regs.h"
+        int check[NPUGEN_REG_STATUS == {address_of("status")} && NPUGEN_ERROR_TIMEOUT == {int(ErrorCode.TIMEOUT)}
+                  && NPUGEN_CONFIG_VALUE == {CONFIG.digest}u ? 1 : -1];\n"""
+    for language in ("c", "c++"):
+        subprocess.run(["g++", "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", tmp_path, "-"],
+                       input=source, text=True, check=True)
+
+
+def test_register_map_lists_everything():
+    text = register_map(CONFIG)
+    for register in REGISTERS:
+        assert f"| 0x{register.address:03X} | `{register.name}` |" in text
+    for error in ErrorCode:
+        assert f"| {error.value} | {error.name} |" in text
+    for opcode in Opcode:
+        assert f"| {opcode.name} | {opcode.value} |" in text
+    assert "`pad_value` 89..82 signed" in text  # behind 18 header bits and 12 + 20 + 24 + 4 + 4 bits of fields
+
+
+@pytest.mark.parametrize("name", ["zu3eg", "zynq7020"])
+def test_vivado_wrapper_fits_the_npu(name: str, npu_verilog: str, tmp_path: Path):
+    (tmp_path / "npu.v").write_text(npu_verilog)
+    (tmp_path / "npu_axi.v").write_text(vendor_project(get_board(name), CONFIG)["npu_axi.v"])
+    environment = verilator_environment()
+    command = ["verilator", "--lint-only", "-Wall", "-Wno-DECLFILENAME", "-Wno-PINCONNECTEMPTY",
+               "--top-module", "npu_axi", "npu_axi.v", "npu.v"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    about_wrapper = [line for line in done.stdout.splitlines() if re.match(r"%(Warning|Error)\S* npu_axi\.v", line)]
+    assert not about_wrapper, "\n".join(about_wrapper)
+    assert "%Error:" not in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_project_files_are_complete(board):
+    files = vendor_project(board, CONFIG)
+    assert list(files) == list(board.project)
+    for name, text in files.items():
+        assert board.title in text or name == "npu_hw.tcl"
+        if name.endswith(".tcl"):
+            plain = re.sub(r"\\.", "", text)
+            for pair in ("{}", "[]"):
+                assert plain.count(pair[0]) == plain.count(pair[1]), f"{name}: unbalanced {pair}"
+            assert plain.count('"') % 2 == 0
+
+
+def test_bus_width_is_what_the_board_takes():
+    wide = NpuConfig.preset(256)
+    assert wide.beat_bits == 128
+    assert "PCW_S_AXI_HP0_DATA_WIDTH {64}" in vendor_project(get_board("zynq7020"), wide)["vivado_project.tcl"]
+    assert "PSU__SAXIGP2__DATA_WIDTH {128}" in vendor_project(get_board("zu3eg"), wide)["vivado_project.tcl"]
