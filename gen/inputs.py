@@ -27,17 +27,24 @@ class Samples:
         return len(next(iter(self.inputs.values())))
 
 
-def _read_npz(path: Path, names: list[str]) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    """What a .npy or .npz file holds."""
     # Opened here: np.load leaves the file of a damaged archive open.
     with path.open("rb") as file:
-        arrays = np.load(file, allow_pickle=False)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise InputError(f"{path}: holds a single array; name it .npy")
-        missing = [name for name in names if name not in arrays]
+        loaded = np.load(file, allow_pickle=False)
+        return {name: loaded[name] for name in loaded.files} if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
+
+
+def _named_inputs(path: Path, loaded: np.ndarray | dict[str, np.ndarray], names: list[str]) -> dict[str, np.ndarray]:
+    if isinstance(loaded, dict):
+        missing = [name for name in names if name not in loaded]
         if missing:
             raise InputError(f"{path}: has no array {missing[0]!r}; the model's inputs are {', '.join(names)}, "
-                             f"the file has {', '.join(arrays.files) or 'nothing'}")
-        return {name: arrays[name] for name in names}, arrays["label"] if "label" in arrays else None
+                             f"the file has {', '.join(loaded) or 'nothing'}")
+        return {name: loaded[name] for name in names}
+    if len(names) > 1:
+        raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file with an array for each")
+    return {names[0]: loaded}
 
 
 def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -66,13 +73,12 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
     names = list(graph.inputs)
     labels = None
     try:
-        if path.suffix == ".npz":
-            inputs, labels = _read_npz(path, names)
+        if path.suffix in (".npz", ".npy"):
+            loaded = _load(path)
+            inputs = _named_inputs(path, loaded, names)
+            labels = loaded.get("label") if isinstance(loaded, dict) else None
         elif len(names) > 1:
-            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; "
-                             "give an .npz file with an array for each")
-        elif path.suffix == ".npy":
-            inputs = {names[0]: np.load(path, allow_pickle=False)}
+            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
         else:
             inputs = {names[0]: _read_image(path, graph, names[0], shapes[names[0]])}
     except UnidentifiedImageError:
