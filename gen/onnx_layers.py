@@ -45,6 +45,11 @@ def _feature_map(importer: "Importer", node: Node, value: Value | None) -> tuple
     return real, tensor.shape
 
 
+def _moved(value: Real, axes: Sequence[int], to: Sequence[int]) -> Real:
+    """``value`` with axes of its arrangement moved, so that channels come first when it becomes a tensor."""
+    return replace(value, quantised=replace(value.quantised, order=np.moveaxis(value.order, axes, to)))
+
+
 def _result(dims: tuple[int, int, int], rank: int) -> np.ndarray:
     """The order of a layer's own result in ONNX shape."""
     spatial = {2: (), 3: dims[2:], 4: dims[1:]}[rank]
@@ -126,22 +131,25 @@ def _product(importer: "Importer", node: Node, value: Value | None, weights: np.
     A vector's kernel covers its tensor, whatever its arrangement; rows of channels (..., F) are pixels of a 1x1
     convolution.
     """
-    real = importer.activation(node, value)
-    tensor = importer.tensors[real.quantised.tensor]
-    channels, height, width = tensor.shape
-    outputs, features = weights.shape
-    if real.order.shape[-1] != features:
-        importer.fail(node, f"weights of {features} rows on an input of shape {real.order.shape}")
-    if real.order.size == features:
+    if not isinstance(value, Real):
+        importer.refuse(node, value, "its input")
+    before, (outputs, features) = value.order.shape, weights.shape
+    if before[-1] != features:
+        importer.fail(node, f"weights of {features} rows on an input of shape {before}")
+    if value.order.size == features:
+        real = importer.activation(node, value)
+        shape = importer.tensors[real.quantised.tensor].shape
         spread = np.zeros((outputs, features), np.int16)
         spread[:, real.order.ravel()] = weights
-        windows = Windows((height, width), (1, 1), (0, 0, 0, 0), (1, 1))
-        order = np.arange(outputs).reshape(*real.order.shape[:-1], outputs)
-        return _pending(node, real, spread.reshape(outputs, *tensor.shape), scale, bias, False, windows, order)
-    if not np.array_equal(real.order.reshape(-1, features).T.ravel(), np.arange(real.order.size)):
+        windows = Windows(shape[1:], (1, 1), (0, 0, 0, 0), (1, 1))
+        order = np.arange(outputs).reshape(*before[:-1], outputs)
+        return _pending(node, real, spread.reshape(outputs, *shape), scale, bias, False, windows, order)
+    real = importer.activation(node, _moved(value, [-1], [1]))
+    channels, *size = importer.tensors[real.quantised.tensor].shape
+    if channels != features or not np.array_equal(real.order.ravel(), np.arange(real.order.size)):
         importer.fail(node, "its input is neither a vector nor pixels with channels last; the machine moves no data")
-    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width))
-    order = np.arange(outputs * height * width).reshape(outputs, -1).T.reshape(*real.order.shape[:-1], outputs)
+    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1]))
+    order = np.arange(outputs * size[0] * size[1]).reshape(outputs, -1).T.reshape(*before[:-1], outputs)
     return _pending(node, real, weights.reshape(outputs, channels, 1, 1), scale, bias, False, windows, order)
 
 
@@ -255,19 +263,18 @@ def global_max_pool(importer: "Importer", node: Node, inputs: Sequence[Value | N
 
 def global_average(importer: "Importer", node: Node, value: Value | None, axes: Sequence[int], keep: bool) -> Value:
     """The mean over ``axes`` of the value's shape, which must be all spatial ones."""
-    source = importer.activation(node, value)
+    if not isinstance(value, Real):
+        importer.refuse(node, value, "its input")
+    before = value.order.shape
+    axes = sorted(axis % len(before) for axis in axes)
+    source = importer.activation(node, _moved(value, axes, range(len(before) - len(axes), len(before))))
     channels, height, width = importer.tensors[source.quantised.tensor].shape
-    rank, area = source.order.ndim, height * width
-    axes = sorted(axis % rank for axis in axes)
-    size = int(np.prod([source.order.shape[a] for a in axes]))
-    reduced = np.moveaxis(source.order, axes, range(rank - len(axes), rank)).reshape(-1, size)
-    owners = reduced // area
-    if reduced.shape != (channels, area) or not (owners == owners[:, :1]).all():
-        importer.fail(node, f"reduces axes {axes} of shape {source.order.shape}; only the mean over all "
-                            "spatial axes is supported")
-    dims = [1 if i in axes else n for i, n in enumerate(source.order.shape) if keep or i not in axes]
+    owners = source.order.reshape(-1, int(np.prod([before[axis] for axis in axes]))) // (height * width)
+    if owners.shape != (channels, height * width) or not (owners == owners[:, :1]).all():
+        importer.fail(node, f"reduces axes {axes} of shape {before}; only the mean over all spatial axes is supported")
+    dims = [1 if i in axes else n for i, n in enumerate(before) if keep or i not in axes]
     windows = Windows((height, width), (1, 1), (0, 0, 0, 0), (1, 1))
-    return _pool(node, source, False, windows, area, owners[:, 0].reshape(dims), channels)
+    return _pool(node, source, False, windows, height * width, owners[:, 0].reshape(dims), channels)
 
 
 @HANDLERS.handles("GlobalAveragePool", "ReduceMean")

@@ -16,7 +16,7 @@ from gen.ir import GraphError
 __all__ = ["Model", "ModelInput", "Node", "first_line", "fold", "read"]
 
 #: Opsets that the operator handlers know.
-MIN_OPSET, MAX_OPSET = 7, 23
+MIN_OPSET, MAX_OPSET = 7, 25
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gen.ir import Graph, GraphError, HostStep
-from gen.passes.readers import count_readers
+from gen.passes.queries import count_readers
 from sim.golden import run_layer
 
 __all__ = ["host_input", "host_output", "run"]
@@ -95,7 +95,8 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
     missing = [name for name in graph.inputs if name not in inputs]
     if missing:
         raise GraphError(f"input {missing[0]!r} is missing")
-    tensors = {graph.inputs[name][0]: host_input(graph, name, array) for name, array in inputs.items()}
+    converted = {name: host_input(graph, name, array) for name, array in inputs.items()}
+    tensors = {graph.inputs[name][0]: array for name, array in converted.items()}
     samples = {len(x) for x in tensors.values()}
     if len(samples) > 1:
         raise GraphError("inputs have different numbers of samples")

@@ -3,24 +3,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from gen.ir import Graph, Layer, Pool, Requantize, Residual
-from gen.passes.readers import count_readers, used_tensors
+from gen.ir import Graph, Layer, Requantize, Residual
+from gen.passes.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_clips"]
 
 Stage = TypeVar("Stage", Requantize, Residual)
-
-
-def _only_clips(graph: Graph, layer: Layer) -> bool:
-    """Whether ``layer`` is a copy at its input's own scale: all it can do is clip."""
-    if not isinstance(layer, Pool) or layer.residual:
-        return False
-    if (layer.kernel, layer.stride, layer.pads) != ((1, 1), (1, 1), (0, 0, 0, 0)):
-        return False
-    requantize = layer.requantize
-    return (bool((requantize.multiplier == np.int64(1) << requantize.shift).all())
-            and bool((requantize.bias == -requantize.zero_point).all())
-            and graph.tensors[layer.input].onnx_unsigned == graph.tensors[layer.output].onnx_unsigned)
 
 
 def _clipped(stage: Stage, clip: Requantize) -> Stage:
@@ -37,7 +25,8 @@ def fuse_clips(graph: Graph) -> Graph:
     layers: list[Layer] = []
     for layer in graph.layers:
         made = next((i for i, earlier in enumerate(layers) if earlier.output == layer.input), None)
-        if made is None or readers[layer.input] != 1 or not _only_clips(graph, layer):
+        same_type = graph.tensors[layer.input].onnx_unsigned == graph.tensors[layer.output].onnx_unsigned
+        if made is None or readers[layer.input] != 1 or layer.residual or not only_clips(layer) or not same_type:
             layers.append(layer)
             continue
         maker, clip = layers[made], layer.requantize

@@ -1,8 +1,8 @@
 from dataclasses import replace
 from math import prod
 
-from gen.ir import Conv, Graph, Layer, Pool, Residual
-from gen.passes.readers import count_readers, used_tensors
+from gen.ir import Conv, Graph, Layer, Residual
+from gen.passes.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_residual"]
 
@@ -29,8 +29,7 @@ def fuse_residual(graph: Graph) -> Graph:
     layers: list[Layer] = []
     for layer in graph.layers:
         residual = layer.residual
-        # Only an addition by itself, as the importer makes it, has a middle result that is no tensor of the model.
-        if not (isinstance(layer, Pool) and residual and not residual.middle.onnx_name):
+        if not residual or not only_clips(layer) or (layer.requantize.low, layer.requantize.high) != (-128, 127):
             layers.append(layer)
             continue
         operands = {layer.input, residual.other}

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from gen.ir import Graph
-from gen.passes.readers import used_tensors
+from gen.passes.queries import used_tensors
 
 __all__ = ["remove_dead"]
 

@@ -1,10 +1,12 @@
-"""Who reads a tensor."""
+"""What passes ask about a graph."""
 
 from collections import Counter
 
-from gen.ir import Graph
+import numpy as np
 
-__all__ = ["count_readers", "used_tensors"]
+from gen.ir import Graph, Layer, Pool, Tensor
+
+__all__ = ["count_readers", "only_clips", "used_tensors"]
 
 
 def count_readers(graph: Graph) -> Counter[str]:
@@ -15,9 +17,18 @@ def count_readers(graph: Graph) -> Counter[str]:
     return readers
 
 
-def used_tensors(graph: Graph) -> dict:
+def used_tensors(graph: Graph) -> dict[str, Tensor]:
     """The graph's tensors without those that no layer, input or output names."""
     used = {tensor for tensor, _ in (*graph.inputs.values(), *graph.outputs.values())}
     for layer in graph.layers:
         used |= {layer.input, layer.output} | ({layer.residual.other} if layer.residual else set())
     return {name: tensor for name, tensor in graph.tensors.items() if name in used}
+
+
+def only_clips(layer: Layer) -> bool:
+    """Whether a layer's first stage copies its input's values as they are, but for the bounds."""
+    if not isinstance(layer, Pool) or (layer.kernel, layer.stride, layer.pads) != ((1, 1), (1, 1), (0, 0, 0, 0)):
+        return False
+    requantize = layer.requantize
+    return (bool((requantize.multiplier == np.int64(1) << requantize.shift).all())
+            and bool((requantize.bias == -requantize.zero_point).all()))

@@ -1,0 +1,82 @@
+"""The real networks against golden outputs and onnxruntime; and whether the comparison finds a difference."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gen import reference
+from gen.compare import compare, compare_model
+from gen.ir import GraphError
+from gen.onnx_import import load_model
+from tests.gen.qdq import Builder
+
+#: Model, layers of its graph, samples to compare, largest difference at the logits.
+NETWORKS = [
+    ("mlperf_resnet8_int8", 11, 10, 5),
+    ("mlperf_vww_mnv1_025_int8", 29, 4, 1),
+    ("mlperf_kws_dscnn_int8", 11, 12, 1),
+    ("tinymaix_mnist_resnet_int8", 5, 200, 1),
+    ("tinymaix_mnist_valid_int8", 5, 200, 1),
+    ("coral_mnv1_025_128_uint8", 29, 4, 3),
+    ("coral_mnv2_10_224_uint8", 54, 1, 3),
+]
+
+
+@pytest.mark.parametrize(("name", "layers", "samples", "largest"), NETWORKS)
+def test_networks(name: str, layers: int, samples: int, largest: int, models: Path) -> None:
+    imported = load_model(models / f"{name}.onnx")
+    assert len(imported.graph.layers) == layers
+    golden = np.load(models / f"{name}.golden.npz")
+    inputs = {key: golden[key][:samples] for key in imported.graph.inputs}
+    comparison = compare_model(imported, inputs)
+    # Every layer by itself: one step at most, and rarely that. Averages of equal scale have exact halves, which
+    # onnxruntime rounds to even.
+    assert comparison.largest <= 1
+    for row in comparison.layers:
+        assert row.differing <= row.values * (0.05 if row.op == "pool" else 0.002) + 1, row
+    (output,) = comparison.outputs
+    assert max(abs(difference) for difference in output.distribution) <= largest
+    assert output.host_differing == 0
+    outputs, _ = reference.run(imported.graph, inputs)
+    ours, theirs = outputs[output.output].argmax(axis=1), golden["ort"][:samples].argmax(axis=1)
+    if (golden["label"] >= 0).all():        # the others are photographs without a label
+        labels = golden["label"][:samples]
+        assert (ours == labels).sum() == (theirs == labels).sum()
+        assert (ours == theirs).all()
+    else:
+        # Where the answer differs, onnxruntime and TFLite do not agree on it either.
+        disputed = golden["tflite_ref"][:samples].argmax(axis=1) != theirs
+        assert ((ours == theirs) | disputed).all()
+
+
+def test_finds_a_wrong_layer(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Two steps too many in one layer show there, and nowhere else."""
+    b = Builder(rng)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 3, 3)), 0.1)
+    b.output(b.quantize(b.node("Conv", y, b.weights(5, 8, 3, 3)), 0.1))
+    imported = load_model(b.save(tmp_path))
+    first, second = imported.graph.layers
+    wrong = replace(first, requantize=replace(first.requantize, zero_point=first.requantize.zero_point + 2))
+    spoiled = replace(imported, graph=replace(imported.graph, layers=[wrong, second]))
+    comparison = compare_model(spoiled, b.samples())
+    assert [row.largest > 1 for row in comparison.layers] == [True, False]
+    assert set(comparison.outputs[0].distribution) != {0}
+
+
+def test_finds_a_wrong_host_step(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 3, 3))), np.float32)
+    imported = load_model(b.save(tmp_path))
+    ((name, (tensor, (step,))),) = imported.graph.outputs.items()
+    wrong = replace(step, parameters={**step.parameters, "zero_point": 200})
+    spoiled = replace(imported, graph=replace(imported.graph, outputs={name: (tensor, (wrong,))}))
+    assert compare_model(spoiled, b.samples()).outputs[0].host_differing > 0
+
+
+def test_no_samples(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(b.quantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 3, 3))))
+    with pytest.raises(GraphError, match="no samples"):
+        compare(b.save(tmp_path), {"x": np.zeros((0, 3, 6, 6), np.int8)})

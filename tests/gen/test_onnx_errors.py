@@ -1,0 +1,215 @@
+"""Models that cannot be compiled: one line that names the file, the node and what is wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from gen import reference
+from gen.ir import GraphError
+from gen.onnx_import import load
+from tests.gen.qdq import Builder
+
+
+def refuse(path: Path, *words: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        load(path)
+    message = str(caught.value)
+    assert str(path) in message and "\n" not in message
+    for word in words:
+        assert word in message, message
+
+
+def test_no_file(tmp_path: Path) -> None:
+    refuse(tmp_path / "nothing.onnx", "no such file")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x00" * 100, b'{"json": 1}'])
+def test_not_onnx(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    refuse(path)
+
+
+def test_truncated(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Cut anywhere, a model is refused or, where only the end of its metadata is missing, still whole."""
+    b = Builder(rng)
+    b.output(b.quantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(4, 3, 3, 3))))
+    whole = b.build().SerializeToString()
+    path = tmp_path / "model.onnx"
+    refused = 0
+    for length in range(1, len(whole), 7):
+        path.write_bytes(whole[:length])
+        try:
+            load(path)
+        except GraphError as error:
+            refused += 1
+            assert str(path) in str(error) and "\n" not in str(error)
+    assert refused >= len(range(1, len(whole), 7)) - 2
+
+
+def conv(b: Builder, x: str, **attributes: object) -> str:
+    return b.node("Conv", x, b.weights(4, 3, 3, 3), **attributes)
+
+
+def _not_quantised_between(b: Builder, x: str) -> str:
+    return b.node("Conv", conv(b, x), b.weights(2, 4, 1, 1))
+
+
+def _float_weights(b: Builder, x: str) -> str:
+    return b.node("Conv", x, b.constant(np.ones((4, 3, 3, 3), np.float32)))
+
+
+def _weights_not_constant(b: Builder, x: str) -> str:
+    return b.node("Conv", x, b.dequantize(b.input(1, 3, 3, 3, name="w")))
+
+
+def _weights_by_input_channel(b: Builder, x: str) -> str:
+    return b.node("Conv", x, b.weights(4, 3, 3, 3, axis=1))
+
+
+def _wide_weights(b: Builder, x: str) -> str:
+    weights = b.node("DequantizeLinear", b.constant(np.ones((4, 3, 3, 3), np.int32)), b.scale(0.1))
+    return b.node("Conv", x, weights)
+
+
+def _zero_scale(b: Builder, x: str) -> str:
+    weights = b.node("DequantizeLinear", b.constant(np.ones((4, 3, 3, 3), np.int8)), b.scale(0.0))
+    return b.node("Conv", x, weights)
+
+
+def _volume(b: Builder, x: str) -> str:
+    return b.node("Conv", b.dequantize(b.input(1, 3, 4, 4, 4, name="volume")), b.weights(4, 3, 1, 1, 1))
+
+
+def _turned_map(b: Builder, x: str) -> str:
+    turned = b.node("Transpose", b.requantize(conv(b, x)), perm=[0, 1, 3, 2])
+    return b.node("Conv", turned, b.weights(4, 4, 1, 1))
+
+
+def _other_shapes(b: Builder, x: str) -> str:
+    return b.node("Add", x, b.dequantize(b.input(1, 3, 1, 1, name="other")))
+
+
+
+def _too_large_scale(b: Builder, x: str) -> str:
+    weights = b.node("DequantizeLinear", b.constant(np.ones((4, 3, 3, 3), np.int8)), b.scale(1000.0))
+    return b.node("Conv", x, weights)
+
+
+MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
+    (lambda b, x: b.node("Sigmoid", x), ("Sigmoid", "not supported", "supported:")),
+    (lambda b, x: b.node("Concat", x, x, axis=1), ("Concat", "not supported")),
+    (lambda b, x: conv(b, x, dilations=[2, 2]), ("conv", "dilation")),
+    (lambda b, x: conv(b, x, pads=[-1, 0, 0, 0]), ("conv", "pads")),
+    (lambda b, x: conv(b, x, kernel_shape=[5, 5]), ("conv", "kernel_shape")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 9, 9)), ("conv", "does not fit")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 5, 3, 3)), ("conv", "5 channels")),
+    (lambda b, x: b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), ("count_include_pad",)),
+    (lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2]), ("maxpool", "dilation")),
+    (lambda b, x: b.node("ReduceMean", x, axes=[1]), ("reducemean", "spatial axes")),
+    (lambda b, x: b.node("Add", x, b.constant(np.float32(1))), ("add", "constant")),
+    (_not_quantised_between, ("unquantised", "quantise it in between")),
+    (_float_weights, ("weights are float",)),
+    (_weights_not_constant, ("weights must be constants",)),
+    (_weights_by_input_channel, ("per output channel",)),
+    (_wide_weights, ("8 bits", "int32")),
+    (_zero_scale, ("scales of its weights must be positive",)),
+    (_volume, ("more than two spatial axes",)),
+    (_turned_map, ("moves no data",)),
+    (_other_shapes, ("arranged alike",)),
+    (_too_large_scale, ("cannot requantise", "check the scales")),
+]
+
+
+@pytest.mark.parametrize(("make", "words"), MODELS)
+def test_forms_that_are_not_supported(make: Callable[[Builder, str], str], words: tuple[str, ...],
+                                      rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(b.quantize(make(b, b.dequantize(b.input(1, 3, 6, 6)))))
+    refuse(b.save(tmp_path), *words)
+
+
+def test_float_model(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(conv(b, b.input(1, 3, 6, 6, number=np.float32)), np.float32)
+    refuse(b.save(tmp_path), "conv", "takes quantised models", "a later release calibrates")
+
+
+def test_result_without_quantisation(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(conv(b, b.dequantize(b.input(1, 3, 6, 6))), np.float32)
+    refuse(b.save(tmp_path), "output conv", "put QuantizeLinear")
+
+
+@pytest.mark.parametrize("scale", ["input", "vector", "zero"])
+def test_bad_activation_scales(scale: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    name = {"input": lambda: b.input(1, 1, name="s", number=np.float32),
+            "vector": lambda: b.constant(np.ones(3, np.float32)),
+            "zero": lambda: b.scale(0.0)}[scale]()
+    x = b.node("DequantizeLinear", b.input(1, 3, 6, 6), name)
+    b.output(b.quantize(conv(b, x)))
+    word = {"input": "must be a constant", "vector": "per tensor", "zero": "must be positive"}[scale]
+    refuse(b.save(tmp_path), "dequantizelinear", word)
+
+
+def test_sixteen_bit_activations(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng, opset=21)
+    y = conv(b, b.dequantize(b.input(1, 3, 6, 6)))
+    b.output(b.node("QuantizeLinear", y, b.scale(0.1), b.constant(np.int16(0))), np.int16)
+    refuse(b.save(tmp_path), "int8 or uint8, not int16")
+
+
+@pytest.mark.parametrize(("shape", "word"), [
+    ((1, 3, "height", "width"), "dynamic shape"), ((4, 3, 6, 6), "fixed batch of 4"), ((3,), "dimensions")])
+def test_input_shapes(shape: tuple, word: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(b.quantize(conv(b, b.dequantize(b.input(*shape)))))
+    refuse(b.save(tmp_path), "input x", word)
+
+
+def test_integer_input_of_another_type(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(b.node("Identity", b.input(1, 3, 6, 6, number=np.int64)), np.int64)
+    refuse(b.save(tmp_path), "input x is INT64")
+
+
+def test_unused_input(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.input(1, 3, name="unused")
+    b.output(b.quantize(conv(b, b.dequantize(b.input(1, 3, 6, 6)))))
+    refuse(b.save(tmp_path), "input unused is not used")
+
+
+def test_opset_too_new(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng, opset=6)
+    b.output(b.node("Relu", b.input(1, 3, number=np.float32)), np.float32, rank=2)
+    refuse(b.save(tmp_path), "opset 6")
+
+
+def test_invalid_model(tmp_path: Path) -> None:
+    """Accepted by the parser, refused by the checker: an edge from nowhere."""
+    y = helper.make_tensor_value_info("y", TensorProto.INT8, [1, 2])
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [y])), path)
+    refuse(path, "not a valid ONNX model")
+
+
+@pytest.mark.parametrize(("inputs", "word"), [
+    ({}, "'x' is missing"),
+    ({"x": np.zeros((2, 3, 6, 6), np.uint8)}, "must be int8"),
+    ({"x": np.zeros((2, 6, 6, 3), np.int8)}, "(samples, 3, 6, 6)"),
+    ({"x": np.zeros(108, np.int8)}, "(samples, 3, 6, 6)"),
+    ({"x": np.zeros((2, 3, 6, 6), np.int8), "y": np.zeros(1, np.int8)}, "no input 'y'"),
+])
+def test_inputs_that_do_not_fit(inputs: dict, word: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    b.output(b.quantize(conv(b, b.dequantize(b.input(1, 3, 6, 6)))))
+    graph = load(b.save(tmp_path))
+    with pytest.raises(GraphError) as caught:
+        reference.run(graph, inputs)
+    assert word in str(caught.value)
