@@ -52,9 +52,10 @@ class Compute:
             stored = yield from shared.take(engine, Queue.STORE, instruction["wait_store"])
             active = max(seen, loaded, stored)
             free = active + 1
-            shared.spent(engine, "wait_load", index, max(0, loaded - seen))
-            shared.spent(engine, "wait_store", index, active - max(seen, loaded))
-            # Its last waiting cycle is that in which it becomes the running one.
+            waiting = max(seen, last + 1)
+            shared.spent(engine, "wait_load", index, max(0, loaded - waiting))
+            shared.spent(engine, "wait_store", index, max(0, stored - max(waiting, loaded)))
+            # If nothing is running, it becomes the running one in a cycle of its own.
             shared.spent(engine, "setup", index, int(active > last))
             self.clock = active
             if instruction.opcode == Opcode.COMPUTE:
@@ -62,7 +63,7 @@ class Compute:
             else:
                 last = yield from self._windows(index, geometry, instruction, active)
             self.clock = last
-            shared.in_hand(engine, index, seen + 1, last)
+            shared.in_hand(engine, index, waiting, last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, last)
             if instruction["post_store"]:

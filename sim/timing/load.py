@@ -80,18 +80,21 @@ class Writer:
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.LOAD
         geometry: Instruction | None = None
+        idle = 0            # first cycle in which the writer is not at work
         while True:
             while not shared.contexts.available:
                 yield "a load"
             index, held_up, asked = self.requester.handed[shared.contexts.popped]
             instruction = shared.program[index]
-            before = self.clock
-            seen = max(int(shared.contexts.readable(1)[0]), before)
+            seen = max(int(shared.contexts.readable(1)[0]), self.clock)
+            waiting = max(seen, idle)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
             accepted = max(seen, tokens)
             shared.contexts.pop([accepted])
-            shared.spent(engine, "wait_compute", index, accepted - seen)
-            shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - before)))
+            shared.spent(engine, "wait_compute", index, max(0, tokens - waiting))
+            shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - idle)))
+            shared.spent(engine, "setup", index, int(accepted >= idle))
+            first = max(idle, min(seen, asked - held_up))
             last = accepted
             if instruction.opcode == Opcode.LOAD_SET:
                 geometry = instruction
@@ -106,7 +109,8 @@ class Writer:
                 self.clock = last
             if instruction["post_compute"]:
                 shared.post(engine, Queue.COMPUTE, last)
-            shared.in_hand(engine, index, min(seen, max(asked - held_up, before)), last)
+            idle = last + 1
+            shared.in_hand(engine, index, first, last)
             shared.finished[engine] += 1
             shared.idle_from[engine] = last + 2
             yield None
