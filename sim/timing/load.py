@@ -110,7 +110,7 @@ class Writer:
             if instruction["post_compute"]:
                 shared.post(engine, Queue.COMPUTE, last)
             idle = last + 1
-            shared.in_hand(engine, index, first, last)
+            shared.in_hand(engine, index, min(first, last), last)
             shared.finished[engine] += 1
             shared.idle_from[engine] = last + 2
             yield None

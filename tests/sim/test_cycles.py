@@ -1,0 +1,194 @@
+"""The time model against what can be counted by hand, against the functional simulator, and against the RTL."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from cores.isa import ErrorCode, Instruction, Opcode, Queue, decode
+from cores.registers import ENGINE_STATES
+from sim import cycles as cycles_module
+from sim.cycles import Timing, estimate
+from sim.errors import MachineError
+from sim.functional import run
+from sim.timing.bus import burst_lengths
+from sim.timing.fifo import NEVER, TimedFifo, earliest
+
+from .programs import END, assemble
+from .test_functional import CONFIGS, SMALL, chain, pool_program
+
+
+def spent(timing: Timing, engine: Queue, state: str, index: int) -> int:
+    name = engine.name.lower()
+    return int(timing.counts[engine - 1, ENGINE_STATES[name].index(state), index])
+
+
+def tile(config: NpuConfig, *, rows: int, cols: int, blocks: int) -> bytes:
+    """One COMPUTE whose activations and weights are there early, and the SYNC that waits for it."""
+    steps = blocks * config.groups_dense
+    loads = [
+        Instruction(Opcode.LOAD_SET, cols=cols, row_pitch=cols, block_pitch=0, stride=1, buf_row_pitch=-(-cols // 2)),
+        Instruction(Opcode.LOAD_ACT, blocks=1, rows=rows, post_compute=1),
+        Instruction(Opcode.LOAD_WGT, offset=0, beats=steps * config.weight_beats),
+    ]
+    return assemble(
+        *loads,
+        Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=rows, cols=cols,
+                    buf_row_pitch=-(-cols // 2), buf_row_step=-(-cols // 2)),
+        Instruction(Opcode.COMPUTE, blocks=blocks, groups=config.groups_dense, first=1, wait_load=1),
+        END,
+    )
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------
+
+
+def test_earliest():
+    assert earliest(np.array([5, 5, 9, 9])).tolist() == [5, 6, 9, 10]
+    assert earliest(np.array([5, 5, 13, NEVER]), 3).tolist() == [5, 8, 13, 16]
+
+
+def test_fifo_keeps_times():
+    fifo = TimedFifo(4, 2)
+    assert (fifo.room, fifo.writable(4).max() < 0) == (4, True)
+    fifo.push([10, 11, 12, 13])
+    assert fifo.full and fifo.readable(4).tolist() == [12, 13, 14, 15]
+    fifo.pop([20, 30])
+    assert (fifo.available, fifo.room) == (2, 2)
+    assert fifo.writable(2).tolist() == [21, 31]
+
+
+@pytest.mark.parametrize("config,offset,beats,lengths", [
+    (NpuConfig(), 0, 256, [256]),
+    (NpuConfig(), 250, 20, [6, 14]),
+    (NpuConfig(), 255, 514, [1, 256, 256, 1]),
+    (CONFIGS["tn32"], 100, 60, [28, 32]),
+])
+def test_bursts_end_at_page_boundaries(config, offset, beats, lengths):
+    assert burst_lengths(config, offset, beats) == lengths
+
+
+# -- by hand -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows,cols,blocks", [(8, 15, 1), (4, 9, 3), (1, 1, 5)])
+def test_compute_is_busy_for_steps_times_words(rows, cols, blocks):
+    config = dataclasses.replace(SMALL, weight_depth=1024)
+    timing = estimate(config, tile(config, rows=rows, cols=cols, blocks=blocks))
+    words, steps = rows * ((cols + 1) // 2), blocks * config.groups_dense
+    assert spent(timing, Queue.COMPUTE, "busy", 4) == words * steps
+    # Weights are shifted in behind those at work: a step is no shorter than its beats and the handover.
+    shortest = config.weight_beats + 4
+    waited = sum(spent(timing, Queue.COMPUTE, state, 4) for state in ("wait_weights", "setup"))
+    assert (shortest - words) * (steps - 1) <= waited if words < shortest else waited < 8
+
+
+def test_weights_come_at_a_beat_a_cycle():
+    """A single pixel: the array waits for every step's weights, and the bus is what limits it."""
+    config = NpuConfig()
+    blocks = 64
+    timing = estimate(config, tile(config, rows=1, cols=1, blocks=blocks))
+    beats = blocks * config.groups_dense * config.weight_beats
+    assert timing.last[Queue.COMPUTE - 1, 4] - timing.first[Queue.COMPUTE - 1, 4] >= beats
+    assert timing.cycles < beats * (1 + 5 / config.weight_beats) + 200
+
+
+def test_latency_is_paid_once():
+    code = tile(SMALL, rows=4, cols=15, blocks=1)
+    short, long = (estimate(SMALL, code, latency=latency).cycles for latency in (40, 140))
+    assert 200 <= long - short <= 205       # once for the program, once for the activations
+
+
+def test_nothing_but_end():
+    timing = estimate(SMALL, assemble(END))
+    assert timing.cycles < 60 and (timing.read_beats, timing.write_beats) == (2, 0)
+
+
+# -- against the functional simulator ----------------------------------------------------------------------------
+
+
+def programs(seed: int, config: NpuConfig) -> dict[str, tuple[bytes, np.ndarray, int]]:
+    rng = np.random.default_rng(seed)
+    found = {"chain": chain(seed, dataclasses.replace(config, oc_lanes=config.ic_lanes))[:3]}
+    for add in (False, True):
+        instructions, image, start, _ = pool_program(rng, config, maximum=add, add=add, kernel=(3, 2), stride=(2, 2))
+        found[f"pool{' add' * add}"] = assemble(*instructions), image, start
+    return found
+
+
+@pytest.mark.parametrize("name", ["px2", "px1", "tn16", "tn32"])
+def test_counts_the_same_beats(seed, name):
+    config = dataclasses.replace(CONFIGS[name], oc_lanes=CONFIGS[name].ic_lanes)
+    for code, image, start in programs(seed, config).values():
+        result, timing = run(config, code, image, write_start=start), estimate(config, code)
+        fetched = -(-len(code) // config.beat_bytes)
+        assert (timing.read_beats, timing.write_beats) == (result.read_beats + fetched, result.write_beats)
+        instructions = [decode(code[at:at + 16]) for at in range(0, len(code), 16)]
+        for index, instruction in enumerate(instructions):
+            engine = instruction.opcode.queue
+            if engine == Queue.CONTROL:
+                continue
+            first, last = timing.first[engine - 1, index], timing.last[engine - 1, index]
+            assert 0 <= first <= last < timing.cycles
+            assert timing.counts[engine - 1, :, index].sum() <= last - first + 3
+        # Each queue is in order.
+        for engine in (Queue.LOAD, Queue.COMPUTE, Queue.STORE):
+            own = [i for i, instruction in enumerate(instructions)
+                   if instruction.opcode.queue == engine and "SET" not in instruction.opcode.name]
+            assert (np.diff(timing.last[engine - 1, own]) > 0).all()
+
+
+def test_order_of_simulation_does_not_matter(seed, monkeypatch):
+    """The processes may run ahead of each other in any order; only the fetch's place on the bus moves a little."""
+    code = chain(seed)[0]
+    expected = estimate(SMALL, code)
+
+    class Late(cycles_module.Dispatcher):
+        """Believes to be far ahead, so that all others go first."""
+
+        clock = property(lambda self: 1 << 40, lambda self, value: None)
+
+    monkeypatch.setattr(cycles_module, "Dispatcher", Late)
+    assert abs(estimate(SMALL, code).cycles - expected.cycles) <= 16
+
+
+def test_more_of_everything_is_not_slower(seed):
+    code = chain(seed)[0]
+    base = estimate(SMALL, code).cycles
+    for better in (dict(weight_depth=1024), dict(side_depth=1024), dict(queue_depth=32), dict(outstanding_writes=16)):
+        assert estimate(dataclasses.replace(SMALL, **better), code).cycles <= base
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code,error,index", [
+    (assemble(END)[:15] + b"\x80", ErrorCode.ILLEGAL, 0),
+    (assemble(Instruction(Opcode.SYNC)), ErrorCode.NO_END, 1),
+    (assemble(Instruction(Opcode.LOAD_WGT, offset=0, beats=513), END), ErrorCode.TIMEOUT, 2),
+    (assemble(Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=1), END), ErrorCode.TIMEOUT, 2),
+])
+def test_programs_that_fail(code, error, index):
+    with pytest.raises(MachineError) as caught:
+        estimate(SMALL, code)
+    assert (caught.value.code, caught.value.index) == (error, index)
+
+
+# -- against the RTL -----------------------------------------------------------------------------------------------
+
+
+def test_equals_the_rtl(seed):
+    """Whole programs within 2 %, every instruction's end within a few cycles. The trace begins a cycle earlier."""
+    rtl = pytest.importorskip("sim.rtl")
+    config = NpuConfig.preset(16)
+    with rtl.RtlMachine(config) as machine:
+        for name, (code, image, start) in programs(seed, config).items():
+            result = rtl.run_program(config, code, image, write_start=start, machine=machine)
+            timing = estimate(config, code)
+            assert timing.cycles == pytest.approx(result.counters["cycles"], rel=0.02), name
+            assert timing.read_beats == result.counters["read_beats"], name
+            for engine in range(3):
+                busy = np.flatnonzero(timing.counts[engine, 1])
+                late = timing.last[engine, busy] + 1 - result.trace.last[engine, busy]
+                assert np.abs(late).max(initial=0) <= 4, f"{name}, engine {engine}: {late}"
