@@ -15,7 +15,8 @@ from cores.registers import ENGINE_STATES
 from .build import build_library
 
 __all__ = [
-    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Stats", "Trace", "TRACE_STATES", "WriteOrder",
+    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Stats", "TRACE_STATES", "Trace",
+    "WriteOrder",
 ]
 
 #: First axis of the trace arrays.
@@ -97,11 +98,14 @@ class Trace:
         return cls(counts, np.full(shape, -1, np.int64), np.full(shape, -1, np.int64))
 
 
+_STATS = (
+    "cycle", "started", "finished", "in_flight",
+    "read_beats", "write_beats", "read_bursts", "write_bursts", "read_waits", "stray_writes",
+)
+
+
 class _CStats(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in (
-        "cycle", "started", "finished", "in_flight",
-        "read_beats", "write_beats", "read_bursts", "write_bursts", "read_waits", "stray_writes",
-    )]
+    _fields_ = [(name, ctypes.c_uint64) for name in _STATS]
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,8 @@ def _load(path: Path) -> ctypes.CDLL:
 class RtlMachine:
     """The Verilog of ``config`` in Verilator, with a memory of NumPy arrays behind its bus.
 
-    ``verilog`` replaces the generated text. A seed makes the random stalls the same again. With ``waves`` (a file) or the
-    environment variable NPUGEN_WAVES (a folder) a VCD file is written. Use it as a context manager or call `close`.
+    ``verilog`` replaces the generated text. A seed makes the random stalls the same again. ``waves`` names a VCD file
+    to write; NPUGEN_WAVES=1 writes ``npu.<process>.vcd``. Use it as a context manager or call `close`.
 
     Raises ToolError when the simulation cannot be built.
     """
@@ -258,7 +262,7 @@ class RtlMachine:
     def stats(self) -> Stats:
         raw = _CStats()
         self._library.npu_stats(self._handle, ctypes.byref(raw))
-        values = {name: getattr(raw, name) for name, _ in raw._fields_}
+        values = {name: getattr(raw, name) for name in _STATS}
         started, finished = values.pop("started"), values.pop("finished")
         return Stats(cycles=None if _NEVER in (started, finished) else finished - started, **values)
 

@@ -52,8 +52,9 @@ def run_program(
     ``machine`` is used again (it keeps its bus), or made with ``bus`` and ``seed``. ``write_start`` in beats.
     ``progress`` is called with the cycles so far.
 
-    Raises MachineError when the machine stops with an error, ProtocolError when it breaks a bus rule, writes outside its
-    region, leaves a burst unfinished or is not done after ``limit`` cycles, ValueError for an image of no whole beats.
+    Raises MachineError when the machine stops with an error, ProtocolError when it breaks a bus rule, writes outside
+    its region, leaves a burst unfinished or is not done after ``limit`` cycles, ValueError when the image is not whole
+    beats.
     """
     if image.size % config.beat_bytes:
         raise ValueError(f"the data region must be whole beats of {config.beat_bytes} bytes, not {image.size} bytes")
