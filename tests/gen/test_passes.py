@@ -10,7 +10,7 @@ from gen import passes, reference
 from gen.ir import Graph, GraphError
 from gen.onnx_import import Importer, load
 from gen.onnx_model import read
-from gen.passes import PASSES, run_passes
+from gen.passes import PASSES, fuse_residual, run_passes
 from gen.random_layers import random_graph
 from tests.gen.qdq import Builder
 
@@ -70,6 +70,21 @@ def test_clip_of_a_residual_result(rng: Rng, tmp_path: Path, monkeypatch: pytest
     ours, _ = reference.run(load(path), inputs)
     wanted, _ = reference.run(unoptimised(path, monkeypatch), inputs)
     assert all(np.array_equal(ours[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("change", [dict(multiplier=3), dict(bias=1), dict(low=-100), dict(high=100)])
+def test_addition_behind_a_requantisation_stays(change: dict, rng: Rng, tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a plain copy can disappear when its addition is fused."""
+    b = network(rng)
+    graph = unoptimised(b.save(tmp_path), monkeypatch)
+    (addition,) = (layer for layer in graph.layers if layer.residual)
+    first = addition.requantize
+    for name, value in change.items():
+        first = replace(first, **{name: value if name in ("low", "high") else getattr(first, name) + value})
+    other = replace(addition, requantize=first)
+    graph = replace(graph, layers=[other if layer is addition else layer for layer in graph.layers])
+    assert fuse_residual(graph) is graph
 
 
 def test_graphs_are_verified_behind_every_pass(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
