@@ -84,15 +84,14 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     if end >= 1 << 28:
         raise CompileError(f"model {graph.name}: needs {end * config.beat_bytes} bytes of memory, instructions reach {(1 << 28) * config.beat_bytes}")
 
-    lowering = Lowering(graph, config, places, packed, weight_offsets, parameter_offsets)
-    for index, (layer, plan) in enumerate(zip(graph.layers, plans, strict=True)):
-        try:
-            lowering.layer(index, plan)
-        except ValueError as error:
-            raise CompileError(f"layer {layer.name}: {error}") from None
-    lowering.finish()
+    lowering = Lowering(graph, config, places, weight_offsets, parameter_offsets)
+    for index, (layer, plan, weights) in enumerate(zip(graph.layers, plans, packed, strict=True)):
+        if weights:
+            lowering.convolution(index, plan, weights)
+        else:
+            lowering.pooling(index, plan)
     try:
-        instructions, layers = lowering.emitter.finish()
+        instructions, layers = lowering.finish()
     except ValueError as error:
         raise CompileError(f"model {graph.name}: {error}") from None
     program = Program(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from cores.isa import Instruction, Opcode, Queue
 
-__all__ = ["BufferRing", "Emitter", "TensorWrites"]
+__all__ = ["Emitter"]
 
 #: (posting queue, taking queue): the flag of the one who posts, the field of the one who takes.
 _TOKENS = {
@@ -20,8 +20,8 @@ _TOKENS = {
     (Queue.STORE, Queue.LOAD): ("post_load", "stores"),
 }
 
-#: A dependency further back than this many instructions of its queue is moved up to there. Queues are short, so it would
-#: hardly ever have to wait; and it keeps the number of tokens on their way small.
+#: A dependency further back than this many instructions of its queue is moved up to there. Queues are short, so it
+#: would hardly ever have to wait; and it keeps the number of tokens on their way small.
 _HORIZON = {Queue.COMPUTE: 48, Queue.STORE: 12}
 
 _SETTERS = (Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD)
@@ -93,59 +93,3 @@ class Emitter:
                 flags[id(entry)][take] = 1
         instructions = [Instruction(entry.opcode, **entry.fields, **flags[id(entry)]) for entry in self._program]
         return instructions, [entry.layer for entry in self._program]
-
-
-class BufferRing:
-    """Places in the input buffer, handed out round and round; each is free again after the last COMPUTE that reads it."""
-
-    def __init__(self, depth: int) -> None:
-        self._depth = depth
-        self._next = 0
-        self._live: list[list[int]] = []  # [base, size, position of the last reader or -1 while that is unknown]
-
-    @property
-    def position(self) -> int:
-        """Where the next place begins if it fits there."""
-        return self._next
-
-    def room_ahead(self, size: int) -> bool:
-        """Whether ``size`` entries fit without turning around."""
-        return self._next + size <= self._depth
-
-    def restart(self) -> None:
-        """Go on from the buffer's beginning."""
-        self._next = 0
-
-    def take(self, size: int) -> tuple[list[int], int]:
-        """A place of ``size`` entries and the COMPUTE that must be done before it is written (-1: none)."""
-        if not self.room_ahead(size):
-            self.restart()
-        base, end = self._next, self._next + size
-        self._next = end
-        after, kept = -1, []
-        for place in self._live:
-            if place[0] < end and base < place[0] + place[1]:
-                assert place[2] >= 0, "the input buffer is overbooked"
-                after = max(after, place[2])
-            else:
-                kept.append(place)
-        place = [base, size, -1]
-        self._live = [*kept, place]
-        return place, after
-
-
-class TensorWrites:
-    """Which output tile wrote which part of a tensor: channel blocks times a range of pixels."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[int, int, int, int, int]] = []
-
-    def add(self, tile: int, blocks: tuple[int, int], pixels: tuple[int, int]) -> None:
-        self._rows.append((*blocks, *pixels, tile))
-
-    def last(self, blocks: tuple[int, int], pixels: tuple[int, int]) -> int:
-        """The last tile that writes into the part, or -1."""
-        for low, high, start, end, tile in reversed(self._rows):
-            if low < blocks[1] and blocks[0] < high and start < pixels[1] and pixels[0] < end:
-                return tile
-        return -1

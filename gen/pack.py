@@ -199,15 +199,19 @@ def _prune_weights(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
         return weights
     small = ic % config.ic_lanes
     pruned_channels = ic - small if small <= config.nnz_lanes else ic
-    padded = np.zeros((oc, -(-pruned_channels // fanin) * fanin, *kernel), np.int16)
-    padded[:, :pruned_channels] = weights[:, :pruned_channels]
-    windows = padded.reshape(oc, -1, fanin, kernel[0] * kernel[1])
-    # Stable, so that of equal weights the lower channels stay, on every machine.
-    order = np.argsort(-np.abs(windows), axis=2, kind="stable")
-    mask = np.zeros(windows.shape, bool)
-    np.put_along_axis(mask, order[:, :, :keep], True, axis=2)
+    channels_end = -(-pruned_channels // fanin) * fanin
     result = weights.copy()
-    result[:, :pruned_channels] = (windows * mask).reshape(padded.shape)[:, :pruned_channels]
+    # A hundred channels at a time: the arrays between are several times the weights.
+    for start in range(0, oc, 128):
+        part = weights[start:start + 128, :pruned_channels]
+        padded = np.zeros((len(part), channels_end, *kernel), np.int16)
+        padded[:, :pruned_channels] = part
+        # Windows last, in (oc, window, taps, channel) order. Keys are unique: of equal weights the lower channels stay.
+        windows = padded.reshape(len(part), -1, fanin, kernel[0] * kernel[1]).transpose(0, 1, 3, 2)
+        keys = np.abs(windows) * np.int16(fanin) + np.arange(fanin - 1, -1, -1, dtype=np.int16)
+        threshold = np.partition(keys, fanin - keep, axis=-1)[..., fanin - keep, None]
+        kept = np.where(keys >= threshold, windows, 0).transpose(0, 1, 3, 2)
+        result[start:start + 128, :pruned_channels] = kept.reshape(padded.shape)[:, :pruned_channels]
     return result
 
 

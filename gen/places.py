@@ -1,0 +1,73 @@
+"""Who uses which part of the input buffer, and who wrote which part of a feature map."""
+
+from dataclasses import dataclass
+
+__all__ = ["BufferRing", "Place", "TensorWrites"]
+
+
+@dataclass(eq=False)
+class Place:
+    """A part of the input buffer; ``last_reader`` is the position of a COMPUTE, -1 while that is unknown."""
+
+    base: int
+    size: int
+    last_reader: int = -1
+
+
+class BufferRing:
+    """Places in the input buffer, handed out round and round.
+
+    Each is free again after the last COMPUTE that reads it.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._next = 0
+        self._live: list[Place] = []
+
+    @property
+    def position(self) -> int:
+        """Where the next place begins if it fits there."""
+        return self._next
+
+    def room_ahead(self, size: int) -> bool:
+        """Whether ``size`` entries fit without turning around."""
+        return self._next + size <= self._depth
+
+    def restart(self) -> None:
+        """Go on from the buffer's beginning."""
+        self._next = 0
+
+    def take(self, size: int) -> tuple[Place, int]:
+        """A place of ``size`` entries and the COMPUTE that must be done before it is written (-1: none)."""
+        if not self.room_ahead(size):
+            self.restart()
+        base, end = self._next, self._next + size
+        self._next = end
+        after, kept = -1, []
+        for place in self._live:
+            if place.base < end and base < place.base + place.size:
+                assert place.last_reader >= 0, "the input buffer is overbooked"
+                after = max(after, place.last_reader)
+            else:
+                kept.append(place)
+        place = Place(base, size)
+        self._live = [*kept, place]
+        return place, after
+
+
+class TensorWrites:
+    """Which output tile wrote which part of a tensor: channel blocks times a range of pixels."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, int, int, int]] = []
+
+    def add(self, tile: int, blocks: tuple[int, int], pixels: tuple[int, int]) -> None:
+        self._rows.append((*blocks, *pixels, tile))
+
+    def last(self, blocks: tuple[int, int], pixels: tuple[int, int]) -> int:
+        """The last tile that writes into the part, or -1."""
+        for low, high, start, end, tile in reversed(self._rows):
+            if low < blocks[1] and blocks[0] < high and start < pixels[1] and pixels[0] < end:
+                return tile
+        return -1

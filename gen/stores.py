@@ -1,0 +1,116 @@
+"""The store side of the lowering: output tiles, their STOREs and side data (gen/lower.py says when)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cores.isa import Opcode, Queue
+from gen.emitter import Emitter
+from gen.ir import Graph
+from gen.pack import PARAMETER_BEATS
+from gen.places import TensorWrites
+from gen.program import Placement
+from gen.schedule import Window
+
+__all__ = ["OutputTile", "Stores"]
+
+#: Channel blocks whose parameters one LOAD_SIDE fetches at most; its columns are a 12-bit field.
+_PARAMETER_BLOCKS = 256
+
+
+@dataclass(frozen=True)
+class OutputTile:
+    """What one STORE writes: channel blocks ``first_block`` and following of a window of a layer's output.
+
+    ``computed`` is the position of the COMPUTE or POOL that makes it.
+    """
+
+    layer: int
+    window: Window
+    first_block: int
+    blocks: int
+    bank: int
+    pooled: bool
+    computed: int
+
+
+class Stores:
+    """Numbers the output tiles and emits their STOREs, in order, when told to."""
+
+    def __init__(self, graph: Graph, tensors: Mapping[str, Placement], parameter_offsets: Sequence[int], emitter: Emitter) -> None:
+        self._graph, self._tensors, self._parameter_offsets, self._emitter = graph, tensors, parameter_offsets, emitter
+        self._writes = {name: TensorWrites() for name in tensors}
+        self._tiles: list[OutputTile] = []
+        #: Position of the STORE of each tile, as far as they are emitted.
+        self._positions: list[int] = []
+
+    @property
+    def opened(self) -> int:
+        """Output tiles so far; also the number of the next."""
+        return len(self._tiles)
+
+    def open(self, tile: OutputTile) -> None:
+        """Note a tile whose STORE can follow from now on."""
+        output = self._graph.layers[tile.layer].output
+        self._writes[output].add(self.opened, (tile.first_block, tile.first_block + tile.blocks), self._pixels(tile))
+        self._tiles.append(tile)
+
+    def flush(self, through: int) -> None:
+        """Emit STORE and side data of all tiles up to number ``through``, as far as they are open."""
+        while len(self._positions) <= min(through, self.opened - 1):
+            self._store(self._tiles[len(self._positions)])
+
+    def position(self, tile: int) -> int:
+        """Position of a tile's STORE, which must have been emitted."""
+        return self._positions[tile]
+
+    def last_writer(self, tensor: str, blocks: tuple[int, int], pixels: tuple[int, int]) -> int:
+        """The last tile that writes into a part of a tensor, or -1."""
+        return self._writes[tensor].last(blocks, pixels)
+
+    def _pixels(self, tile: OutputTile) -> tuple[int, int]:
+        """First pixel of a tile and the one behind its last."""
+        width = self._graph.tensors[self._graph.layers[tile.layer].output].shape[2]
+        start = tile.window.y * width + tile.window.x
+        return start, start + (tile.window.rows - 1) * width + tile.window.cols
+
+    def _store(self, tile: OutputTile) -> None:
+        emitter, layer = self._emitter, self._graph.layers[tile.layer]
+        outer, emitter.layer = emitter.layer, tile.layer
+        _, height, width = self._graph.tensors[layer.output].shape
+        window, first, second = tile.window, layer.requantize, layer.residual
+        row_pitch = width if window.rows > 1 else 0
+        emitter.set(
+            Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch, block_pitch=height * width,
+            zero_point=first.zero_point, low=first.low, high=first.high, add=int(second is not None))
+        if second:
+            emitter.set(
+                Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
+                constant=second.constant, shift=second.shift, zero_point=second.zero_point, low=second.low,
+                high=second.high)
+        start, _ = self._pixels(tile)
+        # A pooled STORE runs beside its POOL; any other begins when its sums are final.
+        self._positions.append(emitter.emit(
+            Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed},
+            offset=self._tensors[layer.output].offset + tile.first_block * height * width + start, blocks=tile.blocks,
+            bank=tile.bank, pooled=int(tile.pooled)))
+        if second is None:
+            for block in range(0, tile.blocks, _PARAMETER_BLOCKS):
+                self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks - block))
+        else:
+            for block in range(tile.blocks):
+                self._load_parameters(tile, block, 1)
+                self._load_residual(tile, second.other, tile.first_block + block, row_pitch)
+        emitter.layer = outer
+
+    def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:
+        offset = self._parameter_offsets[tile.layer] + (tile.first_block + block) * PARAMETER_BEATS
+        self._emitter.emit(Opcode.LOAD_SIDE, offset=offset, cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
+
+    def _load_residual(self, tile: OutputTile, tensor: str, block: int, row_pitch: int) -> None:
+        start, end = self._pixels(tile)
+        _, height, width = self._graph.tensors[tensor].shape
+        writer = self.last_writer(tensor, (block, block + 1), (start, end))
+        after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}
+        self._emitter.emit(
+            Opcode.LOAD_SIDE, after=after, offset=self._tensors[tensor].offset + block * height * width + start,
+            cols=tile.window.cols, rows=tile.window.rows, row_pitch=row_pitch)
