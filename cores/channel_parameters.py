@@ -16,7 +16,8 @@ _MULTIPLIER_BIT = 32
 
 
 class ChannelParameters(wiring.Component):
-    """Takes `PARAMETER_BYTES` beats while ``enable`` is high and no parameters are held, one a cycle, and holds what they say.
+    """Takes 8 beats while ``enable`` is high and no parameters are held, one a cycle, and holds what
+    they say.
 
     ``loaded`` marks the last of these beats. ``release`` makes room for the next ones.
     """
@@ -62,7 +63,7 @@ class ChannelParameters(wiring.Component):
         chain = [Signal(layout, name=f"channel{lane}", reset_less=True) for lane in range(config.ic_lanes)]
         with m.If(accept):
             m.d.sync += count.eq(count + 1)
-            for lane, (target, source) in enumerate(zip(chain, (chain + arriving)[len(arriving):], strict=True)):
-                m.d.sync += target.eq(source)
+            following = [*chain[len(arriving):], *arriving]
+            m.d.sync += [lane.eq(source) for lane, source in zip(chain, following, strict=True)]
         m.d.comb += [self.channels[lane].eq(value) for lane, value in enumerate(chain)]
         return m

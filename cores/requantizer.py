@@ -28,18 +28,19 @@ def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
 
 
 class Requantizer(wiring.Component):
-    """A block's pixel a cycle, or one in three cycles with ``add``; `LATENCY` and `ADD_LATENCY` cycles later it is in ``output``.
+    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in three cycles.
 
-    Cycle 0 is that of ``issue``; ``pooled`` and ``residual`` are taken then, ``accumulators`` in cycle 1. With ``add`` every
-    pixel needs ``load``, and pixels set out multiples of three cycles apart: the residual and the first stage's result go
-    through the multipliers in the two cycles left between pixels further behind. ``add``, ``first`` and ``second`` stand still
-    while pixels are under way. ``released`` follows an issue's ``release`` once ``channels`` may change.
-    Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
+    Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual`` are
+    taken then, ``accumulators`` in cycle 1. With ``add`` every pixel needs ``load``, and pixels set out multiples of
+    three cycles apart: the residual and the first stage's result go through the multipliers in the two cycles left
+    between pixels further behind. ``add``, ``first`` and ``second`` stand still while pixels are under way.
+    ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
+    ``sim.golden.residual_add``.
     """
 
     #: Cycles from issue to output.
     LATENCY = 10
-    #: Cycles by which the second stage, that of the first stage's result, is behind the first; the residual is one before it.
+    #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
     SECOND = 8
     ADD_LATENCY = LATENCY + SECOND
 
@@ -66,7 +67,8 @@ class Requantizer(wiring.Component):
         first, second, add = self.first, self.second, self.add
 
         # valid[n], load[n]: the pixel that set out n cycles ago.
-        valid, load, release = [self.issue.valid], [self.issue.valid & self.issue.load], [self.issue.valid & self.issue.release]
+        valid = [self.issue.valid]
+        load, release = [self.issue.valid & self.issue.load], [self.issue.valid & self.issue.release]
         for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"), (release, 4, "release")):
             for cycle in range(1, length + 1):
                 delayed = Signal(name=f"{name}{cycle}")
@@ -91,17 +93,17 @@ class Requantizer(wiring.Component):
             self.output_valid.eq(Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])),
         ]
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
-        for field, zero_cycle in (("factor", 2), ("subtrahend", 4), ("accumulate", 4), ("zero_point", 8), ("low", 9), ("high", 9)):
-            early = zero_cycle - 1
-            source = {
-                "factor": Mux(in_second[early + a], second.multiplier_a, Mux(in_second[early + b], -second.multiplier_b, 0)),
-                "subtrahend": Mux(in_second[early + b], second.constant, 0),
-                "accumulate": in_second[early + a],
-            }.get(field)
-            if source is None:
-                source = Mux(in_second[early + a], second[field], first[field])
+        early = {
+            "factor": Mux(in_second[1 + a], second.multiplier_a, Mux(in_second[1 + b], -second.multiplier_b, 0)),
+            "subtrahend": Mux(in_second[3 + b], second.constant, 0),
+            "accumulate": in_second[3 + a],
+            "zero_point": Mux(in_second[7 + a], second.zero_point, first.zero_point),
+            "low": Mux(in_second[8 + a], second.low, first.low),
+            "high": Mux(in_second[8 + a], second.high, first.high),
+        }
+        for field, value in early.items():
             register = Signal.like(control[field], name=f"control_{field}", reset_less=True)
-            m.d.sync += register.eq(source)
+            m.d.sync += register.eq(value)
             m.d.comb += control[field].eq(register)
 
         # The residual waits for the first stage's result.

@@ -13,11 +13,12 @@ SHIFT_BITS = (MAX_SHIFT - MIN_SHIFT).bit_length()
 #: Bits of the second stage's constant.
 CONSTANT_BITS = 28
 
-#: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's value stands.
+#: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
+#: value stands.
 LaneControl = data.StructLayout({
     "load_bias": 1,             # 1
     "clear_bias": 1,            # 1
-    "factor": signed(MULTIPLIER_BITS + 1),  # 2: zero for an accumulator, else that of the second stage, for the residual negative
+    "factor": signed(MULTIPLIER_BITS + 1),  # 2: zero for an accumulator, else the second stage's (residual: minus)
     "load_factor": 1,           # 2: the channel's multiplier becomes the other factor
     "take_factor": 1,           # 2: or the residual or the first stage's result
     "residual": 1,              # 2: of these two, the residual
@@ -51,8 +52,8 @@ def _shift_narrow(value: Value, select: Value, *, step: int, keep: int) -> tuple
     """
     ways, top = 1 << len(select), len(value) - 1
     kept = Cat(_choose(select, [value[min(bit + way * step, top)] for way in range(ways)]) for bit in range(keep))
-    # A shift by ``way`` fits if all bits from the top one kept are equal. They are compared in chunks of a step, as what
-    # a larger shift needs equal is a part of what a smaller one does.
+    # A shift by ``way`` fits if all bits from the top one kept are equal. They are compared in chunks of a step, as
+    # what a larger shift needs equal is a part of what a smaller one does.
     lost = 0
     for way in range(ways):
         first = keep - 1 + way * step
@@ -64,12 +65,13 @@ def _shift_narrow(value: Value, select: Value, *, step: int, keep: int) -> tuple
 
 
 class RequantizerLane(wiring.Component):
-    """``clip((((source + bias) * multiplier) >> shift) + zero_point)``, rounded, on one multiplier of ``acc_width`` x 18 bits.
+    """``clip((((source + bias) * multiplier) >> shift) + zero_point)``, rounded, on one multiplier of ``acc_width`` x
+    18 bits.
 
-    Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends ``residual``, then
-    ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the second a * multiplier_a minus that.
-    `LaneControl` says which cycle does what.
-    Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
+    Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends
+    ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
+    second a * multiplier_a minus that. `LaneControl` says which cycle does what. Golden models:
+    ``sim.golden.requantize``, ``sim.golden.residual_add``.
 
     Raises ValueError unless ``acc_width`` is in 24..32.
     """
@@ -97,13 +99,15 @@ class RequantizerLane(wiring.Component):
         with m.Elif(control.clear_bias):
             m.d.sync += bias.eq(0)
         wide = Signal(signed(self.acc_width), reset_less=True)
-        # bias + operand. As a subtraction it has a first operand, the one that goes to the carry chain's data input: a register
-        # there saves a LUT a bit (Yosys orders the operands of a sum as it likes). The lowest bit borrows the 1 that ~ adds.
+        # bias + operand. As a subtraction it has a first operand, the one that goes to the carry chain's data input: a
+        # register there saves a LUT a bit (Yosys orders the operands of a sum as it likes). The lowest bit borrows the
+        # 1 that ~ adds.
         operand = self.source | control.factor
         m.d.sync += wide.eq((Cat(0, bias) - Cat(1, ~operand))[1:])
         narrow = Signal(signed(MULTIPLIER_BITS + 1), reset_less=True)
         with m.If(control.load_factor | control.take_factor):
-            m.d.sync += narrow.eq(Mux(control.load_factor, channel.multiplier, Mux(control.residual, self.residual, self.output)))
+            result_or_residual = Mux(control.residual, self.residual, self.output)
+            m.d.sync += narrow.eq(Mux(control.load_factor, channel.multiplier, result_or_residual))
 
         # Cycles 3 and 4.
         product = Signal(signed(max(self.acc_width + MULTIPLIER_BITS, CONSTANT_BITS + 1)), reset_less=True)
@@ -116,10 +120,11 @@ class RequantizerLane(wiring.Component):
         with m.If(control.load_shift | control.take_shift):
             m.d.sync += shift.eq(Mux(control.load_shift, channel.shift, control.shift))
 
-        # Cycles 5, 6, 7: shift in steps of 8, 2, 1, dropping what only a saturated value would need. The bit right of the
-        # point stays: it rounds. Nine bits are enough, as a zero point brings no larger value back into eight.
+        # Cycles 5, 6, 7: shift in steps of 8, 2, 1, dropping what only a saturated value would need. The bit right of
+        # the point stays: it rounds. Nine bits are enough, as a zero point brings no larger value back into eight.
         eights, lost_eights = _shift_narrow(total[MIN_SHIFT - 1:], shift[3:], step=8, keep=17)
-        coarse, coarse_lost, coarse_shift = Signal(17, reset_less=True), Signal(reset_less=True), Signal(3, reset_less=True)
+        coarse, coarse_lost = Signal(17, reset_less=True), Signal(reset_less=True)
+        coarse_shift = Signal(3, reset_less=True)
         twos, lost_twos = _shift_narrow(coarse, coarse_shift[1:], step=2, keep=11)
         fine, fine_lost, fine_shift = Signal(11, reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
         ones, lost_ones = _shift_narrow(fine, fine_shift, step=1, keep=10)
@@ -128,8 +133,9 @@ class RequantizerLane(wiring.Component):
         lost = Signal()
         m.d.comb += lost.eq(fine_lost | lost_ones)
         m.d.sync += [
-            coarse.eq(eights), coarse_lost.eq(lost_eights), coarse_shift.eq(shift), negative[0].eq(total[-1]),
-            fine.eq(twos), fine_lost.eq(coarse_lost | lost_twos), fine_shift.eq(coarse_shift), negative[1].eq(negative[0]),
+            coarse.eq(eights), coarse_lost.eq(lost_eights), coarse_shift.eq(shift),
+            fine.eq(twos), fine_lost.eq(coarse_lost | lost_twos), fine_shift.eq(coarse_shift),
+            negative[0].eq(total[-1]), negative[1].eq(negative[0]),
             rounded_up.eq(ones[0]),
             integer.eq(Cat(*(Mux(lost, ~negative[1], bit) for bit in ones[1:-1]), negative[1])),
         ]
@@ -138,6 +144,7 @@ class RequantizerLane(wiring.Component):
         moved = Signal(signed(10), reset_less=True)
         m.d.sync += moved.eq((Cat(1, integer).as_signed() + Cat(rounded_up, control.zero_point).as_signed())[1:])
         result = Signal(signed(8), reset_less=True)
-        m.d.sync += result.eq(Mux(moved > control.high, control.high, Mux(moved < control.low, control.low, moved)))
+        at_least_low = Mux(moved < control.low, control.low, moved)
+        m.d.sync += result.eq(Mux(moved > control.high, control.high, at_least_low))
         m.d.comb += self.output.eq(result)
         return m

@@ -23,9 +23,9 @@ _BUFFER_BEATS = 32
 class StoreEngine(wiring.Component):
     """Executes the store queue. docs/datapath.md has its pipeline, cycles and area.
 
-    Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``. A pixel sets out only when the buffer behind the
-    requantizer has room for it, so nothing in the pipeline ever stops. ``read_data`` is read the cycle after ``read_enable``.
-    Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
+    Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``. A pixel sets out only when the buffer
+    behind the requantizer has room for it, so nothing in the pipeline ever stops. ``read_data`` is read the cycle after
+    ``read_enable``. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
     """
 
     def __init__(self, config: NpuConfig):

@@ -1,6 +1,6 @@
 """The order in which a STORE takes its pixels."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,8 +15,9 @@ __all__ = ["StorePixels"]
 class StorePixels(wiring.Component):
     """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
 
-    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``); ``block_start``,
-    ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word. ``geometry`` and ``store`` stand still from ``restart`` on.
+    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``);
+    ``block_start``, ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word. ``geometry``
+    and ``store`` stand still from ``restart`` on.
     """
 
     def __init__(self, config: NpuConfig):
@@ -65,15 +66,15 @@ class StorePixels(wiring.Component):
             ]
             with m.If(row_end):
                 m.d.sync += rows_left.eq(Mux(self.block_end, self.geometry.rows, rows_left - 1))
-            # An odd row leaves the last word's other pixel out.
-            last_pixel = row_end
+            word_end = Const(1)
             if config.pixel_lanes > 1:
-                last_pixel = row_end | pixel.all()
+                # An odd row leaves the last word's other pixel out.
+                word_end = row_end | pixel.all()
                 m.d.sync += pixel.eq(Mux(row_end, 0, pixel + 1))
             with m.If(self.block_end):
                 m.d.sync += [word.eq(0), blocks_left.eq(blocks_left - 1)]
                 if config.oc_groups > 1:
                     m.d.sync += group.eq(group + 1)
-            with m.Elif(last_pixel):
+            with m.Elif(word_end):
                 m.d.sync += word.eq(word + 1)
         return m

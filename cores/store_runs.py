@@ -18,8 +18,8 @@ REGION_BITS = 32
 class StoreRuns(wiring.Component):
     """For every block and row of the STORE given with ``start``: a run of ``cols`` beats. Three cycles a run.
 
-    ``geometry`` and ``store`` stand still until ``idle``. A run that is not between ``write_start`` and ``data_beats`` is not
-    issued; ``failed`` rises instead and stays. ``halt`` offers no further run.
+    ``geometry`` and ``store`` stand still until ``idle``. A run that is not between ``write_start`` and ``data_beats``
+    is not issued; ``failed`` rises instead and stays. ``halt`` offers no further run.
     """
 
     def __init__(self, config: NpuConfig):
@@ -84,7 +84,8 @@ class StoreRuns(wiring.Component):
                 m.d.comb += run.valid.eq(1)
                 with m.If(run.ready):
                     following = Signal.like(block)
-                    m.d.comb += following.eq(Mux(row_is_last, block, row) + Mux(row_is_last, geometry.block_pitch, geometry.row_pitch))
+                    pitch = Mux(row_is_last, geometry.block_pitch, geometry.row_pitch)
+                    m.d.comb += following.eq(Mux(row_is_last, block, row) + pitch)
                     m.d.sync += row.eq(following)
                     m.next = "PLACE"
                     with m.If(~row_is_last):

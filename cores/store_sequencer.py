@@ -22,12 +22,13 @@ _ADD_CYCLES = 3
 class StoreSequencer(wiring.Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
-    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with ``add`` a
-    residual, with ``pooled`` a beat of the pool unit. Between blocks there is no gap if the next parameters are there. The set
-    operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
+    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with
+    ``add`` a residual, with ``pooled`` a beat of the pool unit. Between blocks there is no gap if the next parameters
+    are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
 
-    ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits for ``runs_idle``. A bank that cannot hold the
-    tile is a BUFFER error, a STORE without a STORE_SET in front of it ILLEGAL. After an error nothing moves until reset.
+    ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits for ``runs_idle``. A bank that cannot
+    hold the tile is a BUFFER error, a STORE without a STORE_SET in front of it ILLEGAL. After an error nothing moves
+    until reset.
     """
 
     def __init__(self, config: NpuConfig):

@@ -22,7 +22,7 @@ REGION_BEATS = 1 << 30
 
 
 class Environment:
-    """All around the engine, a cycle at a time: inputs change behind the rising edge, outputs are read at the falling.
+    """All around the engine, a cycle at a time: inputs change at the rising edge, outputs are read at the falling.
 
     ``stalls``: how often each stream stands still; a stream that is not named, as often as ``""`` says.
     """
@@ -46,7 +46,8 @@ class Environment:
         dut = self.dut
         for name in self.feeds:
             getattr(dut, f"{name}__valid").value = 0
-        dut.run__ready.value = dut.data__ready.value = dut.halt.value = dut.compute_level.value = dut.read_data.value = 0
+        for port in (dut.run__ready, dut.data__ready, dut.halt, dut.compute_level, dut.read_data):
+            port.value = 0
         dut.write_start.value, dut.data_beats.value, dut.data_address.value = 0, REGION_BEATS, DATA_ADDRESS
         dut.rst.value = 1
         for _ in range(3):
@@ -123,8 +124,8 @@ class Environment:
 
     def check(self) -> None:
         """Runs, beats and tokens are what the stimulus says."""
-        expected = [{"address": DATA_ADDRESS + run["start"] * CONFIG.beat_bytes, "beats": run["beats"], "last": run["last"],
-                     "post": run["post"], "index": run["index"]} for run in self.stimulus.runs]
+        expected = [{"address": DATA_ADDRESS + run["start"] * CONFIG.beat_bytes,
+                     **{name: run[name] for name in ("beats", "last", "post", "index")}} for run in self.stimulus.runs]
         runs = [RUN.from_bits(bits) for bits in self.accepted["run"]]
         assert [{name: run[name] for name in RUN.members} for run in runs] == expected
         assert len(self.accepted["data"]) == len(self.stimulus.beats)

@@ -27,8 +27,8 @@ def _beat(values: np.ndarray) -> int:
 class StoreStimulus:
     """Call `geometry`, then `store` as often as wanted; the lists then hold what to feed and to expect, in order.
 
-    ``banks[n]``: the accumulators that STORE n reads, {word: (acc_lanes,) int64}, None for a pooled one. They appear when
-    its token is given, so a STORE that starts early reads others.
+    ``banks[n]``: the accumulators that STORE n reads, {word: (acc_lanes,) int64}, None for a pooled one. They appear
+    when its token is given, so a STORE that starts early reads others.
     """
 
     config: NpuConfig

@@ -27,7 +27,8 @@ def random_sources(rng: np.random.Generator, shape: tuple[int, ...], channels, s
     """
     bias, multiplier, shift = (np.asarray(value).reshape(-1, *[1] * (len(shape) - 1)) for value in channels)
     limit = 1 << source_bits - 1
-    low, high = np.maximum(-limit, -(1 << acc_width - 1) - bias), np.minimum(limit - 1, (1 << acc_width - 1) - 1 - bias)
+    total_limit = 1 << acc_width - 1
+    low, high = np.maximum(-limit, -total_limit - bias), np.minimum(limit - 1, total_limit - 1 - bias)
     low, high = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
     anywhere = rng.integers(low, high + 1)
     ends = np.where(rng.random(shape) < 0.5, low, high)
@@ -57,6 +58,7 @@ def random_second_stage(rng: np.random.Generator) -> dict[str, int]:
 
 def pack_parameters(bias, multiplier, shift, beat_bytes: int) -> list[int]:
     """The beats of a block's channel parameters."""
-    words = np.stack([np.asarray(bias, np.int64) & 0xFFFFFFFF, np.asarray(multiplier) | np.asarray(shift) << 24], axis=1)
+    second = np.asarray(multiplier) | np.asarray(shift) << 24
+    words = np.stack([np.asarray(bias, np.int64) & 0xFFFFFFFF, second], axis=1)
     raw = words.astype("<u4").tobytes()
     return [int.from_bytes(raw[start:start + beat_bytes], "little") for start in range(0, len(raw), beat_bytes)]

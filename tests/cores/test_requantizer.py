@@ -1,0 +1,27 @@
+"""Requantizer: see bench_requantizer."""
+
+import pytest
+
+from cores.config import NpuConfig
+from cores.requantizer import Requantizer
+from cores.requantizer_lane import RequantizerLane
+from tests.bench import run_bench
+
+CONFIGS = {
+    "16": NpuConfig.preset(16),
+    "one_place": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, acc_width=24),
+    "wide": NpuConfig(oc_lanes=64, ic_lanes=16, nnz_lanes=4, acc_width=32),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_requantizer(name):
+    config = CONFIGS[name]
+    run_bench(Requantizer(config), module="tests.cores.bench_requantizer", name=f"requantizer_{name}",
+              parameters={"config": config.to_dict()})
+
+
+@pytest.mark.parametrize("acc_width", [23, 33])
+def test_accumulator_width(acc_width):
+    with pytest.raises(ValueError, match=f"acc_width must be in 24..32, not {acc_width}"):
+        RequantizerLane(acc_width=acc_width)
