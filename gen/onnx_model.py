@@ -89,6 +89,8 @@ def read(path: str | Path) -> Model:
         raise GraphError(f"{name}: not a readable ONNX file ({first_line(error)})") from None
     if not proto.graph.node and not proto.graph.output:
         raise GraphError(f"{name}: not an ONNX model, or an empty one")
+    # Older files must list initializers among the inputs, which writers forget and nobody needs.
+    proto.ir_version = max(proto.ir_version, 4)
     try:
         onnx.checker.check_model(proto)
     except (onnx.checker.ValidationError, ValueError) as error:

@@ -27,7 +27,7 @@ from gen.onnx_values import (
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["HANDLERS", "dequantized", "zero_point"]
+__all__ = ["HANDLERS", "dequantized", "softmax_of", "zero_point"]
 
 HANDLERS = Registry()
 
@@ -195,13 +195,17 @@ def clip(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Va
 
 @HANDLERS.handles("Softmax")
 def softmax(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
-    value = inputs[0]
+    return softmax_of(importer, node, inputs[0], importer.model.opset)
+
+
+def softmax_of(importer: "Importer", node: Node, value: Value | None, opset: int) -> Host:
+    """Softmax by the processor, with the meaning of ``axis`` in ``opset``."""
     if isinstance(value, Host):
         importer.fail(node, "follows an operator of the processor's part; only one Softmax may end a model")
     if not isinstance(value, Real):
         importer.refuse(node, value, "its input")
     host, dims = importer.host(value), value.order.shape
-    old = importer.model.opset < 13         # all axes from ``axis`` on are one
+    old = opset < 13         # all axes from ``axis`` on are one
     axis = int(node.attributes.get("axis", 1 if old else -1)) % len(dims)
     if axis == 0:
         importer.fail(node, "is over the samples; give it another axis")

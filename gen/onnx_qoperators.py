@@ -8,7 +8,7 @@ import numpy as np
 from gen import onnx_layers as plain
 from gen.onnx_handlers import Registry, at
 from gen.onnx_model import Node
-from gen.onnx_operators import dequantized, zero_point
+from gen.onnx_operators import dequantized, softmax_of, zero_point
 from gen.onnx_values import Constant, Value
 
 if TYPE_CHECKING:
@@ -79,3 +79,10 @@ def qlinear_global_average_pool(importer: "Importer", node: Node, inputs: Sequen
     first = 1 if node.attributes.get("channels_last") else 2
     axes = range(first, first + x.order.ndim - 2)
     return _quantized(importer, node, plain.global_average(importer, node, x, axes, True), inputs[3], at(inputs, 4))
+
+
+@HANDLERS.handles("QLinearSoftmax")
+def qlinear_softmax(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    opset = int(node.attributes.get("opset", importer.model.opset))
+    result = softmax_of(importer, node, _dequantized(importer, node, inputs[:3]), opset)
+    return _quantized(importer, node, result, inputs[3], at(inputs, 4))

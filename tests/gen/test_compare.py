@@ -1,10 +1,14 @@
 """The real networks against golden outputs and onnxruntime; and whether the comparison finds a difference."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from gen import reference
 from gen.compare import compare, compare_model
@@ -49,6 +53,35 @@ def test_networks(name: str, layers: int, samples: int, largest: int, models: Pa
         # Where the answer differs, onnxruntime and TFLite do not agree on it either.
         disputed = golden["tflite_ref"][:samples].argmax(axis=1) != theirs
         assert ((ours == theirs) | disputed).all()
+
+
+@pytest.mark.parametrize(("name", "number", "form"), [
+    ("mlperf_resnet8_float", QuantType.QInt8, QuantFormat.QDQ),
+    ("mlperf_resnet8_float", QuantType.QUInt8, QuantFormat.QOperator),
+    ("mnist8_float", QuantType.QUInt8, QuantFormat.QDQ),
+])
+def test_models_of_onnxruntimes_quantiser(name: str, number: QuantType, form: QuantFormat, models: Path,
+                                          rng: np.random.Generator, tmp_path: Path) -> None:
+    class Samples(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.left = [{key: rng.normal(0, 1, shape).astype(np.float32)} for _ in range(2)]
+
+        def get_next(self) -> dict[str, np.ndarray] | None:  # type: ignore[override]
+            return self.left.pop() if self.left else None
+
+    source = onnx.load(models / f"{name}.onnx")
+    constants = {i.name for i in source.graph.initializer}
+    (value,) = (i for i in source.graph.input if i.name not in constants)
+    key, shape = value.name, (1, *(d.dim_value for d in value.type.tensor_type.shape.dim[1:]))
+    prepared, path = str(tmp_path / "prepared.onnx"), str(tmp_path / "model.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        quant_pre_process(str(models / f"{name}.onnx"), prepared, skip_symbolic_shape=True)
+        quantize_static(prepared, path, Samples(), quant_format=form, activation_type=number,
+                        weight_type=QuantType.QInt8, per_channel=name != "mnist8_float")
+    comparison = compare(path, {key: rng.normal(0, 1, (3, *shape[1:])).astype(np.float32)})
+    assert comparison.largest <= 1
+    assert max(abs(difference) for difference in comparison.outputs[0].distribution) <= 8
 
 
 def test_finds_a_wrong_layer(rng: np.random.Generator, tmp_path: Path) -> None:
