@@ -210,5 +210,7 @@ class NpuConfig:
         """Read a ``config.json``. Raises ConfigError with the file's name."""
         try:
             return cls.from_json(path.read_text())
-        except (OSError, UnicodeDecodeError, ConfigError) as error:
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from None
+        except (UnicodeDecodeError, ConfigError) as error:
             raise ConfigError(f"{path}: {error}") from None

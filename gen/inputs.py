@@ -43,7 +43,7 @@ def _named_inputs(path: Path, loaded: np.ndarray | dict[str, np.ndarray], names:
                              f"the file has {', '.join(loaded) or 'nothing'}")
         return {name: loaded[name] for name in names}
     if len(names) > 1:
-        raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file with an array for each")
+        raise InputError(f"{path}: the inputs are {', '.join(names)}; give an .npz file with an array for each")
     return {names[0]: loaded}
 
 
@@ -101,3 +101,13 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
     if not min(counts.values()):
         raise InputError(f"{path}: there are no samples")
     return Samples({name: array[:limit] for name, array in inputs.items()}, None if labels is None else labels[:limit])
+
+
+def zero_samples(graph: Graph, shapes: dict[str, tuple[int, ...]]) -> Samples:
+    """One sample of zeros in the types of the model's inputs, for what does not depend on values."""
+    inputs = {}
+    for name, (tensor, steps) in graph.inputs.items():
+        number = np.uint8 if graph.tensors[tensor].onnx_unsigned else np.int8
+        real = any(step.kind == "quantize" for step in steps)
+        inputs[name] = np.zeros(shapes[name], np.float32 if real else number)
+    return Samples(inputs, None)

@@ -1,7 +1,6 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,16 @@ from gen.onnx_import import Imported, load_model
 from gen.pack import prune
 from gen.program import Program, ProgramError
 
-__all__ = ["Workload", "open_workload"]
+__all__ = ["Workload", "is_program", "open_workload"]
+
+#: First bytes of a zip file, even of a truncated one.
+_ZIP_MAGIC = b"PK\x03\x04"
+
+
+def is_program(path: Path) -> bool:
+    """Whether a file is a program rather than a model. Raises OSError when it cannot be read."""
+    with path.open("rb") as file:
+        return file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +56,9 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
     """A model to be compiled for ``config``, or a program that was.
 
     With ``config`` None a program's own configuration is taken. ``density`` prunes a model.
-    Raises GraphError or ProgramError, in one line that names the file.
+    Raises GraphError, ProgramError or OSError; each names the file.
     """
-    if not zipfile.is_zipfile(path):
+    if not is_program(path):
         if config is None:
             raise ValueError("a model needs a configuration to be compiled for")
         return _from_model(load_model(path), config, density)

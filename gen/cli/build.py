@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -19,6 +20,11 @@ from gen.cli.common import (
 )
 from gen.files import write_file
 
+if TYPE_CHECKING:
+    from boards.board import Board
+    from cores.config import NpuConfig
+    from gen.synth import Report
+
 EXAMPLE = "example: python -m gen build --board zu3eg --macs 256 -o build/zu3eg --synth"
 
 
@@ -31,12 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    board, config = chosen_board(arguments), chosen_config(arguments)
+def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str, list[str]]:
+    """Everything but the resources; returns the Verilog and the names of the files."""
     from cores.emit import emit_verilog
     from gen.export import driver_header, register_map, vendor_project
 
-    folder = arguments.output or CACHE / f"{board.name}-{config.macs}"
     with status(f"{config.macs} MACs for {board.title}"):
         verilog = emit_verilog(config)
         files = {
@@ -48,6 +53,13 @@ def run(arguments: argparse.Namespace) -> None:
         }
     for name, content in files.items():
         write_file(folder / name, content)
+    return verilog, list(files)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    board, config = chosen_board(arguments), chosen_config(arguments)
+    folder = arguments.output or CACHE / f"{board.name}-{config.macs}"
+    verilog, files = write_files(folder, board, config)
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files]}
@@ -65,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(result)
 
 
-def _resource_table(report, board) -> Table:
+def _resource_table(report: "Report", board: "Board") -> Table:
     table = Table(title=f"{board.title} ({report.family}), as mapped by Yosys", title_justify="left", show_footer=True,
                   caption="LUTs of any size and LUTs used as memory count one each; carry chains are not counted",
                   caption_justify="left")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -17,9 +17,12 @@ from boards.registry import BOARDS, get_board
 from cores.config import PRESET_MACS, NpuConfig
 from gen.cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from gen.workload import Workload
+
 __all__ = [
     "CACHE", "add_json_option", "add_machine_options", "chosen_board", "chosen_config", "console", "counter",
-    "machine_options_config", "messages", "print_json", "status",
+    "messages", "open_given", "print_json", "status",
 ]
 
 #: Results that take long to make again.
@@ -102,11 +105,11 @@ def counter(text: str, total: int) -> Iterator[Callable[[int, int], None]]:
             task, completed=done, description=f"{text}, {cycles:,} cycles" if cycles else text)
 
 
-def machine_options_config(arguments: argparse.Namespace, path: Path) -> NpuConfig | None:
-    """The configuration to open ``path`` with: None for a program when no option asks for a certain one.
+def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
+    """The model or program at ``path``, for the machine of the options; a program brings its own if there are none."""
+    config = chosen_config(arguments)
+    from gen.workload import is_program, open_workload
 
-    Raises OSError when there is no such file, so that the first thing said is about it.
-    """
-    with path.open("rb") as file:
-        is_zip = file.read(2) == b"PK"
-    return None if is_zip and not _machine_given(arguments) else chosen_config(arguments)
+    with status(f"reading {path.name}"):
+        own = is_program(path) and not _machine_given(arguments)
+        return open_workload(path, None if own else config, density=arguments.density)

@@ -13,8 +13,8 @@ from gen.cli.common import (
     add_machine_options,
     console,
     counter,
-    machine_options_config,
     messages,
+    open_given,
     print_json,
     status,
 )
@@ -71,12 +71,9 @@ def execute(workload: "Workload", samples: "Samples", target: str) -> "Run":
 def run(arguments: argparse.Namespace) -> int:
     if arguments.output and arguments.output.suffix != ".npz":
         raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
-    config = machine_options_config(arguments, arguments.model)
+    workload = open_given(arguments, arguments.model)
     from gen.inputs import read_samples
-    from gen.workload import open_workload
 
-    with status(f"reading {arguments.model.name}"):
-        workload = open_workload(arguments.model, config, density=arguments.density)
     samples = read_samples(arguments.input, workload.graph, workload.input_shapes, limit=arguments.limit)
     if arguments.target != "reference":
         with status(f"compiling {arguments.model.name}"):

@@ -1,0 +1,136 @@
+"""``gen demo``"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.columns import Columns
+from rich.text import Text
+
+from gen.cli.common import CACHE, add_json_option, add_machine_options, chosen_board, chosen_config, console, print_json
+from gen.cli.errors import FAILED, CommandError
+from gen.cli.run import positive
+
+if TYPE_CHECKING:
+    from boards.board import Board
+    from cores.config import NpuConfig
+    from gen.inputs import Samples
+    from gen.program import Program
+    from gen.runner import Run
+    from gen.workload import Workload
+
+EXAMPLE = "example: python -m gen demo --limit 20"
+
+_EXAMPLE_FOLDER = Path(__file__).resolve().parents[2] / "examples" / "digits"
+
+#: From paper to ink; a character is one pixel wide and two high.
+_SHADES = " ░▒▓█"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=positive, default=12, metavar="N", help="digits to read (default 12)")
+    add_machine_options(parser)
+    add_json_option(parser)
+
+
+def picture(image: np.ndarray, caption: Text) -> Text:
+    """An image (H, W), 0..1, with a line of text below."""
+    pairs = image.reshape(image.shape[0] // 2, 2, image.shape[1]).mean(1)
+    shades = np.rint(pairs * (len(_SHADES) - 1)).astype(int)
+    return Text("\n").join([*(Text("".join(_SHADES[shade] for shade in row)) for row in shades), caption])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    model, data = _EXAMPLE_FOLDER / "digits_int8.onnx", _EXAMPLE_FOLDER / "digits_test.npz"
+    if not model.is_file():
+        raise CommandError(f"{model}: not there; the demo runs in a checkout of the project")
+    board, config = chosen_board(arguments), chosen_config(arguments)
+    console.quiet = arguments.json
+    result = _Demo(arguments.limit, board, config).run(model, data)
+    console.quiet = False
+    if arguments.json:
+        print_json(result)
+    return FAILED if result["mismatches"] else 0
+
+
+def say(text: str) -> None:
+    console.print(f"   {text}", soft_wrap=True)
+
+
+class _Demo:
+    """The steps of the demo, each under its heading."""
+
+    def __init__(self, limit: int, board: "Board", config: "NpuConfig") -> None:
+        self.limit, self.board, self.config = limit, board, config
+        self.folder = CACHE / "demo"
+        self.began = time.perf_counter()
+        self.steps = 0
+
+    def run(self, model: Path, data: Path) -> dict[str, Any]:
+        """Returns the JSON form."""
+        from gen.cli import profile
+        from gen.cli.run import summary
+        from gen.inputs import read_samples
+        from gen.report import profile_of
+        from gen.workload import open_workload
+
+        self.build()
+        workload = open_workload(model, self.config)
+        self.compile(workload.program)
+        samples = read_samples(data, workload.graph, workload.input_shapes, limit=self.limit)
+        result = self.read_digits(workload, samples)
+        self.step("Where the cycles of an image go")
+        rtl = result.inferences[0].rtl
+        assert rtl is not None
+        measured = profile_of(workload.program, rtl.trace, rtl.cycles, self.board.clock_mhz)
+        profile.show(measured)
+        self.sum_up(result)
+        return {**summary(result), "board": self.board.name, "macs": self.config.macs, "profile": measured}
+
+    def step(self, text: str) -> None:
+        self.steps += 1
+        console.print(f"\n[bold]{self.steps}. {text}[/]", soft_wrap=True)
+
+    def build(self) -> None:
+        from gen.cli.build import write_files
+
+        self.step(f"Verilog of an NPU with {self.config.macs} multiply-accumulates a cycle, for {self.board.title}")
+        verilog, _ = write_files(self.folder, self.board, self.config)
+        say(f"{len(verilog) / 1e6:.1f} MB in {self.folder / 'npu.v'}, {time.perf_counter() - self.began:.1f} s")
+
+    def compile(self, program: "Program") -> None:
+        self.step("A network for handwritten digits, int8, compiled for it")
+        program.save(self.folder / "digits.npu")
+        macs = sum(layer.macs for layer in program.layers)
+        say(f"{len(program.layers)} layers, {macs / 1e6:.2f} million multiply-accumulates an image, "
+            f"{len(program.instructions)} instructions")
+
+    def read_digits(self, workload: "Workload", samples: "Samples") -> "Run":
+        from gen.cli.run import execute
+
+        self.step(f"{len(samples)} digits that it has never seen, on the Verilog in Verilator")
+        say("building the simulation takes a minute or two, once")
+        result = execute(workload, samples, "rtl")
+        assert result.labels is not None
+        pictures = []
+        for image, label, inference in zip(samples.inputs["image"], result.labels, result.inferences, strict=True):
+            right = inference.prediction == label
+            caption = f"read as {inference.prediction}" + ("" if right else f", is {label}")
+            pictures.append(picture(image[0], Text(caption, style="green" if right else "bold red")))
+        console.print(Columns(pictures, padding=(1, 2)))
+        return result
+
+    def sum_up(self, result: "Run") -> None:
+        self.step("In all")
+        assert result.accuracy is not None and result.cycles is not None
+        number, clock_mhz = len(result.inferences), self.board.clock_mhz
+        say(f"{round(result.accuracy * number)} of {number} digits right")
+        say(f"{result.cycles:,.0f} cycles an image: {clock_mhz * 1e6 / result.cycles:,.0f} images a second at "
+            f"{clock_mhz:g} MHz, if the board's place and route holds that clock")
+        say(f"simulated at {result.cycles * number / result.seconds:,.0f} cycles a second; "
+            f"the demo took {time.perf_counter() - self.began:.0f} s")
+        colour = "red" if result.mismatches else "green"
+        say(f"[{colour}]{result.mismatches:,} of {result.compared * number:,} bytes, in all intermediate tensors, "
+            "differ from the golden model[/]")

@@ -1,0 +1,136 @@
+"""``gen profile``"""
+
+import argparse
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+from gen.cli.common import (
+    add_json_option,
+    add_machine_options,
+    chosen_board,
+    console,
+    messages,
+    open_given,
+    print_json,
+    status,
+)
+from gen.cli.compile import add_density_option
+from gen.files import write_file
+
+if TYPE_CHECKING:
+    from gen.workload import Workload
+
+_COLOURS = {"setup": "tab:olive", "wait_load": "tab:orange", "wait_store": "tab:purple", "wait_weights": "tab:blue",
+            "idle": "lightgray"}
+
+EXAMPLE = """example:
+  python -m gen profile examples/digits/digits_int8.onnx --target rtl -o build/profile"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx|PROGRAM")
+    parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
+                        help="the time model, or the Verilog (default cycles)")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and profile.png there")
+    parser.add_argument("--clock", type=float, metavar="MHZ", help="to reckon with (default: the board's)")
+    add_density_option(parser)
+    add_machine_options(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    clock_mhz = arguments.clock or chosen_board(arguments).clock_mhz
+    workload = open_given(arguments, arguments.model)
+    with status(f"compiling {arguments.model.name}"):
+        _ = workload.program
+    profile = measure(workload, arguments.target, clock_mhz)
+    if arguments.output:
+        write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
+        write_file(arguments.output / "profile.png", plot(profile, f"{workload.program.name}, {arguments.target}"))
+        messages.print(f"{arguments.output}: profile.json, profile.png", soft_wrap=True)
+    if arguments.json:
+        print_json(profile)
+    else:
+        show(profile)
+
+
+def measure(workload: "Workload", target: str, clock_mhz: float) -> dict[str, Any]:
+    """The profile as ``--json`` prints it."""
+    from gen.inputs import zero_samples
+    from gen.report import profile_of
+    from gen.runner import run_model
+    from sim import cycles
+    from sim.rtl.machine import RtlMachine
+
+    program = workload.program
+    if target == "cycles":
+        with status("timing"):
+            timing = cycles.estimate(program.config, program.code)
+        return profile_of(program, timing, timing.cycles, clock_mhz)
+    with status("building the simulation"):
+        machine = RtlMachine(program.config)
+    with machine, status("simulating") as remark:
+        # The time does not depend on the values.
+        samples = zero_samples(workload.graph, workload.input_shapes)
+        result = run_model(workload, samples, "rtl", machine=machine,
+                           progress=lambda _, cycles: remark(f"{cycles:,} cycles"))
+    rtl = result.inferences[0].rtl
+    assert rtl is not None
+    return profile_of(program, rtl.trace, rtl.cycles, clock_mhz)
+
+
+def show(profile: dict[str, Any]) -> None:
+    total = profile["total"]
+    columns = {
+        "layer": "total", "mode": "", "cycles": f"{total['cycles']:,}", "% of it": "", "MACs": f"{total['macs']:,}",
+        "% used": f"{100 * total['utilisation']:.1f}", "bytes": f"{total['dram_bytes']:,}", "waits for": "",
+    }
+    table = Table(box=box.SIMPLE, show_footer=True, padding=(0, 1, 0, 0))
+    for heading, footer in columns.items():
+        text = heading in ("layer", "mode", "waits for")
+        # Names give way when the terminal is narrow, figures do not.
+        table.add_column(heading, footer, justify="left" if text else "right", no_wrap=True,
+                         min_width=None if heading == "layer" else max(len(heading), len(footer)))
+    for layer in profile["layers"]:
+        cause, waited = max(layer["stalls"].items(), key=lambda item: item[1], default=("", 0))
+        share = round(100 * waited / max(1, layer["cycles"]))
+        table.add_row(
+            layer["name"], layer["mode"], f"{layer['cycles']:,}", f"{100 * layer['cycles'] / total['cycles']:.1f}",
+            f"{layer['macs']:,}", f"{100 * layer['utilisation']:.1f}", f"{layer['dram_bytes']:,}",
+            f"{cause.removeprefix('wait_')} {share} %" if share else "")
+    console.print(table)
+    console.print(f"{total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz", soft_wrap=True)
+
+
+def plot(profile: dict[str, Any], title: str) -> bytes:
+    """PNG: a bar a layer, its cycles split into work and what it waited for."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    layers = profile["layers"]
+    causes = [cause for cause in layers[0]["stalls"] if any(layer["stalls"][cause] for layer in layers)]
+    figure = Figure(figsize=(9, 1.5 + 0.28 * len(layers)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    names = [layer["name"] for layer in layers]
+    left = [layer["cycles"] - sum(layer["stalls"].values()) for layer in layers]
+    axes.barh(names, left, label="busy", color="tab:green")
+    for cause in causes:
+        widths = [layer["stalls"][cause] for layer in layers]
+        axes.barh(names, widths, left=left, label=cause.replace("_", " "), color=_COLOURS.get(cause, "tab:gray"))
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    for index, layer in enumerate(layers):
+        axes.text(left[index], index, f" {100 * layer['utilisation']:.0f} %", va="center", fontsize="small")
+    axes.invert_yaxis()
+    axes.set_xlim(right=1.12 * max(left))  # room for the text behind the longest bar
+    axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
+    axes.set_title(title)
+    axes.legend(fontsize="small")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,213 @@
+"""The command line: exit status, one-line errors, JSON, and outputs that are whole or absent."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from boards.registry import get_board
+from gen.cli import COMMANDS, main
+from gen.program import Program
+from gen.workload import open_workload
+from sim import functional
+
+MODEL, SAMPLES = "digits_int8.onnx", "digits_test.npz"
+
+
+@pytest.fixture
+def model(digits: Path) -> str:
+    return str(digits / MODEL)
+
+
+@pytest.fixture
+def samples(digits: Path) -> str:
+    return str(digits / SAMPLES)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Commands must not depend on where they are called."""
+    monkeypatch.chdir(tmp_path)
+
+
+def error_line(capsys: pytest.CaptureFixture, status: int, *argv: str) -> str:
+    """Run a command that must fail so; returns what it says, after checking that it is one line and nothing else."""
+    assert main(argv) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1 and captured.err.startswith("gen"), captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture):
+    assert main([command, "--help"]) == 0
+    assert f"python -m gen {command}" in capsys.readouterr().out.split("example:")[1]
+
+
+def test_it_is_a_module(tmp_path: Path):
+    done = subprocess.run([sys.executable, "-m", "gen", "boards", "--json"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert [board["name"] for board in json.loads(done.stdout)["boards"]] == ["zu3eg", "zynq7020", "cyclonev", "ecp5"]
+
+
+@pytest.mark.parametrize(("argv", "message"), [
+    ((), "required: COMMAND"),
+    (("frobnicate",), "invalid choice: 'frobnicate'"),
+    (("build", "--board", "x"), "gen build: error: unknown board 'x'; known: zu3eg, zynq7020, cyclonev, ecp5"),
+    (("build", "--macs", "5"), "macs must be one of 16, 32"),
+    (("build", "--macs", "many"), "invalid int value: 'many'"),
+    (("build", "--oc-lanes", "24"), "oc_lanes must be a power of two"),
+    (("build", "--config", "none.json"), "none.json: No such file"),
+    (("build", "--config", "x.json", "--macs", "16"), "--config and --macs exclude each other"),
+    (("run", "x.onnx", "--input", "x.npz", "--target", "board"), "invalid choice: 'board'"),
+    (("run", "x.onnx", "--input", "x.npz", "--limit", "0"), "must be at least 1, not 0"),
+    (("run", "x.onnx"), "required: --input"),
+    (("compile", "x.onnx", "-o", "y", "--density", "2"), "must be above 0 and at most 1, not 2"),
+])
+def test_bad_arguments(argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture):
+    assert message in error_line(capsys, 2, *argv)
+
+
+def test_files_that_are_not_there(model: str, capsys: pytest.CaptureFixture):
+    assert "none.onnx: No such file" in error_line(capsys, 1, "run", "none.onnx", "--input", "x.npz")
+    assert "none.npz: No such file" in error_line(capsys, 1, "run", model, "--input", "none.npz")
+    assert "none.npu: No such file" in error_line(capsys, 1, "disasm", "none.npu")
+    assert "none.onnx: No such file" in error_line(capsys, 1, "compile", "none.onnx", "-o", "y.npu")
+    assert "none.onnx: no such file" in error_line(capsys, 1, "compare", "none.onnx", "--input", "x.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 nonsense", None])
+def test_files_of_another_kind(content: bytes | None, model: str, samples: str, capsys: pytest.CaptureFixture):
+    path = Path("odd.onnx")
+    path.write_bytes(Path(model).read_bytes()[:9000] if content is None else content)
+    for argv in (("run", str(path), "--input", samples), ("compile", str(path), "-o", "y.npu"), ("disasm", str(path))):
+        assert "odd.onnx: " in error_line(capsys, 1, *argv)
+    assert not Path("y.npu").exists()
+
+
+def test_internal_errors_are_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    def broken(arguments):
+        raise KeyError("no such\nthing")
+
+    monkeypatch.setattr("gen.cli.boards.run", broken)
+    assert "internal error (KeyError: 'no such\\nthing'); NPUGEN_TRACEBACK=1" in error_line(capsys, 1, "boards")
+    monkeypatch.setenv("NPUGEN_TRACEBACK", "1")
+    with pytest.raises(KeyError):
+        main(["boards"])
+
+
+def test_build_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert main(["build", "--board", "zynq7020", "--macs", "16", "--acc-depth", "128", "-o", "out", "--json"]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert result["config"]["acc_depth"] == 128 and result["config"]["multiplier_width"] == 25
+    names = {"npu.v", "npu_axi.v", "config.json", "register_map.md", "npugen_regs.h", "vivado_project.tcl"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    assert {Path(path).name for path in result["files"]} == names
+    assert "module npu(" in (tmp_path / "out" / "npu.v").read_text()
+    # The configuration that was written is the configuration that is read.
+    assert main(["build", "--config", "out/config.json", "--board", "zynq7020", "-o", "again"]) == 0
+    for name in names:
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_compile_run_disasm(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--macs", "64", "-o", "digits.npu", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    program = Program.load(tmp_path / "digits.npu")
+    assert facts["instructions"] == len(program.instructions) and facts["layers"] == len(program.layers)
+    argv = ["run", "digits.npu", "--input", samples, "--limit", "3", "--target", "functional"]
+    assert main([*argv, "-o", "out/y.npz", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) == {"target", "samples", "outputs", "cycles", "seconds", "mismatches", "accuracy"}
+    assert (result["target"], result["samples"], result["mismatches"]) == ("functional", 3, 0)
+    assert result["outputs"] == {"logits": [3, 10]} and result["cycles"] is None
+    with np.load(tmp_path / "out" / "y.npz") as outputs, np.load(samples) as data:
+        right = outputs["logits"].argmax(1) == data["label"][:3]
+    assert result["accuracy"] == pytest.approx(right.mean())
+    assert main(["disasm", "digits.npu"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == facts["instructions"]
+    assert main(["disasm", "digits.npu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["instructions"][-1]["operation"] == "end"
+
+
+def test_program_of_another_configuration(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--macs", "64", "-o", "digits.npu"]) == 0
+    capsys.readouterr()
+    line = error_line(capsys, 1, "run", "digits.npu", "--input", samples, "--target", "functional", "--macs", "128")
+    assert "compiled for another configuration" in line and "nnz_lanes 2 (program) / 4" in line
+    assert main(["run", "digits.npu", "--input", samples, "--macs", "64", "--limit", "1"]) == 0
+
+
+def test_density_prunes_program_and_reference_alike(model: str, samples: str, capsys: pytest.CaptureFixture):
+    argv = ["run", model, "--input", samples, "--limit", "2", "--macs", "64", "-o", "y.npz", "--json"]
+    results = []
+    for extra in (["--target", "reference"], ["--target", "reference", "--density", "0.25"],
+                  ["--target", "functional", "--density", "0.25"]):
+        assert main([*argv, *extra]) == 0
+        assert json.loads(capsys.readouterr().out)["mismatches"] == 0
+        with np.load("y.npz") as outputs:
+            results.append(outputs["logits"])
+    assert (results[0] != results[1]).any()
+    np.testing.assert_array_equal(results[1], results[2])
+
+
+def test_mismatches_fail(model: str, samples: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    program = open_workload(Path(model), get_board("zu3eg").config(256)).program
+    original = functional.run
+
+    def spoiled(config, code, memory, **options):
+        original(config, code, memory, **options)
+        memory[program.tensors[program.outputs["logits"]].offset * config.beat_bytes] ^= 1
+        memory[-1] ^= 1  # behind the last tensor: must not count
+
+    monkeypatch.setattr(functional, "run", spoiled)
+    assert main(["run", model, "--input", samples, "--limit", "2", "--target", "functional", "--json"]) == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["mismatches"] == 2
+    assert "gen run: error: 2 values differ from the reference, first in tensor" in captured.err
+
+
+def test_outputs_are_npz(model: str, samples: str, capsys: pytest.CaptureFixture):
+    line = error_line(capsys, 2, "run", model, "--input", samples, "-o", "y.txt")
+    assert "-o y.txt: outputs are written as .npz" in line
+
+
+def test_compile_does_not_replace_the_model(model: str, capsys: pytest.CaptureFixture):
+    assert "would replace the model" in error_line(capsys, 2, "compile", model, "-o", model)
+
+
+def test_compare_with_onnxruntime(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert main(["compare", model, "--input", samples, "--limit", "3", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["samples"] == 3 and max(row["largest"] for row in result["layers"]) <= 1
+
+
+def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert main(["profile", model, "--macs", "64", "--clock", "100", "-o", "out", "--json"]) == 0
+    profile = json.loads(capsys.readouterr().out)
+    assert set(profile) == {"clock_mhz", "macs", "total", "layers"} and profile["macs"] == 64
+    assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes"}
+    for layer in profile["layers"]:
+        assert set(layer) == {"name", "op", "mode", "cycles", "macs", "useful_macs", "utilisation", "dram_bytes",
+                              "stalls"}
+    total = profile["total"]
+    assert total["cycles"] == sum(layer["cycles"] for layer in profile["layers"])
+    assert total["macs"] == total["utilisation"] * 64 * total["cycles"]
+    assert total["fps"] == pytest.approx(100e6 / total["cycles"])
+    assert json.loads((tmp_path / "out" / "profile.json").read_text()) == profile
+    assert (tmp_path / "out" / "profile.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert main(["run", model, "--input", samples, "--limit", "25"]) == 0
+    out = capsys.readouterr().out
+    assert "and 5 more" in out and "25 samples on reference" in out and "accuracy" in out
+    assert main(["boards"]) == 0
+    assert "Ultra96-V2" in capsys.readouterr().out
+    assert main(["profile", model]) == 0
+    assert "inferences a second at 333 MHz" in capsys.readouterr().out
