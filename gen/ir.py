@@ -1,8 +1,9 @@
 """The compiler's graph: quantised layers, each of which the machine can run as it stands.
 
-Feature maps are (C, H, W) int8 raw values with one scale and zero point a tensor. uint8 tensors of the model are shifted
-by 128 when they enter. Vectors (after Flatten, Gemm) are (C, 1, 1). Everything before and after the layers (the outermost
-quantise and dequantise, Softmax, reshapes of outputs) is host work, kept as steps on the graph's inputs and outputs.
+Feature maps are (C, H, W) int8 raw values with one scale and zero point a tensor. uint8 tensors of the model are
+shifted by 128 when they enter. Vectors (after Flatten, Gemm) are (C, 1, 1). Everything before and after the layers (the
+outermost quantise and dequantise, Softmax, reshapes of outputs) is host work, kept as steps on the graph's inputs and
+outputs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,10 @@ class GraphError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """An int8 feature map. ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8."""
+    """An int8 feature map.
+
+    ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8.
+    """
 
     name: str
     shape: tuple[int, int, int]
@@ -32,7 +36,7 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Requantize:
-    """First stage of a store, per channel; see `sim.golden.requantize`. The input's zero point is already in ``bias``."""
+    """First stage of a store, per channel; see `sim.golden.requantize`. ``bias`` has the input's zero point in it."""
 
     bias: np.ndarray        # (C,) int64
     multiplier: np.ndarray  # (C,) int64
@@ -44,7 +48,10 @@ class Requantize:
 
 @dataclass(frozen=True)
 class Residual:
-    """Second stage of a store: the layer's own result ``middle`` (never in memory) plus tensor ``other``; `sim.golden.residual_add`."""
+    """Second stage of a store: the layer's own result ``middle`` (never in memory) plus tensor ``other``.
+
+    See `sim.golden.residual_add`.
+    """
 
     middle: Tensor
     other: str
@@ -106,7 +113,8 @@ Layer = Conv | Pool
 class HostStep:
     """Work of the processor, on an input on its way in or an output on its way out; arrays have the sample axis first.
 
-    quantize (scale, zero_point, unsigned), dequantize (the same), softmax (axis), reshape (shape, -1 for samples).
+    quantize (scale, zero_point, unsigned), dequantize (the same), softmax (axis), reshape (shape, -1 for samples),
+    transpose (axes).
     """
 
     kind: Literal["quantize", "dequantize", "softmax", "reshape", "transpose"]
@@ -145,8 +153,10 @@ def verify(graph: Graph) -> None:
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
         if isinstance(layer, Conv):
             oc, ic, *kernel = layer.weights.shape
-            require(layer.weights.dtype == np.int16 and int(np.abs(layer.weights).max(initial=0)) <= 255, "weights must be int16 in -255..255")
-            require((oc == source.shape[0] and ic == 1) if layer.depthwise else ic == source.shape[0], "weights do not fit the input's channels")
+            require(layer.weights.dtype == np.int16 and int(np.abs(layer.weights).max(initial=0)) <= 255,
+                    "weights must be int16 in -255..255")
+            fits = oc == source.shape[0] and ic == 1 if layer.depthwise else ic == source.shape[0]
+            require(fits, "weights do not fit the input's channels")
         else:
             oc, kernel = source.shape[0], list(layer.kernel)
         top, left, bottom, right = layer.pads
@@ -155,7 +165,8 @@ def verify(graph: Graph) -> None:
         require(target.shape == (oc, *spatial), f"output is {target.shape}, its layer makes {(oc, *spatial)}")
         require(min(spatial) >= 1, "output is empty")
         requantize = layer.requantize
-        require(all(a.shape == (oc,) for a in (requantize.bias, requantize.multiplier, requantize.shift)), "one bias, multiplier and shift a channel")
+        require(all(a.shape == (oc,) for a in (requantize.bias, requantize.multiplier, requantize.shift)),
+                "one bias, multiplier and shift a channel")
         require(-128 <= requantize.low <= requantize.high <= 127, "clip bounds must be ordered int8")
         if layer.residual:
             require(layer.residual.other in written, f"residual {layer.residual.other!r} is read before it is written")

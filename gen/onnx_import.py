@@ -190,7 +190,8 @@ class Importer:
         elif model_input.elem_type == TensorProto.FLOAT:
             self.values[model_input.name] = RawInput(model_input.name, order)
         else:
-            number = TensorProto.DataType.Name(model_input.elem_type)
+            names = {code: name for name, code in TensorProto.DataType.items()}
+            number = names.get(model_input.elem_type, "of an unknown type")
             raise GraphError(f"{self.model.path}: input {model_input.name} is {number}; "
                              "inputs must be float32, int8 or uint8")
 
@@ -229,12 +230,12 @@ class Importer:
             multiplier, shift = quantize_multiplier(value.scale / scale)
         except ValueError as error:
             self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
-        bias = np.rint(value.bias / value.scale)
+        bias = np.rint(value.bias / value.scale) + value.offset
         if not (np.abs(bias) < 2**31).all():
             self.fail(node, f"the bias of {value.name} does not fit 32 bits; check the scales")
         low, high = self._bounds(node, value.low, value.high, scale, zero_point)
         output = self._add_tensor(node, value.order, value.shape, scale, zero_point, unsigned)
-        requantize = Requantize(bias.astype(np.int64) + value.offset, multiplier, shift, zero_point, low, high)
+        requantize = Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
         self.layers.append(value.layer(name=self._layer_name(value), output=output.tensor, requantize=requantize,
                                        onnx_nodes=(*value.nodes, node.name), **value.arguments))
         return output
@@ -292,7 +293,7 @@ class Importer:
             self.fail(node, f"operator {node.op} is not supported; supported: {', '.join(sorted(_HANDLERS))}")
         try:
             result = handler(self, node, inputs)
-        except (IndexError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             if isinstance(error, GraphError):
                 raise
             self.fail(node, f"malformed ({type(error).__name__}: {error})")

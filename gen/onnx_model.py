@@ -58,9 +58,19 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def _attribute(attribute: onnx.AttributeProto) -> Any:
-    value = helper.get_attribute_value(attribute)
+def _attribute(path: str, attribute: onnx.AttributeProto) -> Any:
+    try:
+        value = helper.get_attribute_value(attribute)
+    except ValueError as error:
+        raise GraphError(f"{path}: attribute {attribute.name} is malformed ({first_line(error)})") from None
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _array(path: str, tensor: TensorProto) -> np.ndarray:
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception as error:  # a damaged tensor makes it raise anything
+        raise GraphError(f"{path}: initializer {tensor.name} is malformed ({first_line(error)})") from None
 
 
 def _input_shape(path: str, value: onnx.ValueInfoProto) -> tuple[int, ...]:
@@ -100,10 +110,10 @@ def read(path: str | Path) -> Model:
         raise GraphError(f"{name}: opset {opset} is not supported; convert the model to one in "
                          f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)")
     graph = proto.graph
-    constants = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
+    constants = {i.name: _array(name, i) for i in graph.initializer}
     nodes = tuple(
         Node(n.op_type, n.name or n.output[0], tuple(n.input), tuple(n.output),
-             {a.name: _attribute(a) for a in n.attribute}, n)
+             {a.name: _attribute(name, a) for a in n.attribute}, n)
         for n in graph.node)
     inputs = tuple(ModelInput(i.name, i.type.tensor_type.elem_type, _input_shape(name, i))
                    for i in graph.input if i.name not in constants)

@@ -51,6 +51,42 @@ def test_truncated(rng: np.random.Generator, tmp_path: Path) -> None:
     assert refused >= len(range(1, len(whole), 7)) - 2
 
 
+@pytest.mark.parametrize("kind", ["bytes", "attribute", "dims", "operator"])
+def test_damaged(kind: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Random damage is refused or makes another model, never anything else."""
+    b = Builder(rng)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(4, 3, 3, 3), strides=[1, 1]))
+    y = b.node("Flatten", b.requantize(b.node("MaxPool", b.node("Add", y, y), kernel_shape=[2, 2], pads=[0, 0, 0, 0])))
+    b.output(b.quantize(b.node("Gemm", y, b.weights(100, 5, axis=1), transB=0)), rank=2)
+    whole, path = b.build().SerializeToString(), tmp_path / "model.onnx"
+    for _ in range(60):
+        model = onnx.load_from_string(whole)
+        node = model.graph.node[rng.integers(len(model.graph.node))]
+        tensor = model.graph.initializer[rng.integers(len(model.graph.initializer))]
+        match kind:
+            case "attribute":
+                for attribute in node.attribute:
+                    if attribute.ints:
+                        attribute.ints[rng.integers(len(attribute.ints))] = int(rng.integers(-3, 70))
+                    else:
+                        attribute.i = int(rng.integers(-3, 4))
+            case "dims" if tensor.dims:
+                tensor.dims[rng.integers(len(tensor.dims))] += int(rng.integers(-2, 3))
+            case "operator":
+                node.op_type = str(rng.choice([
+                    "Relu", "Add", "Conv", "Gemm", "MatMul", "MaxPool", "AveragePool", "Clip", "Reshape", "Transpose",
+                    "Softmax", "ReduceMean", "Squeeze", "Shape", "QLinearConv", "QGemm", "QuantizeLinear",
+                    "DequantizeLinear"]))
+        content = bytearray(model.SerializeToString())
+        if kind == "bytes":
+            content[rng.integers(len(content))] = rng.integers(256)
+        path.write_bytes(content)
+        try:
+            load(path)
+        except GraphError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+
+
 def conv(b: Builder, x: str, **attributes: object) -> str:
     return b.node("Conv", x, b.weights(4, 3, 3, 3), **attributes)
 
