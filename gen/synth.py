@@ -50,9 +50,9 @@ _XILINX_LUTS = (
 )
 
 FAMILIES: Mapping[str, Family] = {
-    "xcup": Family("synth_xilinx -family xcup -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
+    "xcup": Family("synth_xilinx -family xcup -widemux 5 -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
                    _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5")),
-    "xc7": Family("synth_xilinx -family xc7 -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
+    "xc7": Family("synth_xilinx -family xc7 -widemux 5 -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
                   _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5")),
     "cyclonev": Family("synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),
                        _cells(lut="MISTRAL_ALUT2 MISTRAL_ALUT3 MISTRAL_ALUT4 MISTRAL_ALUT5 MISTRAL_ALUT6 "
