@@ -37,6 +37,7 @@ class Environment:
         }
         self.accepted = {"run": [], "data": []}
         self.offered = dict.fromkeys(self.feeds, False)
+        self.held: dict[str, int | None] = dict.fromkeys(self.accepted)
         self.level = self.tokens_given = self.tokens_taken = self.posts = self.cycle = 0
         self.memory: list[dict[int, np.ndarray]] = [{}, {}]
         self.read_data, self.errors, self.states = 0, [], []
@@ -88,8 +89,12 @@ class Environment:
                 feed.pop(0)
                 self.offered[name] = False
         for name, taken in self.accepted.items():
-            if int(getattr(dut, f"{name}__valid").value) and int(getattr(dut, f"{name}__ready").value):
-                taken.append(int(getattr(dut, f"{name}__payload").value))
+            valid, payload = int(getattr(dut, f"{name}__valid").value), int(getattr(dut, f"{name}__payload").value)
+            assert self.held[name] is None or (valid and payload == self.held[name]), f"{name} changes its offer"
+            self.held[name] = payload if valid else None
+            if valid and int(getattr(dut, f"{name}__ready").value):
+                self.held[name] = None
+                taken.append(payload)
                 if name == "data":
                     self.beat_cycles.append(self.cycle)
         take = int(dut.compute_take.value)
