@@ -405,11 +405,17 @@ def test_bad_code_and_write_start():
 # -- hazards -------------------------------------------------------------------------------------------------------
 
 
-def hazard(text: str, *instructions: Instruction, config: NpuConfig = SMALL) -> None:
+def legal_parameters() -> np.ndarray:
+    """A data region of 1024 beats of `SMALL`, zero but for the shifts of the first block's channel parameters."""
+    memory = np.zeros((1024, 8), np.uint8)
+    memory[:8, 7] = 12
+    return memory.ravel()
+
+
+def hazard(text: str, *instructions: Instruction) -> None:
     for order in ORDERS:
         with pytest.raises(HazardError, match=text):
-            run(config, assemble(*instructions, END), np.zeros(1024 * 8, np.uint8), write_start=512, strict=True,
-                order=order)
+            run(SMALL, assemble(*instructions, END), legal_parameters(), write_start=512, strict=True, order=order)
 
 
 def test_never_there():
@@ -454,6 +460,35 @@ def test_every_token_of_a_chain_matters(seed):
                 with pytest.raises(HazardError):
                     run(SMALL, broken, image.copy(), write_start=start, strict=True, order=order)
     assert dropped > 15
+
+
+#: A tile of one pixel row, stored to beats 512..515.
+ROW = [
+    load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, post_compute=1), PARAMETERS,
+    Instruction(Opcode.LOAD_WGT, offset=0, beats=2), compute_set(rows=1), store_set(rows=1),
+    Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1, post_store=1),
+]
+
+
+def test_load_of_what_is_being_stored():
+    store = Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1, post_load=1)
+    load = dict(offset=512, blocks=1, rows=1, buf_base=64)
+    hazard("which stores what it loads|which loads the memory it overwrites", *ROW, store,
+           Instruction(Opcode.LOAD_ACT, **load))
+    code = assemble(*ROW, store, Instruction(Opcode.LOAD_ACT, **load, stores=1), END)
+    for order in ORDERS:
+        run(SMALL, code, legal_parameters(), write_start=512, strict=True, order=order)
+
+
+def test_read_accumulators_do_not_mean_written_memory():
+    """A token that came by way of the compute queue says that the bank was read, not that the data is in memory."""
+    second = [
+        Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1, post_compute=1),
+        Instruction(Opcode.LOAD_WGT, offset=0, beats=2),
+        Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_store=1, post_load=1),
+    ]
+    hazard("which stores what it loads", *ROW, *second,
+           Instruction(Opcode.LOAD_ACT, offset=512, blocks=1, rows=1, buf_base=64, wait_compute=1))
 
 
 def test_too_few_stores_awaited(seed):
