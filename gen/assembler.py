@@ -21,7 +21,8 @@ def _parse(line: str) -> Instruction:
     try:
         opcode = Opcode[words[0].upper()]
     except KeyError:
-        raise ValueError(f"unknown operation {words[0]!r}; known: {', '.join(op.name.lower() for op in Opcode)}") from None
+        known = ", ".join(op.name.lower() for op in Opcode)
+        raise ValueError(f"unknown operation {words[0]!r}; known: {known}") from None
     fields: dict[str, int] = {}
     after_bar = False
     for word in words[1:]:

@@ -4,11 +4,12 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.assembler import encode_all
+from gen.geometry import CompileError
 from gen.ir import Conv, Graph, Layer, Pool, verify
 from gen.lower import Lowering
 from gen.pack import PackedWeights, pack_conv, pack_parameters, prune
 from gen.program import LayerInfo, Placement, Program
-from gen.schedule import CompileError, Plan, plan_conv, plan_pool
+from gen.schedule import Plan, plan_conv, plan_pool
 from gen.sums import fit_sums
 
 __all__ = ["CompileError", "compile_graph"]
@@ -45,13 +46,15 @@ def _place_tensors(graph: Graph, config: NpuConfig, start: int) -> tuple[dict[st
     return places, start
 
 
-def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = None, model: bytes | None = None) -> tuple[Program, Graph]:
+def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = None,
+                  model: bytes | None = None) -> tuple[Program, Graph]:
     """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given.
 
     ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
     ``model`` is kept in the program as it is.
 
-    Raises GraphError for a graph that breaks the IR's rules, CompileError for a layer that the configuration cannot run.
+    Raises GraphError for a graph that breaks the IR's rules, CompileError for a layer that the configuration cannot
+    run, ValueError for a density out of range.
     """
     verify(graph)
     if density is not None:
@@ -72,20 +75,24 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     for original in graph.layers:
         layer = fit_sums(original, config)
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
-        weights = pack_conv(layer, config) if isinstance(layer, Conv) else None
+        weights = None
+        if isinstance(layer, Conv):
+            weights = pack_conv(layer, config)
+            plans.append(plan_conv(layer, source, target, weights.tiles, config))
+        else:
+            plans.append(plan_pool(layer, source, target, config))
         packed.append(weights)
         weight_offsets.append(keep(weights.data) if weights else 0)
         parameter_offsets.append(keep(pack_parameters(layer.requantize, config)))
-        plans.append(plan_conv(layer, source, target, weights.tiles, config) if isinstance(layer, Conv) and weights
-                     else plan_pool(layer, source, target, config))
     align = _ALIGNMENT // config.beat_bytes
     write_start = -(-beats // align) * align
     places, end = _place_tensors(graph, config, write_start)
     if end >= 1 << 28:
-        raise CompileError(f"model {graph.name}: needs {end * config.beat_bytes} bytes of memory, instructions reach {(1 << 28) * config.beat_bytes}")
+        raise CompileError(f"model {graph.name}: needs {end * config.beat_bytes} bytes of memory, instructions reach "
+                           f"{(1 << 28) * config.beat_bytes}")
 
     lowering = Lowering(graph, config, places, weight_offsets, parameter_offsets)
-    for index, (layer, plan, weights) in enumerate(zip(graph.layers, plans, packed, strict=True)):
+    for index, (plan, weights) in enumerate(zip(plans, packed, strict=True)):
         if weights:
             lowering.convolution(index, plan, weights)
         else:
@@ -95,9 +102,11 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     except ValueError as error:
         raise CompileError(f"model {graph.name}: {error}") from None
     program = Program(
-        name=graph.name, config=config, code=encode_all(instructions), constants=np.concatenate(constants).tobytes(), data_beats=end,
-        write_start=write_start, tensors=places, inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
+        name=graph.name, config=config, code=encode_all(instructions),
+        constants=np.concatenate(constants).tobytes(), data_beats=end, write_start=write_start, tensors=places,
+        inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
         outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
-        layers=tuple(_describe(graph, layer, weights, config) for layer, weights in zip(graph.layers, packed, strict=True)),
+        layers=tuple(_describe(graph, layer, weights, config)
+                     for layer, weights in zip(graph.layers, packed, strict=True)),
         instruction_layers=tuple(layers), density=density, model=model)
     return program, graph

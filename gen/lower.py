@@ -27,18 +27,18 @@ from dataclasses import dataclass, replace
 from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, Queue
 from gen.emitter import Emitter
+from gen.geometry import MAX_BLOCKS, Window
 from gen.ir import Conv, Graph, Pool
 from gen.pack import PackedWeights, Pass, step_beats
 from gen.places import BufferRing, Place
 from gen.program import Placement
-from gen.schedule import Plan, Window
+from gen.schedule import Plan
 from gen.stores import OutputTile, Stores
 
 __all__ = ["Lowering"]
 
-# Limits of the instruction fields (cores/isa.py).
+#: The limit of LOAD_WGT's field.
 _MAX_WEIGHT_BEATS = (1 << 24) - 1
-_MAX_BLOCKS = 1023
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,8 @@ class Lowering:
                 if tile == last or not plan.held:
                     self._release(chunks)
                 self._end_tile(OutputTile(
-                    index, window, first, min(config.oc_groups, out_blocks - first), self._bank, False, self._last_compute))
+                    index, window, first, min(config.oc_groups, out_blocks - first), self._bank, False,
+                    self._last_compute))
 
     def pooling(self, index: int, plan: Plan) -> None:
         """Emit layer ``index``, a Pool."""
@@ -106,8 +107,8 @@ class Lowering:
                 high = min(low + plan.chunk, blocks)
                 chunk, _ = self._load_chunk(index, plan, window, low, high)
                 self._compute_set(plan, window)
-                self._emit_compute(Opcode.POOL, {Queue.LOAD: chunk.loaded}, buf_base=chunk.place.base, blocks=high - low,
-                                   maximum=int(layer.maximum))
+                self._emit_compute(Opcode.POOL, {Queue.LOAD: chunk.loaded}, buf_base=chunk.place.base,
+                                   blocks=high - low, maximum=int(layer.maximum))
                 chunk.place.last_reader = self._last_compute
                 self._end_tile(OutputTile(index, window, low, high - low, 0, True, self._last_compute))
 
@@ -274,7 +275,7 @@ def _neighbours(chunks: Sequence[_Chunk]) -> list[list[_Chunk]]:
     groups: list[list[_Chunk]] = []
     for chunk in chunks:
         before = groups[-1][-1].place if groups else None
-        if before and before.base + before.size == chunk.place.base and chunk.end - groups[-1][0].first <= _MAX_BLOCKS:
+        if before and before.base + before.size == chunk.place.base and chunk.end - groups[-1][0].first <= MAX_BLOCKS:
             groups[-1].append(chunk)
         else:
             groups.append([chunk])

@@ -45,7 +45,7 @@ def step_beats(config: NpuConfig, indexed: bool) -> int:
 
 
 def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.ndarray]:
-    """First input block and weights (blocks, taps, tm, tn) int16 of one output tile, zero where there are no channels."""
+    """First input block of an output tile, and its weights (blocks, taps, tm, tn) int16; zero where no channels are."""
     tm, tn = config.oc_lanes, config.ic_lanes
     weights = layer.weights[tile * tm:(tile + 1) * tm]
     rows, channels, kernel_h, kernel_w = weights.shape
@@ -97,7 +97,8 @@ def _dense_steps(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
     """Steps without indices: uint8 (blocks, taps, groups, bytes); step n, lane j is channel ``j * tn/dn + n``."""
     blocks, taps, tm, _ = weights.shape
     split = np.clip(weights, -128, 127).astype(np.int8).reshape(blocks, taps, tm, config.nnz_lanes, config.groups_dense)
-    return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 3)).view(np.uint8).reshape(blocks, taps, config.groups_dense, -1)
+    steps = np.ascontiguousarray(split.transpose(0, 1, 4, 2, 3)).view(np.uint8)
+    return steps.reshape(blocks, taps, config.groups_dense, -1)
 
 
 def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
@@ -124,8 +125,9 @@ def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
         return np.ascontiguousarray(split.transpose(0, 1, 4, 2, 3, 5)).reshape(blocks, taps, groups, tm * dn)
 
     indices = by_step(slot_index)
-    bits = np.unpackbits(indices[..., None], axis=-1, count=config.index_bits, bitorder="little") if config.index_bits else indices[..., :0]
-    packed = np.packbits(bits.reshape(blocks, taps, groups, -1), axis=-1, bitorder="little")
+    # Not by `count`, which cannot be 0.
+    bits = np.unpackbits(indices[..., None], axis=-1, bitorder="little")[..., :config.index_bits]
+    packed = np.packbits(bits.reshape(blocks, taps, groups, tm * dn * config.index_bits), axis=-1, bitorder="little")
     padding = np.zeros((blocks, taps, groups, config.index_beats * config.beat_bytes - packed.shape[-1]), np.uint8)
     return np.concatenate([by_step(slot_values).view(np.uint8), packed, padding], axis=-1)
 
@@ -191,7 +193,7 @@ def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
 
 
 def _prune_weights(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
-    """Keep the largest ``groups * lanes`` weights of every window of every block of more than ``nnz_lanes`` channels."""
+    """Keep the largest weights of every window that fit ``groups`` steps; blocks of few channels are left alone."""
     oc, ic, *kernel = weights.shape
     fanin = config.select_fanin
     keep = groups * config.nnz_lanes * fanin // config.ic_lanes
@@ -229,7 +231,7 @@ def prune(graph: Graph, config: NpuConfig, density: float) -> Graph:
         if not isinstance(layer, Conv) or layer.depthwise or layer.input in entrances:
             return layer
         weights = _prune_weights(layer.weights, groups, config)
-        removed = (layer.weights.astype(np.int64) - weights).sum(axis=(1, 2, 3))
+        removed = layer.weights.sum(axis=(1, 2, 3), dtype=np.int64) - weights.sum(axis=(1, 2, 3), dtype=np.int64)
         # The bias holds -zero_point * sum(weights) of the weights that are there.
         bias = layer.requantize.bias + graph.tensors[layer.input].zero_point * removed
         return replace(layer, weights=weights, requantize=replace(layer.requantize, bias=bias))

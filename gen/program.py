@@ -76,7 +76,8 @@ class Program:
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        return tuple(decode(self.code[start:start + INSTRUCTION_BYTES]) for start in range(0, len(self.code), INSTRUCTION_BYTES))
+        size = INSTRUCTION_BYTES
+        return tuple(decode(self.code[start:start + size]) for start in range(0, len(self.code), size))
 
     # -- data region ---------------------------------------------------------------------------------------------
 
@@ -115,7 +116,8 @@ class Program:
         if config.digest != self.config.digest:
             different = [f"{key} {value} (program) / {config.to_dict()[key]}"
                          for key, value in self.config.to_dict().items() if config.to_dict()[key] != value]
-            raise ProgramError(f"program {self.name!r} was compiled for another configuration: {', '.join(different)}; compile it again")
+            raise ProgramError(f"program {self.name!r} was compiled for another configuration: {', '.join(different)}; "
+                               "compile it again")
 
     # -- file ----------------------------------------------------------------------------------------------------
 
@@ -136,7 +138,9 @@ class Program:
             "instruction_layers": _run_lengths(self.instruction_layers),
             "density": self.density,
         }
-        members = {"program.json": json.dumps(header, indent=1).encode(), "code.bin": self.code, "data.bin": self.constants}
+        members = {
+            "program.json": json.dumps(header, indent=1).encode(), "code.bin": self.code, "data.bin": self.constants,
+        }
         if self.model is not None:
             members["model.onnx"] = self.model
         temporary = None
@@ -146,7 +150,8 @@ class Program:
                 for name, content in members.items():
                     info = zipfile.ZipInfo(name, _TIME)
                     # Weights hardly shrink, and take long to find that out.
-                    info.compress_type = zipfile.ZIP_STORED if name in ("data.bin", "model.onnx") else zipfile.ZIP_DEFLATED
+                    plain = name in ("data.bin", "model.onnx")
+                    info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
                     info.external_attr = 0o644 << 16
                     archive.writestr(info, content)
             umask = os.umask(0)
@@ -166,7 +171,7 @@ class Program:
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
                 if not {"program.json", "code.bin", "data.bin"} <= names:
-                    raise ProgramError(f"{path}: not a program (a zip file, but without program.json, code.bin and data.bin)")
+                    raise ProgramError(f"{path}: not a program (a zip file without program.json, code.bin or data.bin)")
                 header = json.loads(archive.read("program.json"))
                 code, constants = archive.read("code.bin"), archive.read("data.bin")
                 model = archive.read("model.onnx") if "model.onnx" in names else None
@@ -179,7 +184,8 @@ class Program:
         if not isinstance(header, dict) or header.get("format") != _FORMAT:
             raise ProgramError(f"{path}: not a program; compile a model to make one")
         if header.get("version") != VERSION:
-            raise ProgramError(f"{path}: made for version {header.get('version')} of the instruction set, this is {VERSION}; compile it again")
+            raise ProgramError(f"{path}: made for version {header.get('version')} of the instruction set, "
+                               f"this is {VERSION}; compile it again")
         try:
             return cls._from_header(header, code, constants, model)
         except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
@@ -191,7 +197,7 @@ class Program:
         program = cls(
             name=str(header["name"]), config=NpuConfig.from_dict(header["config"]), code=code, constants=constants,
             data_beats=int(header["data_beats"]), write_start=int(header["write_start"]),
-            tensors={name: Placement(int(place["offset"]), tuple(map(int, place["shape"]))) for name, place in header["tensors"].items()},
+            tensors={name: _placement(place) for name, place in header["tensors"].items()},
             inputs=dict(header["inputs"]), outputs=dict(header["outputs"]), layers=layers,
             instruction_layers=tuple(int(layer) for layer, count in header["instruction_layers"] for _ in range(count)),
             density=header["density"], model=model,
@@ -210,6 +216,11 @@ class Program:
             if not program.write_start <= place.offset <= program.data_beats - blocks * place.shape[1] * place.shape[2]:
                 raise ValueError(f"tensor {name!r} lies outside the data region")
         return program
+
+
+def _placement(entry: dict[str, Any]) -> Placement:
+    channels, height, width = map(int, entry["shape"])
+    return Placement(int(entry["offset"]), (channels, height, width))
 
 
 def _run_lengths(values: tuple[int, ...]) -> list[list[int]]:

@@ -9,6 +9,9 @@ from gen.ir import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, outpu
 __all__ = ["random_graph", "random_inputs"]
 
 
+_Pair = tuple[int, int]
+
+
 @dataclass(eq=False)
 class _Builder:
     rng: np.random.Generator
@@ -52,10 +55,11 @@ class _Builder:
             return None
         middle = Tensor(f"{target.name}_middle", target.shape, 1.0, self.between(-128, 127))
         low, high = (-128, 127) if self.chance(0.5) else sorted(int(v) for v in self.rng.integers(-128, 128, 2))
-        return Residual(middle, str(self.rng.choice(fitting)), self.between(0, (1 << 17) - 1), self.between(0, (1 << 17) - 1),
+        multiplier_a, multiplier_b = self.between(0, (1 << 17) - 1), self.between(0, (1 << 17) - 1)
+        return Residual(middle, str(self.rng.choice(fitting)), multiplier_a, multiplier_b,
                         self.between(-(1 << 25), 1 << 25), self.between(15, 18), target.zero_point, low, high)
 
-    def window(self, source: Tensor, largest: int) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int], tuple[int, int]]:
+    def window(self, source: Tensor, largest: int) -> tuple[_Pair, _Pair, tuple[int, int, int, int], _Pair]:
         """Kernel, stride, pads and output size that fit a source."""
         _, height, width = source.shape
         if self.chance(0.08):
@@ -66,10 +70,12 @@ class _Builder:
             kernel = (3, 3)
         else:
             kernel = (self.between(1, largest), self.between(1, largest))
-        pads = tuple(self.between(0, kernel[axis] // 2) for axis in (0, 1, 0, 1))
+        top, left, bottom, right = (self.between(0, kernel[axis] // 2) for axis in (0, 1, 0, 1))
+        pads = (top, left, bottom, right)
         kernel = (min(kernel[0], height + pads[0] + pads[2]), min(kernel[1], width + pads[1] + pads[3]))
         stride = (self.between(1, 3), self.between(1, 3)) if self.chance(0.4) else (1, 1)
-        size = (output_size(height, kernel[0], stride[0], pads[0], pads[2]), output_size(width, kernel[1], stride[1], pads[1], pads[3]))
+        size = (output_size(height, kernel[0], stride[0], pads[0], pads[2]),
+                output_size(width, kernel[1], stride[1], pads[1], pads[3]))
         return kernel, stride, pads, size
 
     def weights(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -91,8 +97,8 @@ class _Builder:
         weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
         spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
         requantize = self.requantize(channels, spread, target)
-        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads, requantize,
-                                self.residual(target)))
+        self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads,
+                                requantize, self.residual(target)))
         return target
 
     def pool(self, source: Tensor) -> Tensor:
@@ -101,7 +107,8 @@ class _Builder:
         target = self.tensor((source.shape[0], *size))
         spread = 74.0 * (1 if maximum else float(np.sqrt(kernel[0] * kernel[1])))
         self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
-                                -128 if maximum else source.zero_point, self.requantize(source.shape[0], spread, target), self.residual(target)))
+                                -128 if maximum else source.zero_point,
+                                self.requantize(source.shape[0], spread, target), self.residual(target)))
         return target
 
 
@@ -112,7 +119,8 @@ def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 13
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
     for _ in range(layers or builder.between(1, 3)):
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)
-    graph = Graph(f"random{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())}, {"output": (tensor.name, ())})
+    graph = Graph(f"random{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())},
+                  {"output": (tensor.name, ())})
     verify(graph)
     return graph
 
@@ -120,4 +128,5 @@ def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 13
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
     """int8 (C, H, W) arrays for the graph's input tensors."""
     rng = np.random.default_rng(seed)
-    return {tensor: rng.integers(-128, 128, graph.tensors[tensor].shape).astype(np.int8) for tensor, _ in graph.inputs.values()}
+    return {tensor: rng.integers(-128, 128, graph.tensors[tensor].shape).astype(np.int8)
+            for tensor, _ in graph.inputs.values()}

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from cores.isa import Opcode, Queue
 from gen.emitter import Emitter
+from gen.geometry import Window
 from gen.ir import Graph
 from gen.pack import PARAMETER_BEATS
 from gen.places import TensorWrites
 from gen.program import Placement
-from gen.schedule import Window
 
 __all__ = ["OutputTile", "Stores"]
 
@@ -36,8 +36,10 @@ class OutputTile:
 class Stores:
     """Numbers the output tiles and emits their STOREs, in order, when told to."""
 
-    def __init__(self, graph: Graph, tensors: Mapping[str, Placement], parameter_offsets: Sequence[int], emitter: Emitter) -> None:
-        self._graph, self._tensors, self._parameter_offsets, self._emitter = graph, tensors, parameter_offsets, emitter
+    def __init__(self, graph: Graph, tensors: Mapping[str, Placement], parameter_offsets: Sequence[int],
+                 emitter: Emitter) -> None:
+        self._graph, self._tensors, self._emitter = graph, tensors, emitter
+        self._parameter_offsets = parameter_offsets
         self._writes = {name: TensorWrites() for name in tensors}
         self._tiles: list[OutputTile] = []
         #: Position of the STORE of each tile, as far as they are emitted.

@@ -6,8 +6,8 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
+from gen.geometry import CompileError
 from gen.ir import Conv, Layer
-from gen.schedule import CompileError
 from sim.golden import round_shift
 
 __all__ = ["fit_sums"]
@@ -37,15 +37,35 @@ def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high:
     return replace(
         layer,
         weights=np.where(constant[:, None, None, None], 0, layer.weights).astype(np.int16),
-        requantize=replace(first, bias=np.where(constant, ends[0], first.bias), multiplier=np.where(constant, _UNIT[0], first.multiplier),
-                           shift=np.where(constant, _UNIT[1], first.shift)))
+        requantize=replace(
+            first, bias=np.where(constant, ends[0], first.bias),
+            multiplier=np.where(constant, _UNIT[0], first.multiplier),
+            shift=np.where(constant, _UNIT[1], first.shift)))
+
+
+def _require_limits(layer: Layer) -> None:
+    """Raises CompileError for a requantisation or a window that the hardware has no room for."""
+    first, second = layer.requantize, layer.residual
+    multipliers = [*first.multiplier.tolist(), *([second.multiplier_a, second.multiplier_b] if second else [])]
+    shifts = [*first.shift.tolist(), *([second.shift] if second else [])]
+    for name, values, low, high in (("multipliers", multipliers, 0, (1 << MULTIPLIER_BITS) - 1),
+                                    ("shifts", shifts, MIN_SHIFT, MAX_SHIFT)):
+        if min(values) < low or max(values) > high:
+            raise CompileError(f"layer {layer.name}: requantisation {name} must be in {low}..{high}, "
+                               f"not {min(values)}..{max(values)}")
+    if not isinstance(layer, Conv) and not layer.maximum:
+        rows, cols = layer.kernel
+        largest = (1 << POOL_WIDTH - 1) // 128
+        if rows * cols > largest:
+            raise CompileError(f"layer {layer.name}: windows of at most {largest} pixels can be summed, "
+                               f"not {rows}x{cols}")
 
 
 def fit_sums(layer: Layer, config: NpuConfig) -> Layer:
     """The layer, proven to fit: sums, with their bias and without, stay within ``acc_width`` bits.
 
-    Channels beyond that whose result does not depend on their input become constants: quantisers give channels that were
-    pruned away or died in training huge biases at tiny scales. The layer computes the same values.
+    Channels beyond that whose result does not depend on their input become constants: quantisers give channels that
+    died in training huge biases at tiny scales. The layer computes the same values.
 
     Raises CompileError for sums, multipliers or shifts that the machine has no room for.
     """
@@ -53,9 +73,10 @@ def fit_sums(layer: Layer, config: NpuConfig) -> Layer:
 
     def beyond(layer: Layer) -> np.ndarray:
         low, high = _reach(layer)
-        bias = layer.requantize.bias
-        return (np.minimum(low, 0) + np.minimum(bias, 0) < -limit) | (np.maximum(high, 0) + np.maximum(bias, 0) >= limit)
+        below, above = np.minimum(layer.requantize.bias, 0), np.maximum(layer.requantize.bias, 0)
+        return (np.minimum(low, 0) + below < -limit) | (np.maximum(high, 0) + above >= limit)
 
+    _require_limits(layer)
     channels = beyond(layer)
     if isinstance(layer, Conv) and channels.any():
         layer = _constant_channels(layer, channels, *_reach(layer))
@@ -66,16 +87,6 @@ def fit_sums(layer: Layer, config: NpuConfig) -> Layer:
         bias = int(layer.requantize.bias[channel])
         width = (max(-low, high) + abs(bias)).bit_length() + 1
         advice = f"build with acc_width={width}" if width <= 32 else "no accumulator is wide enough"
-        raise CompileError(f"layer {layer.name}: channel {channel} sums to {low}..{high} with bias {bias}, beyond acc_width={config.acc_width}; {advice}")
-    requantize, residual = layer.requantize, layer.residual
-    if not isinstance(layer, Conv) and not layer.maximum and layer.kernel[0] * layer.kernel[1] * 128 > 1 << POOL_WIDTH - 1:
-        raise CompileError(f"layer {layer.name}: windows of at most {(1 << POOL_WIDTH - 1) // 128} pixels can be summed, "
-                           f"not {layer.kernel[0]}x{layer.kernel[1]}")
-    multipliers = [*requantize.multiplier.tolist(), *([residual.multiplier_a, residual.multiplier_b] if residual else [])]
-    if min(multipliers) < 0 or max(multipliers) >= 1 << MULTIPLIER_BITS:
-        raise CompileError(f"layer {layer.name}: requantisation multipliers must be in 0..{(1 << MULTIPLIER_BITS) - 1}, "
-                           f"not {min(multipliers)}..{max(multipliers)}")
-    shifts = [*requantize.shift.tolist(), *([residual.shift] if residual else [])]
-    if min(shifts) < MIN_SHIFT or max(shifts) > MAX_SHIFT:
-        raise CompileError(f"layer {layer.name}: requantisation shifts must be in {MIN_SHIFT}..{MAX_SHIFT}, not {min(shifts)}..{max(shifts)}")
+        raise CompileError(f"layer {layer.name}: channel {channel} sums to {low}..{high} with bias {bias}, "
+                           f"beyond acc_width={config.acc_width}; {advice}")
     return layer

@@ -35,7 +35,8 @@ def run_and_compare(program: Program, graph: Graph, seed: int, orders: tuple[fun
         program.pack_input(image, tensor, values)
     for layer in graph.layers:
         residual = expected[layer.residual.other] if layer.residual else None
-        expected[layer.output] = golden.run_layer(layer, expected[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+        expected[layer.output] = golden.run_layer(
+            layer, expected[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
     for order in orders:
         memory = image.copy()
         functional.run(program.config, program.code, memory, write_start=program.write_start, strict=True, order=order)
@@ -78,7 +79,8 @@ def test_large_model(models):
 
 # -- hand-made graphs ------------------------------------------------------------------------------------------------
 
-def conv_graph(weights: np.ndarray, size: tuple[int, int], *, stride: int = 1, pad: int = 0, depthwise: bool = False, bias: int = 0) -> Graph:
+def conv_graph(weights: np.ndarray, size: tuple[int, int], *, stride: int = 1, pad: int = 0,
+               depthwise: bool = False) -> Graph:
     """One convolution."""
     oc, ic, *kernel = weights.shape
     channels = oc if depthwise else ic
@@ -86,7 +88,7 @@ def conv_graph(weights: np.ndarray, size: tuple[int, int], *, stride: int = 1, p
     out = [output_size(extent, k, stride, pad, pad) for extent, k in zip(size, kernel, strict=True)]
     tensors = {"x": Tensor("x", (channels, *size), 1.0, 3), "y": Tensor("y", (oc, *out), 1.0, -5)}
     layer = Conv("only", "x", "y", weights.astype(np.int16), depthwise, (stride, stride), (pad,) * 4,
-                 Requantize(bias * ones, 90000 * ones, 30 * ones, -5, -128, 127))
+                 Requantize(0 * ones, 90000 * ones, 30 * ones, -5, -128, 127))
     return Graph("hand", tensors, (layer,), {"x": ("x", ())}, {"y": ("y", ())})
 
 
@@ -94,7 +96,8 @@ def pool_graph(channels: int, size: tuple[int, int], kernel: int, maximum: bool)
     ones = np.ones(channels, np.int64)
     tensors = {"x": Tensor("x", (channels, *size), 1.0, 3),
                "y": Tensor("y", (channels, size[0] - kernel + 1, size[1] - kernel + 1), 1.0, 3)}
-    layer = Pool("only", "x", "y", maximum, (kernel, kernel), (1, 1), (0, 0, 0, 0), 0, Requantize(0 * ones, 65536 * ones, 16 * ones, 3, -128, 127))
+    layer = Pool("only", "x", "y", maximum, (kernel, kernel), (1, 1), (0, 0, 0, 0), 0,
+                 Requantize(0 * ones, 65536 * ones, 16 * ones, 3, -128, 127))
     return Graph("hand", tensors, (layer,), {"x": ("x", ())}, {"y": ("y", ())})
 
 
@@ -121,7 +124,8 @@ def test_shapes(shape, size, options, depth, rng):
 
 
 @pytest.mark.parametrize("channels, size, kernel, maximum", [
-    (1280, (7, 7), 7, False), (300, (60, 60), 60, False), (20, (64, 9), 1, False), (33, (50, 50), 3, True), (2100, (1, 1), 1, True),
+    (1280, (7, 7), 7, False), (300, (60, 60), 60, False), (20, (64, 9), 1, False), (33, (50, 50), 3, True),
+    (2100, (1, 1), 1, True),
 ])
 def test_pools(channels, size, kernel, maximum):
     program, graph = compile_graph(pool_graph(channels, size, kernel, maximum), NpuConfig.preset(256))
@@ -158,7 +162,8 @@ def test_macs_and_modes(rng):
     weights[:, rng.permutation(64)[:40]] = 0
     info = compile_graph(conv_graph(weights, (8, 8), pad=1), NpuConfig.preset(256))[0].layers[0]
     assert (info.mode, info.macs, info.useful_macs) == ("sparse", 64 * 64 * 9 * 64, 64 * 24 * 9 * 64)
-    info = compile_graph(conv_graph(rng.integers(1, 100, (32, 1, 3, 3)), (8, 8), depthwise=True), NpuConfig.preset(256))[0].layers[0]
+    graph = conv_graph(rng.integers(1, 100, (32, 1, 3, 3)), (8, 8), depthwise=True)
+    info = compile_graph(graph, NpuConfig.preset(256))[0].layers[0]
     assert (info.mode, info.macs) == ("depthwise", 32 * 9 * 36)
 
 
@@ -166,7 +171,8 @@ def test_macs_and_modes(rng):
 
 def test_sums_beyond_the_accumulator():
     weights = np.full((4, 4096, 3, 3), 127)
-    with pytest.raises(CompileError, match=r"layer only: channel 0 sums to .* beyond acc_width=27; build with acc_width=31"):
+    message = r"layer only: channel 0 sums to .* beyond acc_width=27; build with acc_width=31"
+    with pytest.raises(CompileError, match=message):
         compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256))
     compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256, acc_width=31))
 
@@ -182,7 +188,8 @@ def test_constant_channels_need_no_range(rng):
     program, graph = compile_graph(graph, NpuConfig.preset(256))
     run_and_compare(program, graph, 1, ("load",))
     shift[2] = 30
-    graph = replace(graph, layers=(replace(layer, requantize=replace(layer.requantize, bias=bias // 8, shift=shift)),))
+    requantize = replace(layer.requantize, bias=bias // 8, shift=shift)
+    graph = replace(graph, layers=(replace(layer, requantize=requantize),))
     run_and_compare(*compile_graph(graph, NpuConfig.preset(256)), 1, ("load",))
 
 

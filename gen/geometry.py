@@ -1,0 +1,180 @@
+"""Where a layer's tiles lie: output windows, the input they need, and its place in the input buffer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cores.config import NpuConfig
+from gen.ir import Conv, Layer, Tensor
+
+__all__ = ["CompileError", "Geometry", "MAX_BLOCKS", "MAX_ROWS", "Split", "Window", "tilings"]
+
+# Limits of the instruction fields (cores/isa.py) that layers and tilings run into.
+MAX_BLOCKS = 1023
+MAX_ROWS = 1023
+_MAX_COLS = 4095
+_MAX_PAD_SIDE = 15
+_MAX_PAD_ROWS = 63
+_MAX_KERNEL = 63
+_MAX_STRIDE = 7
+_MAX_ROW_PITCH = 4095
+_MAX_BLOCK_PITCH = 16383
+
+#: Tiles narrower than this only cost, where there is more than one row.
+_MIN_COLS = 8
+
+#: How an axis is cut: (start, length) of each part.
+Split = list[tuple[int, int]]
+
+
+class CompileError(ValueError):
+    """A layer that this configuration cannot run; the message names it and says what to change."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One spatial tile: output rows ``y`` and columns ``x`` and following, and the input they need.
+
+    ``row`` and ``col`` are the first input row and column that hold data. ``row_pitch`` and ``entries`` (of a channel
+    block) count entries of an input-buffer bank.
+    """
+
+    y: int
+    rows: int
+    x: int
+    cols: int
+    row: int
+    data_rows: int
+    col: int
+    data_cols: int
+    pad_top: int
+    pad_bottom: int
+    pad_left: int
+    pad_right: int
+    row_pitch: int
+
+    @property
+    def input_rows(self) -> int:
+        return self.data_rows + self.pad_top + self.pad_bottom
+
+    @property
+    def entries(self) -> int:
+        return self.row_pitch * self.input_rows
+
+    @property
+    def load_beats(self) -> int:
+        """Cycles to bring in one block, padding included."""
+        return self.input_rows * (self.data_cols + self.pad_left + self.pad_right)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A layer's loops, after simplification: a 1x1 layer without stride or padding is one long row."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    input_size: tuple[int, int]
+    output_size: tuple[int, int]
+    #: Input rows are fetched this far apart: a kernel of one row needs only every stride-th.
+    row_skip: int = 1
+
+    @classmethod
+    def of(cls, layer: Layer, source: Tensor, target: Tensor) -> "Geometry":
+        """Raises CompileError for a layer that no tiling brings within the instructions' limits."""
+        rows, cols = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
+        pads = layer.pads
+        (_, height, width), (_, out_height, out_width) = source.shape, target.shape
+        if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads):
+            return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width))
+        # Strides along an axis with a single output mean nothing.
+        stride = (1 if out_height == 1 else layer.stride[0], 1 if out_width == 1 else layer.stride[1])
+
+        def require(passed: bool, message: str) -> None:
+            if not passed:
+                raise CompileError(f"layer {layer.name}: {message}")
+
+        require(max(rows, cols) <= _MAX_KERNEL, f"windows are at most {_MAX_KERNEL}x{_MAX_KERNEL}, not {rows}x{cols}")
+        require(stride[1] <= _MAX_STRIDE, f"horizontal strides are at most {_MAX_STRIDE}, not {stride[1]}")
+        require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= _MAX_PAD_ROWS,
+                f"padding is at most {_MAX_PAD_SIDE} columns and {_MAX_PAD_ROWS} rows a side, not {pads}")
+        row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1
+        return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip)
+
+    def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
+        """The tile of output rows ``y..y+rows`` and columns ``x..x+cols``."""
+        if self.row_skip > 1:
+            row, data_rows, pad_top, pad_bottom = y * self.row_skip, rows, 0, 0
+        else:
+            row, data_rows, pad_top, pad_bottom = _input_range(
+                y * self.stride[0] - self.pads[0], (rows - 1) * self.stride[0] + self.kernel[0], self.input_size[0])
+        col, data_cols, pad_left, pad_right = _input_range(
+            x * self.stride[1] - self.pads[1], (cols - 1) * self.stride[1] + self.kernel[1], self.input_size[1])
+        # Rows are laid out up to the partner of the last output, so that its reads stay inside the block.
+        lanes = config.pixel_lanes
+        columns = (-(-cols // lanes) * lanes - 1) * self.stride[1] + self.kernel[1]
+        return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
+                      _row_entries(columns, self.stride[1], lanes))
+
+    def buffer_row_step(self, window: Window) -> int:
+        """Entries between the first input rows of neighbouring output rows."""
+        return (1 if self.row_skip > 1 else self.stride[0]) * window.row_pitch
+
+    def fits(self, window: Window, config: NpuConfig) -> bool:
+        """Whether instructions can express a window and the input buffer hold a block of it."""
+        return (1 <= window.data_cols <= _MAX_COLS and window.data_rows <= MAX_ROWS and window.rows <= MAX_ROWS
+                and max(window.pad_left, window.pad_right) <= _MAX_PAD_SIDE
+                and max(window.pad_top, window.pad_bottom) <= _MAX_PAD_ROWS
+                and window.row_pitch <= _MAX_ROW_PITCH and self.buffer_row_step(window) <= _MAX_BLOCK_PITCH
+                and window.entries <= min(config.input_depth, _MAX_BLOCK_PITCH))
+
+
+def _input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]:
+    """``length`` padded positions from ``start`` -> (first with data, number with data, padding before, behind)."""
+    first, end = max(start, 0), min(start + length, size)
+    data = max(end - first, 0)
+    before = min(max(-start, 0), length)
+    return min(first, size - 1), data, before, length - data - before
+
+
+def _row_entries(columns: int, stride: int, lanes: int) -> int:
+    """Entries of a bank that ``columns`` padded columns take (docs/architecture.md, Loading)."""
+    if lanes == 1:
+        return columns
+    return max(c // (2 * stride) * stride + c % stride for c in range(max(0, columns - 2 * stride), columns)) + 1
+
+
+def _split(size: int, parts: int, multiple: int) -> Split:
+    """At most ``parts`` nearly equal lengths, all but the last multiples of ``multiple``."""
+    units = -(-size // multiple)
+    step, longer = divmod(units, parts)
+    result, start = [], 0
+    for part in range(parts):
+        length = min((step + (part < longer)) * multiple, size - start)
+        if length > 0:
+            result.append((start, length))
+        start += length
+    return result
+
+
+def _part_counts(size: int, largest: int) -> list[int]:
+    """Numbers of parts, up to ``largest``, that give different part sizes."""
+    counts: dict[int, int] = {}
+    for parts in range(1, min(size, largest) + 1):
+        counts.setdefault(-(-size // parts), parts)
+    return list(counts.values())
+
+
+def tilings(geometry: Geometry, config: NpuConfig) -> Iterator[tuple[Split, Split]]:
+    """Splits of the output's rows and columns worth looking at, those of few tiles first."""
+    height, width = geometry.output_size
+    lanes = config.pixel_lanes
+    widest = min(_MAX_COLS, config.acc_depth * lanes)
+    for col_parts in _part_counts(-(-width // lanes), 64):
+        columns = _split(width, col_parts, lanes)
+        longest = max(length for _, length in columns)
+        if longest > widest:
+            continue
+        if col_parts > 1 and longest < _MIN_COLS and height > 1:
+            return
+        for row_parts in _part_counts(height, 256):
+            yield _split(height, row_parts, 1), columns
