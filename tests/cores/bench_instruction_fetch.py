@@ -33,6 +33,7 @@ class Machine:
         self.asked: list[int] = []          # beats by address
         self.received = {name: [] for name in QUEUES.values()}
         self.reports, self.done, self.dispatched, self.waited = [], 0, 0, 0
+        self.pending: deque = deque()       # beats asked for and not delivered
         self.cycle = 0
 
     async def begin(self) -> None:
@@ -50,7 +51,7 @@ class Machine:
         return lambda bits: self.received[name].append(QueueEntry.from_bits(bits))
 
     async def _memory(self):
-        dut, pending = self.dut, deque()
+        dut, pending = self.dut, self.pending
         while True:
             ready = random.random() >= self.stall
             dut.request__ready.value = ready
@@ -130,10 +131,11 @@ async def what_follows_end_is_not_dispatched(dut):
     machine = Machine(dut, program)
     await machine.begin()
     await machine.until(lambda: machine.done)
-    in_flight_at_done = len(machine.asked)
+    asked_at_done = len(machine.asked)
+    assert not machine.pending, "data of this program would come into the next"
     await machine.end()
     assert machine.done == 1 and not machine.reports
-    assert len(machine.asked) == in_flight_at_done, "a request after done"
+    assert len(machine.asked) == asked_at_done, "a request after done"
     check_queues(machine, program, 2)
 
 

@@ -57,6 +57,36 @@ async def writable_registers_keep_what_is_written(dut, stall):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def writes_and_reads_queue_up(dut):
+    """The master offers the next address before it has taken the last answer."""
+    master = await master_of(dut, 0.6)
+    values = [random.getrandbits(32) for _ in range(40)]
+    writes = [master.init_write(address_of("write_start"), value.to_bytes(4, "little")) for value in values]
+    for write in writes:
+        await write.wait()
+    names = [random.choice(["id", "version", "write_start"]) for _ in range(40)]
+    reads = [master.init_read(address_of(name), 4) for name in names]
+    known = {"id": MAGIC, "version": VERSION, "write_start": values[-1]}
+    for name, read in zip(names, reads, strict=True):
+        await read.wait()
+        assert int.from_bytes(read.data.data, "little") == known[name], name
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def control_needs_its_strobe(dut):
+    await start(dut, **STATUS)
+    dut.bus__awaddr.value, dut.bus__wdata.value, dut.bus__bready.value = address_of("control"), 0xFFFFFFFF, 1
+    dut.bus__awvalid.value = dut.bus__wvalid.value = 1
+    for strobe in (0b1110, 0b0001):
+        dut.bus__wstrb.value = strobe
+        await RisingEdge(dut.clk)
+        while not int(dut.bus__awready.value):
+            await RisingEdge(dut.clk)
+        assert int(dut.start.value) == strobe & 1
+    dut.bus__awvalid.value = dut.bus__wvalid.value = 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def reads_and_writes_at_once(dut):
     master = await master_of(dut, 0.4)
 
