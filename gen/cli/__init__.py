@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from gen.cli.errors import FAILED, INTERRUPTED, one_line, status_of
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "main", "make_parser"]
 
 #: In the order of the help. A command's module is imported only when it is called: some need much.
 COMMANDS = {
@@ -33,7 +33,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{name}: error: {' '.join(message.split())} (help: {self.prog} --help)\n")
 
 
-def _parser(command: str | None) -> argparse.ArgumentParser:
+def make_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser with the options of ``command`` alone; of the others it knows only that they exist."""
     parser = _Parser(
         prog="python -m gen", description="CNN accelerators for small FPGAs, from ONNX to Verilog.",
         epilog="example: python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz "
@@ -57,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in argv if not word.startswith("-")), None)
     try:
-        arguments = _parser(command).parse_args(argv)
+        arguments = make_parser(command).parse_args(argv)
     except SystemExit as stop:
         return int(stop.code or 0)
     try:

@@ -203,6 +203,23 @@ def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "out" / "profile.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_rtl_and_demo(capsys: pytest.CaptureFixture, tmp_path: Path):
+    """The demo at its smallest: the Verilog in Verilator gives the bytes of the reference."""
+    assert main(["demo", "--macs", "16", "--limit", "2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["target"], result["samples"], result["mismatches"]) == ("rtl", 2, 0)
+    assert result["cycles"] == result["profile"]["total"]["cycles"] == sum(
+        layer["cycles"] for layer in result["profile"]["layers"])
+    assert Program.load(tmp_path / "build" / "demo" / "digits.npu").config.macs == 16
+
+
+def test_demo_draws(capsys: pytest.CaptureFixture):
+    assert main(["demo", "--macs", "16", "--limit", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "█" in out and "read as" in out
+    assert "0 of 20,810 bytes, in all intermediate tensors, differ from the golden model" in " ".join(out.split())
+
+
 def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixture):
     assert main(["run", model, "--input", samples, "--limit", "25"]) == 0
     out = capsys.readouterr().out

@@ -1,0 +1,67 @@
+"""`gen doctor` finds what is missing and says how to get it."""
+
+import importlib.metadata
+import json
+import subprocess
+
+import pytest
+from packaging.requirements import Requirement
+
+from gen.cli import doctor, main
+from sim.toolchain import ToolError, verilator_environment
+
+
+def test_this_machine_is_fit(capsys: pytest.CaptureFixture):
+    status = main(["doctor", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert status == 0 and result["ok"], [check for check in result["checks"] if not check["ok"]]
+    names = " ".join(check["name"] for check in result["checks"])
+    for expected in ("python", "amaranth", "verilator", "yosys", "g++", "make", "perl"):
+        assert expected in names
+
+
+@pytest.mark.parametrize(("requirement", "optional", "ok"), [
+    ("packaging>=1,<1000", False, True),
+    ("packaging>=1000", False, False),
+    ("packaging>=1000", True, False),  # a wrong version would fail in odd ways
+    ("no-such-distribution>=1", False, False),
+    ("no-such-distribution>=1", True, True),
+])
+def test_packages_against_their_bounds(requirement: str, optional: bool, ok: bool):
+    check = doctor.package_check(Requirement(requirement), optional=optional)
+    assert check.ok is ok
+    assert check.mend == f"pip install '{requirement}'" or "," in requirement
+
+
+def test_not_installed(monkeypatch: pytest.MonkeyPatch):
+    def metadata(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "metadata", metadata)
+    (check,) = doctor.python_checks()
+    assert not check.ok and "make setup" in check.mend
+
+
+def test_missing_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert [check.name for check in doctor.command_checks() if not check.ok] == ["g++", "make", "perl"]
+    with pytest.raises(ToolError):
+        verilator_environment()
+    assert main(["doctor"]) == 1
+    out = capsys.readouterr().out
+    assert "g++: sudo apt-get install g++" in out and "Everything is there." not in out
+
+
+def test_verilator_that_cannot_build(monkeypatch: pytest.MonkeyPatch):
+    def broken(environment):
+        raise subprocess.CalledProcessError(2, "verilator", output="one\n%Error: no header\nmake: *** [x] Error 1\n")
+
+    monkeypatch.setattr(doctor, "build_tiny", broken)
+    check = next(doctor.tool_checks())
+    assert (check.name, check.ok, check.found) == ("verilator", False, "cannot build: %Error: no header")
+
+
+def test_bounds_have_both_ends():
+    for text in importlib.metadata.requires("npugen") or ():
+        requirement = Requirement(text)
+        assert {specifier.operator for specifier in requirement.specifier} == {">=", "<"}, text

@@ -1,0 +1,40 @@
+"""What the documents promise exists: commands parse, targets and links are there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gen.cli import make_parser
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = "\n".join(path.read_text() for path in DOCUMENTS)
+
+
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"^ +python -m (gen \w+ .*)$", CODE, re.M))))
+def test_commands_parse(line: str):
+    words = shlex.split(line)[1:]
+    arguments = make_parser(words[0]).parse_args(words)
+    for name in ("model", "input"):
+        path = getattr(arguments, name, None)
+        assert path is None or path.parts[0] == "build" or (ROOT / path).is_file(), f"{path} is not there"
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"^ +make ([\w-]+)|`make ([\w-]+)`", CODE, re.M))))
+def test_make_targets_exist(target: tuple[str, str]):
+    name = target[0] or target[1]
+    assert re.search(rf"^{name}:", (ROOT / "Makefile").read_text(), re.M), f"no target {name}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path):
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name}: {target} is not there"
+
+
+def test_files_that_are_named_exist():
+    for name in set(re.findall(r"`((?:boards|cores|docs|examples|gen|sim|tests)/[\w/.]*)`", CODE)):
+        assert (ROOT / name).exists(), f"{name} is not there"
