@@ -9,6 +9,7 @@ from rich.table import Table
 
 from gen.cli.common import (
     CACHE,
+    OUTPUT,
     add_json_option,
     add_machine_options,
     chosen_board,
@@ -58,7 +59,7 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
 
 def run(arguments: argparse.Namespace) -> None:
     board, config = chosen_board(arguments), chosen_config(arguments)
-    folder = arguments.output or CACHE / f"{board.name}-{config.macs}"
+    folder = arguments.output or OUTPUT / f"{board.name}-{config.macs}"
     verilog, files = write_files(folder, board, config)
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from gen.workload import Workload
 
 __all__ = [
-    "CACHE", "add_json_option", "add_machine_options", "chosen_board", "chosen_config", "console", "counter",
+    "CACHE", "OUTPUT", "add_json_option", "add_machine_options", "chosen_board", "chosen_config", "console", "counter",
     "messages", "open_given", "print_json", "status",
 ]
 
-#: Results that take long to make again.
-CACHE = Path("build")
+#: Where outputs go that have not been given a place.
+OUTPUT = Path("build")
+#: Results that take long to make again, kept wherever commands are called.
+CACHE = Path(os.environ.get("NPUGEN_BUILD") or Path(__file__).parents[2] / "build")
 
 DEFAULT_BOARD = "zu3eg"
 DEFAULT_MACS = 256

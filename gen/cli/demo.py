@@ -9,7 +9,15 @@ import numpy as np
 from rich.columns import Columns
 from rich.text import Text
 
-from gen.cli.common import CACHE, add_json_option, add_machine_options, chosen_board, chosen_config, console, print_json
+from gen.cli.common import (
+    OUTPUT,
+    add_json_option,
+    add_machine_options,
+    chosen_board,
+    chosen_config,
+    console,
+    print_json,
+)
 from gen.cli.errors import FAILED, CommandError
 from gen.cli.run import positive
 
@@ -64,7 +72,7 @@ class _Demo:
 
     def __init__(self, limit: int, board: "Board", config: "NpuConfig") -> None:
         self.limit, self.board, self.config = limit, board, config
-        self.folder = CACHE / "demo"
+        self.folder = OUTPUT / "demo"
         self.began = time.perf_counter()
         self.steps = 0
 
