@@ -41,7 +41,7 @@ def quantize_multiplier(scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     multiplier = np.where(carry, multiplier >> 1, multiplier)
     shift = MULTIPLIER_BITS - (exponent + carry)
     over = np.maximum(shift - MAX_SHIFT, 0)
-    multiplier = np.where(over > 0, np.round(scale * 2.0**MAX_SHIFT).astype(np.int64), multiplier)
+    multiplier = np.where(over > 0, np.round(np.minimum(scale, 1) * 2.0**MAX_SHIFT).astype(np.int64), multiplier)
     shift = np.minimum(shift, MAX_SHIFT)
     if (shift < MIN_SHIFT).any():
         raise ValueError(f"scales must be below {2.0 ** (MULTIPLIER_BITS - MIN_SHIFT):g}, not {scale.max():g}")

@@ -43,9 +43,9 @@ class Builder:
         return self.constant(np.float32(scale))
 
     def point(self, zero_point: int | None) -> str:
-        """A zero point; random without one."""
-        limits = np.iinfo(self.number)
-        number = self.rng.integers(limits.min, limits.max + 1) if zero_point is None else zero_point
+        """A zero point; without one a random one in the middle half, which keeps results from being all clipped."""
+        middle = 128 if self.number == np.uint8 else 0
+        number = self.rng.integers(middle - 64, middle + 64) if zero_point is None else zero_point
         return self.constant(self.number(number))
 
     def quantize(self, value: str, scale: float = 0.05, zero_point: int | None = None) -> str:

@@ -214,7 +214,7 @@ def test_chain_of_additions(rng: Rng, tmp_path: Path) -> None:
 def test_max_pool(attributes: dict, same_scale: bool, number: type, rng: Rng, tmp_path: Path) -> None:
     b = Builder(rng, number=number)
     y = b.node("MaxPool", b.dequantize(b.input(1, 5, 8, 9), zero_point=100), **attributes)
-    b.output(b.quantize(y, zero_point=100) if same_scale else b.quantize(y, 0.07))
+    b.output(b.quantize(y, zero_point=100) if same_scale else b.quantize(y, 0.07, 0))
     graph, comparison = check(b, tmp_path)
     assert isinstance(graph.layers[0], Pool) and graph.layers[0].maximum
     assert not same_scale or comparison.layers[0].differing == 0

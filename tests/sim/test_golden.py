@@ -133,7 +133,7 @@ def test_smallest_multipliers() -> None:
     assert multiplier.tolist() == [8, 0] and shift.tolist() == [MAX_SHIFT] * 2
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, 32.0])
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf, 32.0, 1e30])
 def test_impossible_scales(scale: float) -> None:
     with pytest.raises(ValueError, match="scales must be"):
         quantize_multiplier(np.array([0.5, scale]))
