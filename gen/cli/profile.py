@@ -84,25 +84,30 @@ def measure(workload: "Workload", target: str, clock_mhz: float) -> dict[str, An
     return profile_of(program, rtl.trace, rtl.cycles, clock_mhz)
 
 
+def _row(layer: dict[str, Any]) -> list[str]:
+    cause, waited = max(layer["stalls"].items(), key=lambda item: item[1], default=("", 0))
+    share = round(100 * waited / max(1, layer["cycles"]))
+    return [
+        layer["name"], layer["mode"], f"{layer['cycles']:,}", f"{layer['macs']:,}",
+        f"{100 * layer['utilisation']:.1f}", f"{layer['dram_bytes']:,}",
+        f"{cause.removeprefix('wait_')} {share} %" if share else "",
+    ]
+
+
 def show(profile: dict[str, Any]) -> None:
     total = profile["total"]
-    columns = {
-        "layer": "total", "mode": "", "cycles": f"{total['cycles']:,}", "% of it": "", "MACs": f"{total['macs']:,}",
-        "% used": f"{100 * total['utilisation']:.1f}", "bytes": f"{total['dram_bytes']:,}", "waits for": "",
-    }
+    headings = ("layer", "mode", "cycles", "MACs", "% used", "bytes", "waits for")
+    footers = ("total", "", f"{total['cycles']:,}", f"{total['macs']:,}", f"{100 * total['utilisation']:.1f}",
+               f"{total['dram_bytes']:,}", "")
+    rows = [_row(layer) for layer in profile["layers"]]
     table = Table(box=box.SIMPLE, show_footer=True, padding=(0, 1, 0, 0))
-    for heading, footer in columns.items():
-        text = heading in ("layer", "mode", "waits for")
+    for number, (heading, footer) in enumerate(zip(headings, footers, strict=True)):
         # Names give way when the terminal is narrow, figures do not.
-        table.add_column(heading, footer, justify="left" if text else "right", no_wrap=True,
-                         min_width=None if heading == "layer" else max(len(heading), len(footer)))
-    for layer in profile["layers"]:
-        cause, waited = max(layer["stalls"].items(), key=lambda item: item[1], default=("", 0))
-        share = round(100 * waited / max(1, layer["cycles"]))
-        table.add_row(
-            layer["name"], layer["mode"], f"{layer['cycles']:,}", f"{100 * layer['cycles'] / total['cycles']:.1f}",
-            f"{layer['macs']:,}", f"{100 * layer['utilisation']:.1f}", f"{layer['dram_bytes']:,}",
-            f"{cause.removeprefix('wait_')} {share} %" if share else "")
+        width = None if heading == "layer" else max(len(row[number]) for row in (headings, footers, *rows))
+        table.add_column(heading, footer, justify="left" if heading in ("layer", "mode", "waits for") else "right",
+                         no_wrap=True, min_width=width)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
     console.print(f"{total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz", soft_wrap=True)
 

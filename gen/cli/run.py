@@ -126,7 +126,8 @@ def show(result: "Run") -> None:
     console.print(table)
     if len(result.inferences) > _LISTED:
         console.print(f"and {len(result.inferences) - _LISTED:,} more")
-    facts = [f"{len(result.inferences):,} samples on {result.target} in {result.seconds:.2f} s"]
+    plural = "" if len(result.inferences) == 1 else "s"
+    facts = [f"{len(result.inferences):,} sample{plural} on {result.target} in {result.seconds:.2f} s"]
     if result.accuracy is not None:
         facts.append(f"accuracy {100 * result.accuracy:.2f} %")
     if result.cycles is not None:
