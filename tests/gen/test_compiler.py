@@ -132,6 +132,18 @@ def test_pools(channels, size, kernel, maximum):
     run_and_compare(program, graph, 1, ("load", "compute", "store", 5))
 
 
+def test_weights_beyond_the_ring_behind_a_dependency(rng):
+    """Weights that are fetched while their activations wait for a STORE leave room in the ring."""
+    first = conv_graph(rng.integers(-9, 10, (16, 16, 1, 1)), (10, 10))
+    second = conv_graph(rng.integers(-9, 10, (32, 16, 7, 7)), (10, 10), pad=3)
+    tensors = {**first.tensors, "z": replace(second.tensors["y"], name="z")}
+    graph = Graph("two", tensors, (first.layers[0], replace(second.layers[0], name="second", input="y", output="z")),
+                  {"x": ("x", ())}, {"z": ("z", ())})
+    program, graph = compile_graph(graph, NpuConfig.preset(256))
+    assert max(i["beats"] for i in program.instructions if i.opcode is Opcode.LOAD_WGT) > 1024
+    run_and_compare(program, graph, 1, ("load", "compute", "store"))
+
+
 def test_tokens_balance():
     """What is posted is taken: no counter creeps up in a long program."""
     for number in range(30):
