@@ -66,7 +66,7 @@ _FIXED = (
     Register("error_index", 0x1C, False, "index of the instruction that failed"),
     Register("program_low", 0x20, True, "bus address of the program, a multiple of 4096"),
     Register("program_high", 0x24, True, ""),
-    Register("program_length", 0x28, True, "instructions"),
+    Register("program_length", 0x28, True, "instructions, fewer than 2^24"),
     Register("data_low", 0x30, True, "bus address of the data region, a multiple of 4096"),
     Register("data_high", 0x34, True, ""),
     Register("data_beats", 0x38, True, "beats of the data region; loads must stay inside"),

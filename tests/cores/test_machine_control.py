@@ -138,12 +138,19 @@ def test_errors_while_idle_do_not_count():
 def test_stop_ends_without_an_error():
     async def bench(host):
         await host.begin()
+        host.report(0, ErrorCode.ILLEGAL, 1)    # an earlier run's error must not come back
+        await host.tick()
+        host.no_report(0)
+        host.set(bus_idle=1)
+        await host.tick(3)
+        assert host.state() == (0, 0, 1)
+        await host.begin()
         await host.pulse(stop=1)
         assert host.get("halt")
         await host.tick(10)
         host.set(bus_idle=1)
         await host.tick(3)
-        assert host.state() == (0, 0, 0) and host.error() == (ErrorCode.NONE, 0) and host.resets == 2
+        assert host.state() == (0, 0, 0) and host.error() == (ErrorCode.NONE, 0) and host.resets == 4
     run(bench)
 
 
