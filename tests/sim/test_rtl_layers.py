@@ -1,0 +1,78 @@
+"""Random layers on the generated Verilog: every value of every tensor equals the golden layers'."""
+
+import random
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from gen.compiler import compile_graph
+from gen.random_layers import random_graph, random_inputs
+from sim import golden
+from sim.rtl import Bus, RtlMachine, run_program
+from sim.rtl.machine import WriteOrder
+
+#: One without and one with a choice of blocks in a set of outputs, one with a pixel at a time, narrow selection and as
+#: little memory as can be built.
+CONFIGS = {
+    "16": NpuConfig.preset(16),
+    "64": NpuConfig.preset(64, oc_lanes=32, nnz_lanes=1),
+    "32-tight": NpuConfig(
+        oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, select_fanin=4, acc_width=28, multiplier_width=18,
+        input_depth=256, acc_depth=64, weight_depth=512, side_depth=512, queue_depth=4, outstanding_reads=4,
+        outstanding_writes=2, address_width=32,
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def machine(request):
+    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
+        yield machine
+
+
+def random_bus(chance: random.Random) -> Bus:
+    if chance.random() < 0.4:
+        return Bus()
+    return Bus(latency=chance.randint(1, 120), bandwidth=chance.choice([1.0, 0.6, 0.25]),
+               stall_probability=chance.choice([0.0, 0.1, 0.5]), write_order=chance.choice(list(WriteOrder)))
+
+
+def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:
+    chance = random.Random(seed)
+    config, graph = machine.config, random_graph(seed, max_size=max_size)
+    program, graph = compile_graph(graph, config, density=chance.choice([None, None, 0.25, 0.5]))
+    bus = random_bus(chance)
+    machine.set_bus(bus)
+    tensors = random_inputs(graph, seed)
+    image = np.random.default_rng(seed).integers(0, 256, program.data_beats * config.beat_bytes, np.uint8)
+    image[:len(program.constants)] = np.frombuffer(program.constants, np.uint8)
+    for name, values in tensors.items():
+        program.pack_input(image, name, values)
+    result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
+    what = f"graph {seed}, {bus}"
+    for layer in graph.layers:
+        residual = tensors[layer.residual.other] if layer.residual else None
+        tensors[layer.output] = golden.run_layer(
+            layer, tensors[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+        found = program.unpack_tensor(result.image, layer.output)
+        np.testing.assert_array_equal(found, tensors[layer.output], f"{what}, layer {layer.name}")
+    trace = result.trace
+    assert abs(result.cycles - result.counters["cycles"]) <= 4, what
+    assert result.counters["instructions"] == len(program.instructions), what
+    assert result.counters["read_beats"] == result.stats.read_beats, what
+    assert result.counters["write_beats"] == result.stats.write_beats, what
+    assert trace.counts.sum(axis=(1, 2)).max() <= result.cycles, what
+    assert result.stats.read_waits == 0, f"{what}: read data waited at the bus"
+
+
+@pytest.mark.parametrize("number", range(14))
+def test_random_layers(machine, seed, number):
+    check(machine, seed + number, max_size=16)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(10))
+def test_many_random_layers(machine, seed, part):
+    for number in range(12):
+        check(machine, seed + number, max_size=24)
