@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class Control(enum.IntFlag):
-    """Writing START begins a program; ABORT stops the machine once its bus transfers have ended; CLEAR drops DONE and ERROR."""
+    """START begins a program; ABORT stops the machine once its bus transfers have ended; CLEAR drops DONE and ERROR."""
 
     START = 1
     ABORT = 2
@@ -28,8 +28,8 @@ class Status(enum.IntFlag):
     ERROR = 4
 
 
-#: States of the engines, in the order of their codes on the trace ports. ``busy``: the engine moves data or computes this
-#: cycle; ``wait_X``: it holds an instruction and lacks X; ``setup``: it prepares the next loop.
+#: States of the engines, in the order of their codes on the trace ports. ``busy``: the engine moves data or computes
+#: this cycle; ``wait_X``: it holds an instruction and lacks X; ``setup``: it prepares the next loop.
 ENGINE_STATES: Mapping[str, tuple[str, ...]] = {
     "load": ("idle", "busy", "setup", "wait_compute", "wait_store", "wait_ring", "wait_bus"),
     "compute": ("idle", "busy", "setup", "wait_load", "wait_store", "wait_weights"),

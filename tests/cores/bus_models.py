@@ -78,8 +78,8 @@ def burst_crosses_page(address: int, length: int, beat_bytes: int) -> bool:
 class PipelinedMemory:
     """An AXI memory on ports ``axi__*`` that answers bursts ``latency`` cycles after their address, several at a time.
 
-    ``stall`` is the chance that a channel pauses in a cycle. ``fail(address)`` gives the response of a burst. Bursts are
-    noted in ``reads`` and ``writes`` as (address, length); ``strobes`` holds the strobes of every beat written.
+    ``stall`` is the chance that a channel pauses in a cycle. ``fail(address)`` gives the response of a burst. Bursts
+    are noted in ``reads`` and ``writes`` as (address, length); ``strobes`` holds the strobes of every beat written.
     ``beats`` counts data beats and ``last_beat`` is the cycle of the latest.
     """
 
