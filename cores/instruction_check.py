@@ -14,7 +14,8 @@ _HEADER_BITS = sum(field.bits for field in HEADER)
 
 def _forbidden(opcode: Opcode) -> set[int]:
     """Bits that must be zero in ``opcode``: token flags of other queues, and all above its fields."""
-    bits, position = set(), HEADER[0].bits
+    bits: set[int] = set()
+    position = HEADER[0].bits
     for field in HEADER[1:]:
         if field.name not in TOKEN_FLAGS[opcode.queue]:
             bits.update(range(position, position + field.bits))
