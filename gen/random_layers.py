@@ -9,6 +9,9 @@ from gen.ir import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, outpu
 __all__ = ["random_graph", "random_inputs"]
 
 
+#: Largest sum of a channel's absolute weights: a sum of products then fits 27 bits, and so does a bias beside it.
+_LARGEST_SUM = 1 << 18
+
 _Pair = tuple[int, int]
 
 
@@ -87,7 +90,9 @@ class _Builder:
             weights = weights * (self.rng.random(shape) < self.rng.choice([0.05, 0.25, 0.5]))
         if self.chance(0.15):
             weights[self.rng.random(shape[0]) < 0.5] = 0
-        return weights.astype(np.int16)
+        # Sums must fit the accumulators; where there are very many weights they are made smaller.
+        largest = np.abs(weights).reshape(shape[0], -1).sum(1).max()
+        return np.trunc(weights * min(1.0, _LARGEST_SUM / max(1.0, largest))).astype(np.int16)
 
     def conv(self, source: Tensor) -> Tensor:
         depthwise = self.chance(0.2)
