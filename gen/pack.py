@@ -14,7 +14,8 @@ from cores.config import NpuConfig
 from cores.numerics import MIN_SHIFT, PARAMETER_BYTES
 from gen.ir import Conv, Graph, Layer, Requantize
 
-__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "pack_conv", "pack_parameters", "prune", "step_beats"]
+__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "pack_conv", "pack_parameters", "prune", "prune_weights",
+           "step_beats"]
 
 #: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
 PARAMETER_BEATS = PARAMETER_BYTES
@@ -192,7 +193,7 @@ def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
     return words.view(np.uint8).reshape(-1, config.beat_bytes)
 
 
-def _prune_weights(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
+def prune_weights(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
     """Keep the largest weights of every window that fit ``groups`` steps; blocks of few channels are left alone."""
     oc, ic, *kernel = weights.shape
     fanin = config.select_fanin
@@ -230,7 +231,7 @@ def prune(graph: Graph, config: NpuConfig, density: float) -> Graph:
     def pruned(layer: Layer) -> Layer:
         if not isinstance(layer, Conv) or layer.depthwise or layer.input in entrances:
             return layer
-        weights = _prune_weights(layer.weights, groups, config)
+        weights = prune_weights(layer.weights, groups, config)
         removed = layer.weights.sum(axis=(1, 2, 3), dtype=np.int64) - weights.sum(axis=(1, 2, 3), dtype=np.int64)
         # The bias holds -zero_point * sum(weights) of the weights that are there.
         bias = layer.requantize.bias + graph.tensors[layer.input].zero_point * removed

@@ -6,7 +6,7 @@ import pytest
 from cores.config import NpuConfig
 from cores.numerics import MIN_SHIFT
 from gen.ir import Conv, Requantize
-from gen.pack import PackedWeights, pack_conv, pack_parameters, prune, step_beats
+from gen.pack import PackedWeights, pack_conv, pack_parameters, prune, prune_weights, step_beats
 from gen.random_layers import random_graph
 
 CONFIGS = [
@@ -124,8 +124,7 @@ def test_parameters():
 
 
 def pruned_weights(weights: np.ndarray, config: NpuConfig, density: float) -> np.ndarray:
-    from gen.pack import _prune_weights
-    return _prune_weights(weights.astype(np.int16), max(1, round(density * config.groups_dense)), config)
+    return prune_weights(weights.astype(np.int16), max(1, round(density * config.groups_dense)), config)
 
 
 def test_pruning_keeps_the_largest_of_each_block(rng):
