@@ -34,8 +34,7 @@ test-full: $(STAMP)
 
 # The figures of the README, measured again.
 bench: $(STAMP)
-	@$(RUN) -m gen build --synth
-	@$(RUN) -m gen profile examples/digits/digits_int8.onnx --target rtl
+	@$(RUN) -m gen bench
 
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .

@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "compare every layer with onnxruntime",
     "boards": "list the known boards",
     "doctor": "check that everything the commands need is there",
+    "bench": "measure layers, networks, area and speed, beside published figures",
     "demo": "build an NPU and let it recognise digits, in simulation",
 }
 

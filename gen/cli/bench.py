@@ -1,0 +1,185 @@
+"""``gen bench``"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from gen.cli.common import (
+    CACHE,
+    add_json_option,
+    add_machine_options,
+    chosen_board,
+    chosen_config,
+    console,
+    messages,
+    print_json,
+    status,
+)
+
+EXAMPLE = """example:
+  python -m gen bench layers
+The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
+
+PARTS = ("layers", "networks", "area", "speed")
+
+#: What 256 MACs should cost at most, and what SAF-CNN's 256 MACs are published with.
+_AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
+_AREA_PUBLISHED = {"lut": 45_700, "dsp": 330, "bram36": 178}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
+    parser.add_argument("--models", type=Path, metavar="DIR", help="folder of the networks (default: NPUGEN_MODELS, or "
+                        "../shared/models beside the checkout); without it that part is left out")
+    add_machine_options(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from gen.cli.errors import UsageError
+
+    unknown = [part for part in arguments.parts if part not in PARTS]
+    if unknown:
+        raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
+        "layers": _layers, "networks": _networks, "area": _area, "speed": _speed}
+    titles = {
+        "layers": "layers, from start to done in the RTL", "networks": "networks, whole inferences in the RTL",
+        "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
+    results = {}
+    for part in arguments.parts or PARTS:
+        rows = measures[part](arguments)
+        results[part] = rows
+        if rows and not arguments.json:
+            console.print(_table(titles[part], rows))
+    if arguments.json:
+        print_json(results)
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for number, (name, value) in enumerate(rows[0].items()):
+        words = isinstance(value, str)
+        # Names and figures stay on one line, remarks give way.
+        table.add_column(name.replace("_", " "), justify="left" if words else "right", no_wrap=not number or not words)
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    return table
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _machine(arguments: argparse.Namespace):
+    from sim.rtl.machine import RtlMachine
+
+    with status("building the simulation"):
+        return RtlMachine(chosen_config(arguments))
+
+
+def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.benchmarks import LAYERS, measure_layer
+
+    rows = []
+    with _machine(arguments) as machine:
+        for layer in LAYERS:
+            with status(layer.name):
+                measured = measure_layer(layer, machine)
+            counters = measured.rtl.counters
+            causes = {name.removeprefix("compute_wait_"): counters[name] for name in counters
+                      if name.startswith("compute_wait_") and counters[name]}
+            rest = measured.rtl.cycles - counters["compute_busy"] - sum(causes.values())
+            rows.append({
+                "layer": layer.name, "cycles": measured.rtl.cycles, "ideal": round(measured.ideal),
+                "used_%": 100 * measured.utilisation, "goal_%": None if layer.goal is None else 100 * layer.goal,
+                "wrong": measured.mismatches,
+                "rest": _shares(
+                    {"idle array": counters["compute_busy"] - round(measured.ideal), **causes, "start, end": rest},
+                    measured.rtl.cycles),
+                "published": layer.peer})
+    return rows
+
+
+def _shares(causes: dict[str, int], cycles: int) -> str:
+    """The larger causes, in percent of all cycles."""
+    shares = sorted(((100 * count / cycles, name) for name, count in causes.items()), reverse=True)
+    return ", ".join(f"{name} {share:.1f} %" for share, name in shares if share >= 0.05)
+
+
+def _models(arguments: argparse.Namespace) -> Path | None:
+    root = Path(__file__).resolve().parents[2]
+    folder = arguments.models or Path(os.environ.get("NPUGEN_MODELS", root.parent / "shared" / "models"))
+    if folder.is_dir():
+        return folder
+    messages.print(f"no networks in {folder}: give --models DIR", soft_wrap=True)
+    return None
+
+
+def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.benchmarks import NETWORKS
+    from gen.inputs import read_samples
+    from gen.runner import run_model
+    from gen.workload import open_workload
+
+    folder = _models(arguments)
+    if folder is None:
+        return []
+    config, clock = chosen_config(arguments), chosen_board(arguments).clock_mhz
+    rows = []
+    with _machine(arguments) as machine:
+        for network in NETWORKS:
+            with status(network.title):
+                workload = open_workload(folder / f"{network.file}.onnx", config)
+                samples = read_samples(folder / f"{network.file}.golden.npz", workload.graph, workload.input_shapes,
+                                       limit=1)
+                result = run_model(workload, samples, "rtl", machine=machine)
+            cycles = round(result.cycles or 0)
+            macs = sum(layer.macs for layer in workload.program.layers)
+            rows.append({
+                "network": network.title, "cycles": cycles, "goal": network.goal, "used_%": 100 * macs / config.macs / cycles,
+                "fps": clock * 1e6 / cycles, "wrong": result.mismatches, "published": network.peer})
+    return rows
+
+
+def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from cores.emit import emit_verilog
+    from gen.synth import synthesize
+
+    board = chosen_board(arguments)
+    rows: list[dict[str, Any]] = []
+    for macs in (64, 128, 256):
+        with status(f"yosys, {board.family}, {macs} MACs") as remark:
+            report = synthesize(emit_verilog(board.config(macs)), "npu", board.family, cache=CACHE / "synth", progress=remark)
+        rows.append({"machine": f"{macs} MACs", **report.totals})
+    if set(_AREA_GOAL) <= set(rows[0]):
+        rows.append({"machine": "goal at 256", **{name: _AREA_GOAL.get(name) for name in rows[0] if name != "machine"}})
+        rows.append({"machine": "SAF-CNN, 256", **{name: _AREA_PUBLISHED.get(name) for name in rows[0] if name != "machine"}})
+    return rows
+
+
+def _speed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from cores.emit import emit_verilog
+    from gen.benchmarks import LAYERS, measure_layer
+
+    config = chosen_config(arguments)
+    started = time.perf_counter()
+    with status("emitting Verilog"):
+        emit_verilog(config)
+    emitted = time.perf_counter() - started
+    with _machine(arguments) as machine, status("simulating"):
+        rtl = measure_layer(LAYERS[0], machine).rtl
+    return [
+        {"what": "Verilog of the machine, seconds", "figure": emitted, "goal": "under 60"},
+        {"what": "simulated cycles a second, in thousands", "figure": rtl.cycles / rtl.seconds / 1000, "goal": "50 and more"},
+    ]
