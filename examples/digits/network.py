@@ -33,10 +33,10 @@ class Conv:
 
 #: One of each kind: full, residual, strided, depthwise, pointwise. A mean over space and ``classifier`` follow.
 LAYERS = (
-    Conv("stem", 1, 16),
-    Conv("block1", 16, 16),
-    Conv("block2", 16, 16, add="stem"),
-    Conv("down", 16, 32, stride=2),
+    Conv("stem", 1, 32),
+    Conv("block1", 32, 32),
+    Conv("block2", 32, 32, add="stem"),
+    Conv("down", 32, 32, stride=2),
     Conv("depthwise", 32, 32, depthwise=True),
     Conv("pointwise", 32, 64, kernel=1),
 )

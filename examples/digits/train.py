@@ -1,4 +1,4 @@
-"""Train the digits network, quantise it, and write the files beside this script. Takes about a minute:
+"""Train the digits network, quantise it, and write the files beside this script. Takes a minute or two:
 
     python examples/digits/train.py
 
@@ -80,7 +80,7 @@ def accuracy(model: onnx.ModelProto, images: np.ndarray, labels: np.ndarray) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("-o", "--output", type=Path, default=Path(__file__).parent, help="folder of the three files")
     arguments = parser.parse_args()
     rng = np.random.default_rng(SEED)
