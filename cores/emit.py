@@ -40,30 +40,32 @@ def emit_component(component: wiring.Component, *, name: str = "top", separator:
 #: A wire that Yosys numbers through the whole file although each module has its own.
 _NUMBERED = re.compile(r"(\\\$auto\$verilog_backend\.cc:\d+:dump_module)\$\d+")
 _MODULE = re.compile(r"^module (\S+) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
+#: The module an instance is of. An escaped name ends with a space; instances stand at the start of a line.
+_INSTANCE = re.compile(r"(?<=^  )\\\S+(?=  ?\S+ \()", re.MULTILINE)
 
 
 def _share_modules(text: str) -> str:
     """Keep one of several modules that differ only in name, such as the rows of the array.
 
-    Amaranth writes a module for every instance. One for all of a kind makes the text a tenth as long and spares every tool
-    that reads it the repetition.
+    Amaranth writes a module for every instance. One for all of a kind makes the text a tenth as long and spares every
+    tool that reads it the repetition.
     """
-    text = _NUMBERED.sub(r"\1", text)
-    while True:
-        kept: dict[str, str] = {}           # text without its name -> name
-        replaced: dict[str, str] = {}       # name -> name of its twin
-        for match in _MODULE.finditer(text):
-            name = match.group(1)
-            body = match.group(0).replace(name, "", 1)
-            twin = kept.setdefault(body, name)
-            if twin != name:
-                replaced[name] = twin
-        if not replaced:
-            return text
-        text = _MODULE.sub(lambda match: "" if match.group(1) in replaced else match.group(0), text)
-        # An escaped name ends with a space; instances stand at the start of a line.
-        text = re.sub(r"^(  )(\\\S+)(  ?\S+ \()", lambda match: match.group(1) + replaced.get(match.group(2), match.group(2)) + match.group(3),
-                      text, flags=re.MULTILINE)
+    text, shared = _NUMBERED.sub(r"\1", text), True
+    while shared:  # modules become alike when those inside them have become one
+        text, shared = _share_alike(text)
+    return text
+
+
+def _share_alike(text: str) -> tuple[str, bool]:
+    kept: dict[str, str] = {}     # text without its name -> name
+    twins: dict[str, str] = {}    # name -> name of the module kept
+    for match in _MODULE.finditer(text):
+        name = match.group(1)
+        first = kept.setdefault(match.group().replace(name, "", 1), name)
+        if first != name:
+            twins[name] = first
+    text = _MODULE.sub(lambda match: "" if match.group(1) in twins else match.group(), text)
+    return _INSTANCE.sub(lambda match: twins.get(match.group(), match.group()), text), bool(twins)
 
 
 def emit_verilog(config: NpuConfig) -> str:
