@@ -19,7 +19,7 @@ __all__ = ["LAYERS", "NETWORKS", "LayerBenchmark", "Measurement", "NetworkBenchm
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBenchmark:
-    """A convolution padded to keep its size; ``density`` is the share of weights kept. ``goal`` and ``peer`` for 256 MACs."""
+    """A convolution padded to keep its size. ``density``: share of weights kept; ``goal`` and ``peer``: for 256 MACs."""
 
     name: str
     channels: int
@@ -53,7 +53,8 @@ LAYERS: tuple[LayerBenchmark, ...] = (
 )
 
 NETWORKS: tuple[NetworkBenchmark, ...] = (
-    NetworkBenchmark(file="mlperf_resnet8_int8", title="ResNet-8", goal=100_000, peer="NNgen 194,706 (288 multipliers)"),
+    NetworkBenchmark(file="mlperf_resnet8_int8", title="ResNet-8", goal=100_000,
+                     peer="NNgen 194,706 cycles with 288 multipliers"),
     NetworkBenchmark(file="mlperf_vww_mnv1_025_int8", title="MobileNetV1 0.25, 96x96"),
     NetworkBenchmark(file="mlperf_kws_dscnn_int8", title="DS-CNN"),
     NetworkBenchmark(file="tinymaix_mnist_resnet_int8", title="MNIST ResNet"),

@@ -57,20 +57,26 @@ def run(arguments: argparse.Namespace) -> None:
         rows = measures[part](arguments)
         results[part] = rows
         if rows and not arguments.json:
-            console.print(_table(titles[part], rows))
+            _show(titles[part], rows)
     if arguments.json:
         print_json(results)
 
 
-def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+def _show(title: str, rows: list[dict[str, Any]]) -> None:
+    """Figures as a table; remarks, which are long, below it."""
+    first = next(iter(rows[0]))
+    remarks = [name for name, value in rows[0].items() if isinstance(value, str) and name != first]
     table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for number, (name, value) in enumerate(rows[0].items()):
-        words = isinstance(value, str)
-        # Names and figures stay on one line, remarks give way.
-        table.add_column(name.replace("_", " "), justify="left" if words else "right", no_wrap=not number or not words)
+    for name in rows[0]:
+        if name not in remarks:
+            table.add_column(name.replace("_", " "), justify="left" if name == first else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(_text(value) for value in row.values()))
-    return table
+        table.add_row(*(_text(value) for name, value in row.items() if name not in remarks))
+    console.print(table)
+    for name in remarks:
+        for row in rows:
+            if row[name]:
+                console.print(f"  {name.replace('_', ' ')}, {row[first]}: {row[name]}", soft_wrap=True)
 
 
 def _text(value: Any) -> str:
@@ -104,7 +110,7 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "layer": layer.name, "cycles": measured.rtl.cycles, "ideal": round(measured.ideal),
                 "used_%": 100 * measured.utilisation, "goal_%": None if layer.goal is None else 100 * layer.goal,
                 "wrong": measured.mismatches,
-                "rest": _shares(
+                "where_the_rest_goes": _shares(
                     {"idle array": counters["compute_busy"] - round(measured.ideal), **causes, "start, end": rest},
                     measured.rtl.cycles),
                 "published": layer.peer})
@@ -147,7 +153,8 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             cycles = round(result.cycles or 0)
             macs = sum(layer.macs for layer in workload.program.layers)
             rows.append({
-                "network": network.title, "cycles": cycles, "goal": network.goal, "used_%": 100 * macs / config.macs / cycles,
+                "network": network.title, "cycles": cycles, "goal": network.goal,
+                "used_%": 100 * macs / config.macs / cycles,
                 "fps": clock * 1e6 / cycles, "wrong": result.mismatches, "published": network.peer})
     return rows
 
@@ -160,11 +167,12 @@ def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for macs in (64, 128, 256):
         with status(f"yosys, {board.family}, {macs} MACs") as remark:
-            report = synthesize(emit_verilog(board.config(macs)), "npu", board.family, cache=CACHE / "synth", progress=remark)
+            report = synthesize(emit_verilog(board.config(macs)), "npu", board.family, cache=CACHE / "synth",
+                                progress=remark)
         rows.append({"machine": f"{macs} MACs", **report.totals})
     if set(_AREA_GOAL) <= set(rows[0]):
-        rows.append({"machine": "goal at 256", **{name: _AREA_GOAL.get(name) for name in rows[0] if name != "machine"}})
-        rows.append({"machine": "SAF-CNN, 256", **{name: _AREA_PUBLISHED.get(name) for name in rows[0] if name != "machine"}})
+        for name, figures in (("goal at 256", _AREA_GOAL), ("SAF-CNN, 256", _AREA_PUBLISHED)):
+            rows.append({"machine": name, **{resource: figures.get(resource) for resource in report.totals}})
     return rows
 
 
@@ -181,5 +189,6 @@ def _speed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         rtl = measure_layer(LAYERS[0], machine).rtl
     return [
         {"what": "Verilog of the machine, seconds", "figure": emitted, "goal": "under 60"},
-        {"what": "simulated cycles a second, in thousands", "figure": rtl.cycles / rtl.seconds / 1000, "goal": "50 and more"},
+        {"what": "simulated cycles a second, in thousands", "figure": rtl.cycles / rtl.seconds / 1000,
+         "goal": "50 and more"},
     ]
