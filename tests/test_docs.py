@@ -13,7 +13,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = "\n".join(path.read_text() for path in DOCUMENTS)
 
 
-@pytest.mark.parametrize("line", sorted(set(re.findall(r"^ +python -m (gen \w+ .*)$", CODE, re.M))))
+@pytest.mark.parametrize("line", sorted(set(re.findall(r"(?:^ +|`)python -m (gen \w+ [^`\n]*)", CODE, re.M))))
 def test_commands_parse(line: str):
     words = shlex.split(line)[1:]
     arguments = make_parser(words[0]).parse_args(words)
