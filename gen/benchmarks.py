@@ -19,7 +19,7 @@ __all__ = ["LAYERS", "NETWORKS", "LayerBenchmark", "Measurement", "NetworkBenchm
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBenchmark:
-    """A convolution padded to keep its size. ``density``: share of weights kept; ``goal`` and ``peer``: for 256 MACs."""
+    """A convolution padded to keep its size; ``density`` is the share of weights kept, ``goal`` is for 256 MACs."""
 
     name: str
     channels: int
