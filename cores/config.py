@@ -55,7 +55,7 @@ class NpuConfig:
     acc_width: int = 27
     #: Width of the multiplier port that carries activations: 27 DSP48E2, 25 DSP48E1, 18 elsewhere.
     multiplier_width: int = 27
-    #: Entries of each of the ``pixel_lanes`` input-buffer banks.
+    #: Entries of each of the ``banks`` input-buffer banks.
     input_depth: int = 4096
     #: Words (``oc_lanes * pixel_lanes`` accumulators each) of each of the two accumulator banks.
     acc_depth: int = 256
@@ -71,6 +71,9 @@ class NpuConfig:
     outstanding_writes: int = 8
     #: Bits of an AXI address.
     address_width: int = 40
+    #: 1: groups of output lanes can work on different pixels, and reduction lanes on different taps: layers with few
+    #: output channels and depthwise layers fill the array (docs/architecture.md, "Spread words").
+    depthwise: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -107,6 +110,14 @@ class NpuConfig:
              f"outstanding_reads must be a power of two in 2..64, not {self.outstanding_reads}"),
             (_is_power_of_two(self.outstanding_writes) and 2 <= self.outstanding_writes <= 64,
              f"outstanding_writes must be a power of two in 2..64, not {self.outstanding_writes}"),
+            (self.depthwise in (0, 1), f"depthwise must be 0 or 1, not {self.depthwise}"),
+            (not self.depthwise or self.pixel_lanes == 2, "depthwise needs pixel_lanes=2, not 1"),
+            (not self.depthwise or self.select_fanin == self.ic_lanes,
+             f"depthwise needs select_fanin={self.ic_lanes}, every channel from every lane, not {self.select_fanin}"),
+            (not self.depthwise or self.oc_groups <= 2,
+             f"depthwise needs oc_lanes of at most {2 * self.ic_lanes}, not {self.oc_lanes}"),
+            (not self.depthwise or self.nnz_lanes % self.banks == 0,
+             f"depthwise needs nnz_lanes of a multiple of {self.banks}, the pixels read at once, not {self.nnz_lanes}"),
             (32 <= self.address_width <= 64, f"address_width must be in 32..64, not {self.address_width}"),
         ]
         for passed, message in checks:
@@ -138,6 +149,16 @@ class NpuConfig:
     def oc_groups(self) -> int:
         """Channel blocks that one set of output lanes makes (tm / tn)."""
         return self.oc_lanes // self.ic_lanes
+
+    @property
+    def banks(self) -> int:
+        """Input-buffer banks: pixels of a block read at once."""
+        return self.pixel_lanes * self.oc_groups if self.depthwise else self.pixel_lanes
+
+    @property
+    def window_reads(self) -> int:
+        """Reads of ``banks`` pixels that the taps of one word of a depthwise window reach over."""
+        return (self.banks + self.nnz_lanes - 2) // self.banks + 1
 
     @property
     def index_bits(self) -> int:
@@ -177,7 +198,11 @@ class NpuConfig:
         """
         if macs not in _PRESETS:
             raise ConfigError(f"macs must be one of {', '.join(map(str, _PRESETS))} (or give the lanes by hand), not {macs!r}")
-        return cls(**{**_PRESETS[macs], **overrides})
+        values = {**_PRESETS[macs], **overrides}
+        if overrides.get("depthwise") and "input_depth" not in overrides:
+            # The same bytes in more banks.
+            values["input_depth"] //= values["oc_lanes"] // values["ic_lanes"] or 1
+        return cls(**values)
 
     def to_dict(self) -> dict[str, int]:
         return dataclasses.asdict(self)

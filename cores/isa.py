@@ -146,6 +146,12 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("buf_row_pitch", 12),
         Field("buf_row_step", 14),               # entries from an output row to the next: vertical stride * buf_row_pitch
         Field("buf_block_pitch", 14),
+        # The rest needs ``depthwise`` in the configuration; docs/architecture.md, "Spread words".
+        Field("spread", 1),                      # a word has a pixel pair for each group of output lanes
+        Field("window", 1),                      # reduction lanes are neighbouring taps of one channel
+        Field("alternate", 1),                   # window, stride 2: groups of output lanes make alternate rows
+        Field("shift", 1),                       # alternate: the first step serves the rows above in the upper group
+        Field("reads", 12),                      # window: reads of a row, of ``banks`` pixels each
     ),
     # A tile through the multiplier array: for block, ky, kx, group: all pixels.
     Opcode.COMPUTE: (
@@ -172,6 +178,8 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("low", 8, signed=True),            # clip after requantisation
         Field("high", 8, signed=True),
         Field("add", 1),                         # a residual follows in the side ring: apply STORE_ADD's second stage
+        Field("spread", 1),                      # words are those of a COMPUTE with ``spread``
+        Field("alternate", 1),                   # words are those of a COMPUTE with ``alternate``
     ),
     # Second stage: y = clip(((a * multiplier_a + b * multiplier_b + constant) >> shift, rounded) + zero_point).
     Opcode.STORE_ADD: (
