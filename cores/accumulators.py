@@ -76,6 +76,8 @@ class Accumulators(wiring.Component):
 
     Each word is written to two memories that hold both banks, one read by the adders, one by the store engine: as many
     block RAMs as a memory for each bank, without the multiplexers in front of every adder.
+
+    If `split`, ``upper_enable`` and ``upper_address`` are those of the upper half of the output lanes.
     """
 
     #: Cycles from the address to the sums it belongs to: memory, register.
@@ -98,23 +100,36 @@ class Accumulators(wiring.Component):
             "read_bank": In(1),
             "read_address": In(range(config.acc_depth)),
             "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+            **({"upper_enable": In(1), "upper_address": In(range(config.acc_depth))} if self.split(config) else {}),
         })
+
+    @staticmethod
+    def split(config: NpuConfig) -> bool:
+        """Whether the upper group of output lanes has an address of its own."""
+        return bool(config.depthwise) and config.oc_groups > 1
+
+    def _control(self, m: Module, name: str, enable: Value, address: Value) -> list[Value]:
+        """Enable, first and address of the last cycles, the present one first."""
+        stages: list[Value] = [Cat(enable, self.first, address, self.bank)]
+        for number in range(3):
+            stage = Signal(len(stages[0]), name=f"{name}{number + 1}")
+            m.d.sync += stage.eq(stages[-1])
+            stages.append(stage)
+        return stages
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        address = Cat(self.address, self.bank)
-        stages = [Cat(self.enable, self.first, address)]
-        for number in range(3):
-            stage = Signal(len(stages[0]), name=f"control{number + 1}")
-            m.d.sync += stage.eq(stages[-1])
-            stages.append(stage)
+        groups = [self._control(m, "control", self.enable, self.address)]
+        if self.split(config):
+            groups.append(self._control(m, "upper", self.upper_enable, self.upper_address))
         lanes = min(_SLICE_LANES, config.oc_lanes)
         for base in range(0, config.acc_lanes, lanes):
             part = range(base, base + lanes)
+            stages = groups[base % config.oc_lanes // config.ic_lanes % len(groups)]
             m.submodules[f"slice{base // lanes}"] = accumulators = AccumulatorSlice(config, lanes=lanes)
             m.d.comb += [
-                accumulators.read_address.eq(address),
+                accumulators.read_address.eq(stages[0][2:]),
                 accumulators.clear.eq(stages[1][1]),            # while the memory delivers
                 Value.cast(accumulators.sums).eq(Cat(self.sums[lane] for lane in part)),
                 accumulators.write_enable.eq(stages[3][0]),

@@ -30,7 +30,7 @@ class BufferWriter(wiring.Component):
             "compute_level": In(8),
             "compute_take": Out(8),
             "post_compute": Out(1),
-            "write_enable": Out(config.pixel_lanes),
+            "write_enable": Out(config.banks),
             "write_address": Out(buffer_address_bits(config)),
             "write_data": Out(config.beat_bits),
             "weights": Out(stream.Signature(config.beat_bits)),
@@ -44,7 +44,7 @@ class BufferWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        two = config.pixel_lanes == 2
+        several = config.banks > 1
         wide = buffer_address_bits(config) + 2      # an address past the end is seen before it wraps
 
         word = Value.cast(self.queue.payload.word)
@@ -61,7 +61,7 @@ class BufferWriter(wiring.Component):
         cols_data = Signal(24)
         left_left, cols_left, right_left = Signal(4), Signal(24), Signal(4)
         block_base, row_base, address = Signal(wide), Signal(wide), Signal(wide)
-        phase, bank = Signal(3), Signal()
+        phase, bank = Signal(3), Signal(range(config.banks))
 
         pads = ~to_weights & ~to_side
         in_data_row = (top_left == 0) & (data_left != 0)
@@ -89,7 +89,7 @@ class BufferWriter(wiring.Component):
         m.d.sync += self.write_enable.eq(0)
         with m.If(go & pads):
             m.d.sync += [
-                self.write_enable.eq(1 << bank if two else 1),
+                self.write_enable.eq(1 << bank if several else 1),
                 self.write_address.eq(address),
                 self.write_data.eq(Mux(is_data, self.input.payload, g.pad_value.as_unsigned().replicate(config.beat_bytes))),
             ]
@@ -101,10 +101,10 @@ class BufferWriter(wiring.Component):
                 m.d.sync += cols_left.eq(cols_left - 1)
             with m.Else():
                 m.d.sync += right_left.eq(right_left - 1)
-            if two:
+            if several:
                 with m.If(phase + 1 == g.stride):
-                    # Bank 0 done with its ``stride`` columns: the next are bank 1's at the same entries.
-                    m.d.sync += [phase.eq(0), bank.eq(~bank), address.eq(Mux(bank, address + 1, address - phase))]
+                    # A bank is done with its ``stride`` columns: the next are the next bank's at the same entries.
+                    m.d.sync += [phase.eq(0), bank.eq(bank + 1), address.eq(Mux(bank.all(), address + 1, address - phase))]
                 with m.Else():
                     m.d.sync += [phase.eq(phase + 1), address.eq(address + 1)]
             else:

@@ -1,6 +1,6 @@
 """Compute engine: sequencer, input buffer, multiplier array, accumulators and pool unit."""
 
-from amaranth.hdl import Module, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -25,9 +25,6 @@ class ComputeEngine(wiring.Component):
     weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
     """
 
-    #: Cycles from a step's first issue until the weight loader may gather the next: issue, memory, indices, weights.
-    HANDOVER = 4
-
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
@@ -38,7 +35,7 @@ class ComputeEngine(wiring.Component):
             "store_take": Out(8),
             "post_load": Out(1),
             "post_store": Out(1),
-            "write_enable": In(config.pixel_lanes),
+            "write_enable": In(config.banks),
             "write_address": In(buffer_address_bits(config)),
             "write_data": In(config.beat_bits),
             "weights": In(stream.Signature(config.beat_bits)),
@@ -54,9 +51,17 @@ class ComputeEngine(wiring.Component):
             "halt": In(1),
         })
 
+    @staticmethod
+    def handover(config: NpuConfig) -> int:
+        """Cycles from a step's first issue until the weight loader may gather the next.
+
+        Issue, memory, aligning, weights; a window's step begins ``window_reads`` - 1 cycles later.
+        """
+        return 3 + MacArray.align(config) + (config.window_reads - 1 if config.depthwise else 0)
+
     @classmethod
     def min_step(cls, config: NpuConfig) -> int:
-        return max(cls.HANDOVER, Accumulators.HAZARD)
+        return max(cls.handover(config), Accumulators.HAZARD)
 
     def elaborate(self, platform):
         m = Module()
@@ -88,41 +93,73 @@ class ComputeEngine(wiring.Component):
             self.read_data.eq(accumulators.read_data),
         ]
 
-        # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
+        # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``. ``reads``
+        # go with the pixels, ``words`` with the sums.
+        align = MacArray.align(config)
         sums_stage = 1 + MacArray.latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD
-        stages = [sequencer.issue]
-        for number in range(address_stage + Accumulators.LATENCY):
-            stage = Signal(IssueLayout(config), name=f"stage{number + 1}")
-            m.d.sync += Value.cast(stage).eq(stages[-1])
-            stages.append(stage)
+
+        def stages(first, count, name):
+            """What ``first`` was in the last cycles, the present one first."""
+            chain = [first]
+            for number in range(1, count + 1):
+                stage = Signal(IssueLayout(config), name=f"{name}{number}")
+                m.d.sync += Value.cast(stage).eq(chain[-1])
+                chain.append(stage)
+            return chain
+
+        reads = stages(sequencer.issue, 1, "read")
+        issued = sequencer.issue
+        if config.depthwise:
+            # A window's word is complete when its last read is there.
+            windows = stages(issued, config.window_reads - 1, "window")
+            issued = Signal(IssueLayout(config))
+            m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
+            with m.If(sequencer.issue.window & ~windows[-1].window):
+                m.d.comb += issued.eq(0)
+        words = stages(issued, address_stage + Accumulators.LATENCY, "stage")
+        written = words[address_stage]
 
         m.d.comb += [
             array.pixels.eq(buffer.read_data),
-            array.swap.eq(stages[1].swap),
+            array.turn.eq(reads[1].turn),
             array.weights.eq(loader.weights),
             array.indices.eq(loader.indices),
-            array.load_indices.eq(stages[1].step_start),
-            array.load_weights.eq(stages[2].step_start),
-            loader.release.eq(stages[2].step_start),
+            array.load_indices.eq(words[align].step_start),
+            array.load_weights.eq(words[align + 1].step_start),
+            loader.release.eq(words[align + 1].step_start),
 
-            accumulators.enable.eq(stages[address_stage].gemm),
-            accumulators.first.eq(stages[address_stage].first),
-            accumulators.bank.eq(stages[address_stage].bank),
-            accumulators.address.eq(stages[address_stage].acc_address),
+            accumulators.enable.eq(written.gemm),
+            accumulators.first.eq(written.first),
+            accumulators.bank.eq(written.bank),
+            accumulators.address.eq(written.acc_address),
             accumulators.sums.eq(array.sums),
             accumulators.carries.eq(array.carries),
-            self.post_store.eq(stages[-1].post_store),
+            self.post_store.eq(words[-1].post_store),
 
-            pool.enable.eq(stages[1].pool),
-            pool.start.eq(stages[1].window_start),
-            pool.end.eq(stages[1].window_end),
-            pool.maximum.eq(stages[1].maximum),
-            pool.pixel_bank.eq(stages[1].lane ^ stages[1].swap),
+            pool.enable.eq(reads[1].pool),
+            pool.start.eq(reads[1].window_start),
+            pool.end.eq(reads[1].window_end),
+            pool.maximum.eq(reads[1].maximum),
+            pool.pixel_bank.eq(reads[1].lane + reads[1].turn),
             pool.pixels.eq(buffer.read_data),
         ]
+        if config.depthwise:
+            m.d.comb += [
+                loader.fill_window.eq(sequencer.fill_window),
+                array.source.part.eq(words[2].lane[-1]),
+                array.source.spread.eq(words[2].spread),
+                array.source.window.eq(words[2].window),
+                array.source.alternate.eq(words[2].alternate),
+            ]
+        if Accumulators.split(config):
+            m.d.comb += [
+                accumulators.upper_enable.eq(written.upper_gemm),
+                accumulators.upper_address.eq(written.upper_address),
+            ]
+        # A window's step can start with a word that only the upper group has, and end with one that neither has.
         in_flight = 0
-        for stage in stages[1:]:
-            in_flight = in_flight | stage.gemm | stage.pool
+        for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else [])]:
+            in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
         m.d.comb += self.idle.eq(sequencer.idle & ~in_flight & pool.idle)
         return m

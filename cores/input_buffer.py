@@ -7,15 +7,20 @@ from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
 
-__all__ = ["InputBuffer", "buffer_address_bits"]
+__all__ = ["BankShape", "InputBuffer", "buffer_address_bits"]
 
 
 def buffer_address_bits(config: NpuConfig) -> int:
     return (config.input_depth - 1).bit_length()
 
 
+def BankShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
+    """Number of a bank; at least a bit, as Verilog has no vectors without any."""
+    return range(max(2, config.banks))
+
+
 class InputBuffer(wiring.Component):
-    """``pixel_lanes`` banks of ``input_depth`` beats, each with one write and one read port.
+    """``config.banks`` banks of ``input_depth`` beats, each with one write and one read port.
 
     Latency 1, one beat a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". A beat written in
     the cycle in which it is read is read as it was before.
@@ -23,7 +28,7 @@ class InputBuffer(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
-        banks = config.pixel_lanes
+        banks = config.banks
         address = unsigned(buffer_address_bits(config))
         super().__init__({
             "write_enable": In(banks),
@@ -35,7 +40,7 @@ class InputBuffer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        for bank in range(self.config.pixel_lanes):
+        for bank in range(self.config.banks):
             m.submodules[f"bank{bank}"] = memory = Memory(
                 shape=unsigned(self.config.beat_bits), depth=self.config.input_depth, init=[])
             write, read = memory.write_port(), memory.read_port()

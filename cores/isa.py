@@ -150,7 +150,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("spread", 1),                      # a word has a pixel pair for each group of output lanes
         Field("window", 1),                      # reduction lanes are neighbouring taps of one channel
         Field("alternate", 1),                   # window, stride 2: groups of output lanes make alternate rows
-        Field("shift", 1),                       # alternate: the first step serves the rows above in the upper group
+        Field("shift", 1),                       # alternate: the steps of the first ky serve the rows above in the upper group
         Field("reads", 12),                      # window: reads of a row, of ``banks`` pixels each
     ),
     # A tile through the multiplier array: for block, ky, kx, group: all pixels.

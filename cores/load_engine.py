@@ -46,7 +46,7 @@ class LoadEngine(wiring.Component):
             "response": In(read_data_layout(config)),
             "data_address": In(config.address_width),
             "data_beats": In(32),
-            "write_enable": Out(config.pixel_lanes),
+            "write_enable": Out(config.banks),
             "write_address": Out(buffer_address_bits(config)),
             "write_data": Out(config.beat_bits),
             "weights": Out(stream.Signature(config.beat_bits)),

@@ -5,8 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
+from .input_buffer import BankShape
 
-__all__ = ["MacArray", "MacRow", "packed_products", "sum_bits"]
+__all__ = ["MacArray", "MacRow", "SourceSelect", "packed_products", "select", "sum_bits"]
 
 PRODUCT_BITS = 16
 
@@ -32,9 +33,20 @@ def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
     return data.StructLayout({f"part{number}": bits for number, bits in enumerate(parts)})
 
 
-def _select(index: Value, choices: list[Value]) -> Value:
+def _sources_layout(config: NpuConfig) -> data.ArrayLayout:
+    """What a row selects from: the channels of a block, with ``depthwise`` for each of its lanes."""
+    channels = data.ArrayLayout(_channel_layout(config), config.ic_lanes)
+    return data.ArrayLayout(channels, config.nnz_lanes) if config.depthwise else channels
+
+
+#: With ``depthwise``: which of the pixels read a word's pixels are; docs/architecture.md, "Spread words".
+#: ``part``: which of a read's words, unless spread.
+SourceSelect = data.StructLayout({"part": 1, "spread": 1, "window": 1, "alternate": 1})
+
+
+def select(index: Value, choices: list[Value]) -> Value:
     """``choices[index]`` as a tree of two-way multiplexers, which maps to look-up tables better than a case."""
-    for bit in index:
+    for bit in index[:(len(choices) - 1).bit_length()]:
         choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
     return choices[0]
 
@@ -48,7 +60,7 @@ class MacRow(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "channels": In(data.ArrayLayout(_channel_layout(config), config.ic_lanes)),
+            "channels": In(_sources_layout(config)),
             "weights": In(data.ArrayLayout(signed(8), config.nnz_lanes)),
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), config.nnz_lanes)),
             "load_indices": In(1),
@@ -77,10 +89,11 @@ class MacRow(wiring.Component):
             with m.If(self.load_indices):
                 m.d.sync += index.eq(self.indices[lane])
             base = config.window_base(lane)
-            window = [self.channels[channel] for channel in range(base, base + config.select_fanin)]
+            channels = self.channels[lane] if config.depthwise else self.channels
+            window = [channels[channel] for channel in range(base, base + config.select_fanin)]
             lane_products: list[tuple[Value, Value | None]] = []
             for part in _channel_layout(config).members:
-                chosen = _select(index, [channel[part] for channel in window])
+                chosen = select(index, [channel[part] for channel in window])
                 selected = Signal(len(chosen), name=f"selected{lane}_{part}", reset_less=True)
                 m.d.sync += selected.eq(chosen)
                 if group:
@@ -134,10 +147,12 @@ class MacRow(wiring.Component):
 class MacArray(wiring.Component):
     """Sum of ``nnz_lanes`` selected products for each output channel and pixel.
 
-    ``pixels`` are read from the banks (``swap``: pixel 0 is in bank 1). Latency from ``pixels`` to ``sums``:
+    ``pixels`` are read from the banks; pixel 0 is in bank ``turn``, the others follow. Latency from ``pixels`` to ``sums``:
     ``MacArray.latency(config)``; one word a cycle. Weights and indices are taken over from the weight loader by the
-    first word of a step: its indices one cycle (``load_indices``) and its weights two cycles (``load_weights``) behind
-    the address, when the stages that use them are between two steps. ``carries`` are to be added to pixel 1's sums.
+    first word of a step, when the stages that use them are between two steps: its indices when ``pixels`` are
+    `ALIGN` cycles past (``load_indices`` in the cycle before), its weights a cycle later (``load_weights``).
+    ``carries`` are to be added to pixel 1's sums. With ``depthwise``, ``source`` belongs to the pixels of the cycle
+    before, and words with ``window`` reach back over ``window_reads`` reads.
 
     Golden model: ``sim.golden.conv2d_accumulate``.
     """
@@ -146,8 +161,9 @@ class MacArray(wiring.Component):
         self.config = config
         lanes = config.oc_lanes * config.nnz_lanes
         super().__init__({
-            "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.pixel_lanes)),
-            "swap": In(1),
+            "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
+            "turn": In(BankShape(config)),
+            **({"source": In(SourceSelect)} if config.depthwise else {}),
             "weights": In(data.ArrayLayout(signed(8), lanes)),
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),
             "load_indices": In(1),
@@ -157,30 +173,28 @@ class MacArray(wiring.Component):
         })
 
     @staticmethod
-    def latency(config: NpuConfig) -> int:
-        """Cycles from ``pixels`` to ``sums``: align, then a row."""
-        return 1 + MacRow.latency(config)
+    def align(config: NpuConfig) -> int:
+        """Cycles from ``pixels`` to the rows: align, and with ``depthwise`` gather first."""
+        return 1 + config.depthwise
+
+    @classmethod
+    def latency(cls, config: NpuConfig) -> int:
+        return cls.align(config) + MacRow.latency(config)
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        channels = Signal(data.ArrayLayout(_channel_layout(config), config.ic_lanes), reset_less=True)
-        for channel in range(config.ic_lanes):
-            x = [self.pixels[pixel][channel] for pixel in range(config.pixel_lanes)]
-            if config.pixel_lanes == 2:
-                x = [Mux(self.swap, x[1], x[0]).as_signed(), Mux(self.swap, x[0], x[1]).as_signed()]
-            if packed_products(config):
-                m.d.sync += channels[channel].part0.eq(Cat(x[0], (x[1] - x[0][7])[:9]))
-            else:
-                for pixel, value in enumerate(x):
-                    m.d.sync += channels[channel][f"part{pixel}"].eq(value)
+        # Pixels in order, channel by channel: pixel q is in bank (q + turn) % banks.
+        ordered = [[select(self.turn, [self.pixels[(q + turn) % config.banks][channel] for turn in range(config.banks)])
+                    for q in range(config.banks)] for channel in range(config.ic_lanes)]
+        sources = self._gathered(m, ordered) if config.depthwise else [self._aligned(m, ordered)]
 
         for oc in range(config.oc_lanes):
             row = MacRow(config)
             m.submodules[f"row{oc}"] = row
             lanes = range(oc * config.nnz_lanes, (oc + 1) * config.nnz_lanes)
             m.d.comb += [
-                row.channels.eq(channels),
+                row.channels.eq(sources[oc // config.ic_lanes % len(sources)]),
                 Value.cast(row.weights).eq(Cat(self.weights[lane] for lane in lanes)),
                 Value.cast(row.indices).eq(Cat(self.indices[lane] for lane in lanes)),
                 row.load_indices.eq(self.load_indices),
@@ -189,3 +203,52 @@ class MacArray(wiring.Component):
                 *[self.sums[pixel * config.oc_lanes + oc].eq(row.sums[pixel]) for pixel in range(config.pixel_lanes)],
             ]
         return m
+
+    def _pair(self, x: list[Value]) -> Value:
+        """A channel's pixels as `_channel_layout` has them."""
+        if packed_products(self.config):
+            return Cat(x[0], (x[1] - x[0][7])[:9])
+        return Cat(*x)
+
+    def _aligned(self, m: Module, ordered: list[list[Value]]) -> Value:
+        """All rows and lanes work on the pixels read."""
+        channels = Signal(_sources_layout(self.config), reset_less=True)
+        for channel, x in enumerate(ordered):
+            m.d.sync += Value.cast(channels[channel]).eq(self._pair([value.as_signed() for value in x]))
+        return channels
+
+    def _gathered(self, m: Module, ordered: list[list[Value]]) -> list[Value]:
+        """Sources of each group of output lanes: a multiplexer of four for every group, lane, channel and pixel.
+
+        Pixels are kept for ``window_reads`` reads, the oldest first: lane j's tap is j pixels to the right.
+        """
+        config, px = self.config, self.config.pixel_lanes
+        history: list[list[Value]] = []                # by channel
+        for channel, pixels in enumerate(ordered):
+            reads: list[list[Value]] = []
+            for age in range(config.window_reads):
+                registers = [Signal(signed(8), name=f"read{age}_{channel}_{q}", reset_less=True) for q in range(config.banks)]
+                newer = reads[-1] if reads else pixels
+                m.d.sync += [register.eq(value) for register, value in zip(registers, newer, strict=True)]
+                reads.append(registers)
+            history.append([pixel for read in reversed(reads) for pixel in read])
+
+        source = self.source
+        oldest = (config.window_reads - 1) * config.banks   # where the newest read begins
+        groups = []
+        for g in range(config.oc_groups):
+            # Registers would make these late; they are wires of a few bits.
+            second = Signal(2, name=f"choice{g}")
+            part = Mux(source.spread, g, source.part) if config.oc_groups > 1 else 0
+            m.d.comb += second.eq(Cat(Mux(source.window, source.alternate, part), source.window))
+            channels = Signal(_sources_layout(config), name=f"sources{g}", reset_less=True)
+            for lane in range(config.nnz_lanes):
+                for channel, window in enumerate(history):
+                    x = []
+                    for p in range(px):
+                        plain = [window[oldest + p], window[oldest + (px + p) % config.banks]]
+                        columns, rows = window[px * g + p + lane], window[min(2 * p + lane, len(window) - 1)]
+                        x.append(select(second, [*plain, columns, rows]).as_signed())
+                    m.d.sync += Value.cast(channels[lane][channel]).eq(self._pair(x))
+            groups.append(channels)
+        return groups

@@ -6,6 +6,8 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
+from .input_buffer import BankShape
+from .mac_array import select
 from .numerics import POOL_WIDTH
 
 __all__ = ["PoolUnit"]
@@ -28,8 +30,8 @@ class PoolUnit(wiring.Component):
             "start": In(1),
             "end": In(1),
             "maximum": In(1),
-            "pixel_bank": In(1),
-            "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.pixel_lanes)),
+            "pixel_bank": In(BankShape(config)),
+            "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
             "ready": Out(1),
             "idle": Out(1),
             "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
@@ -46,10 +48,7 @@ class PoolUnit(wiring.Component):
         results = Signal(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes), reset_less=True)
         for channel in range(config.ic_lanes):
             tap = Signal(signed(8), name=f"tap{channel}", reset_less=True)
-            value = self.pixels[0][channel]
-            if config.pixel_lanes == 2:
-                value = Mux(self.pixel_bank, self.pixels[1][channel], value).as_signed()
-            m.d.sync += tap.eq(value)
+            m.d.sync += tap.eq(select(self.pixel_bank, [self.pixels[bank][channel] for bank in range(config.banks)]))
             result = results[channel]
             greater = tap > result[:8].as_signed()
             with m.If(enable):

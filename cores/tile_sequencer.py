@@ -4,9 +4,10 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .accumulators import Accumulators
 from .axi import ErrorReport
 from .config import NpuConfig
-from .input_buffer import buffer_address_bits
+from .input_buffer import BankShape, buffer_address_bits
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import ErrorCode, Opcode
 from .registers import ENGINE_STATES
@@ -23,16 +24,18 @@ class IssueLayout(data.StructLayout):
         super().__init__({
             "gemm": 1,             # a word for the multiplier array
             "pool": 1,             # a window tap for the pool unit
-            "swap": 1,             # pixel 0 is in bank 1
+            "turn": BankShape(config),   # the bank of pixel 0
             "step_start": 1,       # first word of a step: take the weights over
             "first": 1,            # accumulate from zero
             "bank": 1,
             "acc_address": range(config.acc_depth),
             "post_store": 1,       # last word of a COMPUTE that posts a token
-            "lane": 1,             # POOL: pixel lane that holds the tap
+            "lane": BankShape(config),   # pixel of the read: of POOL's tap, of a plain word's pixel 0
             "window_start": 1,     # POOL: first tap
             "window_end": 1,       # POOL: last tap
             "maximum": 1,
+            **({"spread": 1, "window": 1, "alternate": 1} if config.depthwise else {}),
+            **({"upper_gemm": 1, "upper_address": range(config.acc_depth)} if Accumulators.split(config) else {}),
         })
 
 
@@ -41,12 +44,15 @@ class TileSequencer(wiring.Component):
 
     COMPUTE: for block, ky, kx, group: for row, column pair. POOL: for block, row, column: for ky, kx.
     The address is the sum of a tap's part and a pixel's part; the two loop nests differ in which part runs inside.
-    Both banks' tap parts are kept: with horizontal stride s and tap kx = a * s + r, bank 1 is at ``(a // 2) * s + r`` and
-    bank 0 at ``((a + 1) // 2) * s + r``, and for odd a pixel 0 is in bank 1.
+    Every bank's tap part is kept: with Q banks, horizontal stride s and tap kx = a * s + r, pixel 0 is in bank a % Q,
+    and bank b is at ``((a - b + Q - 1) // Q) * s + r``.
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
     The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
     Latency from the counters to ``address``: 1.
+
+    With ``depthwise`` a window's sums are `NpuConfig.window_reads` - 1 cycles behind their first read, so windows and other
+    instructions keep a distance of `window_reads` + 1 cycles.
     """
 
     def __init__(self, config: NpuConfig, *, min_step: int):
@@ -65,10 +71,11 @@ class TileSequencer(wiring.Component):
             "fill_valid": Out(1),
             "fill_indexed": Out(1),
             "fill_group": Out(6),
+            **({"fill_window": Out(1)} if config.depthwise else {}),
             "weights_ready": In(1),
             "pool_ready": In(1),
             "issue": Out(IssueLayout(config)),
-            "address": Out(data.ArrayLayout(address, config.pixel_lanes)),
+            "address": Out(data.ArrayLayout(address, config.banks)),
             "state": Out(4),
             "index": Out(INDEX_BITS),
             "error": Out(ErrorReport),
@@ -79,7 +86,7 @@ class TileSequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        px = config.pixel_lanes
+        px, banks = config.pixel_lanes, config.banks
         # Two bits above the buffer's address: one step past the end is seen before it wraps.
         wide = buffer_address_bits(config) + 2
         set_layout, compute_layout = instruction_layout(Opcode.COMPUTE_SET), instruction_layout(Opcode.COMPUTE)
@@ -112,11 +119,11 @@ class TileSequencer(wiring.Component):
         groups, blocks = Signal(6), Signal(10)
 
         group, kx, ky, block = Signal(6), Signal(6), Signal(6), Signal(10)
-        phase, parity = Signal(3), Signal()         # kx = a * stride + phase; parity of a
+        phase, turn = Signal(3), Signal(BankShape(config))  # kx = a * stride + phase; a % banks
         block_base, ky_base = Signal(wide), Signal(wide)
-        tap = [Signal(wide, name=f"tap{b}") for b in range(px)]
+        tap = [Signal(wide, name=f"tap{b}") for b in range(banks)]
         rows_left, cols_left = Signal(10), Signal(12)
-        row_offset, pixel_offset, lane = Signal(wide), Signal(wide), Signal()
+        row_offset, pixel_offset, lane = Signal(wide), Signal(wide), Signal(BankShape(config))
         acc_address = Signal(range(config.acc_depth + 1))
         at_pixel_start, at_tap_start = Signal(), Signal()
         since_step = Signal(range(self.min_step + 1))
@@ -126,9 +133,29 @@ class TileSequencer(wiring.Component):
         last_block = Signal()
         last_tap = Signal()
         m.d.comb += [last_block.eq(block + 1 == blocks), last_tap.eq(last_kx & last_ky & last_group)]
-        last_col = Mux(pool, cols_left == 1, cols_left <= px)
+        # Pixels that a cycle takes from a row. A window counts whole reads.
+        taken = Signal(range(banks + 1))
+        m.d.comb += taken.eq(Mux(pool, 1, px))
+        window = Signal()
+        if config.depthwise:
+            m.d.comb += window.eq(g.window & ~pool)
+            with m.If(window):
+                m.d.comb += taken.eq(1)
+            with m.Elif(g.spread & ~pool):
+                m.d.comb += taken.eq(banks)
+        last_col = cols_left <= taken
         last_pixel = Signal()
         m.d.comb += last_pixel.eq(last_col & (rows_left == 1))
+
+        # Words of a row; a window may read on behind the last, for its taps.
+        words, words_left, first_row = Signal(12), Signal(12), Signal()
+        emits, lower, upper = Signal(), Signal(), Signal()
+        above = Signal()                            # the upper group of lanes is a row behind
+        m.d.comb += [emits.eq(~window | (words_left != 0)), lower.eq(emits), upper.eq(emits)]
+        if config.depthwise:
+            m.d.comb += above.eq(window & g.shift & (ky == 0))
+            with m.If(above):
+                m.d.comb += [lower.eq(emits & (rows_left != 1)), upper.eq(emits & ~first_row)]
 
         # -- may this cycle issue? ------------------------------------------------------------------------------
         go = Signal()
@@ -147,25 +174,33 @@ class TileSequencer(wiring.Component):
         with m.If(go):
             with m.If(step_start):
                 m.d.sync += since_step.eq(1)
+            if config.depthwise:
+                with m.If(last_col):
+                    m.d.sync += [words_left.eq(words), first_row.eq(last_pixel)]
+                with m.Elif(emits):
+                    m.d.sync += words_left.eq(words_left - 1)
             m.d.sync += [at_pixel_start.eq(0), at_tap_start.eq(0)]
             with m.If(pool):
-                self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, parity, ky_base, tap, pool)
+                self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, turn, ky_base, tap, window)
                 with m.If(last_tap):
                     m.d.sync += at_tap_start.eq(1)
-                    self._restart_taps(m, group, kx, ky, phase, parity, ky_base, tap, block_base)
-                    self._advance_pixel(m, g, last_col, cols_left, rows_left, row_offset, pixel_offset, lane, pool)
+                    self._restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, block_base)
+                    self._advance_pixel(m, g, last_col, taken, cols_left, rows_left, row_offset, pixel_offset, lane, window)
             with m.Else():
-                m.d.sync += acc_address.eq(acc_address + 1)
-                self._advance_pixel(m, g, last_col, cols_left, rows_left, row_offset, pixel_offset, lane, pool)
+                with m.If(emits):
+                    m.d.sync += acc_address.eq(acc_address + 1)
+                self._advance_pixel(m, g, last_col, taken, cols_left, rows_left, row_offset, pixel_offset, lane, window)
                 with m.If(last_pixel):
                     m.d.sync += [at_pixel_start.eq(1), acc_address.eq(0)]
-                    self._restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane)
-                    self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, parity, ky_base, tap, pool)
+                    self._restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane, pool,
+                                         (ky == 0) & ~(last_group & last_kx))
+                    self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, turn, ky_base, tap, window)
             with m.If(inner_done & outer_done):
                 next_block = block_base + g.buf_block_pitch
                 m.d.sync += [block.eq(block + 1), block_base.eq(next_block)]
-                self._restart_taps(m, group, kx, ky, phase, parity, ky_base, tap, next_block)
-                self._restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane)
+                self._restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, next_block)
+                self._restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane, pool,
+                                         (ky == 0) & ~(last_group & last_kx))
             with m.If(done):
                 m.d.sync += active.eq(0)
 
@@ -175,8 +210,22 @@ class TileSequencer(wiring.Component):
         waits_load = word.wait_load & (self.load_level == 0)
         waits_store = word.wait_store & (self.store_level == 0)
         m.d.comb += ready_tokens.eq(~waits_load & ~waits_store)
-        with m.If(following.valid & (~active | done) & ready_tokens & ~self.halt):
-            geometry_next = following.geometry
+        may_follow = Signal()
+        m.d.comb += may_follow.eq(~active | done)
+        geometry_next = following.geometry
+        if config.depthwise:
+            distance = Signal(range(config.window_reads + 2))
+            with m.If(active):
+                m.d.sync += distance.eq(config.window_reads + 1)
+            with m.Elif(distance != 0):
+                m.d.sync += distance.eq(distance - 1)
+            with m.If((geometry_next.window & ~following.pool) != window):
+                m.d.comb += may_follow.eq(~active & (distance == 0))
+        with m.If(following.valid & may_follow & ready_tokens & ~self.halt):
+            if config.depthwise:
+                a_word = Mux(geometry_next.spread, banks, px)
+                last_word = (geometry_next.cols + (a_word - 1)) >> Mux(geometry_next.spread, banks.bit_length() - 1, 1)
+                m.d.sync += [words.eq(last_word), words_left.eq(last_word), first_row.eq(1)]
             m.d.comb += [self.load_take.eq(word.wait_load), self.store_take.eq(word.wait_store)]
             m.d.sync += [
                 following.valid.eq(0),
@@ -198,12 +247,15 @@ class TileSequencer(wiring.Component):
                 at_pixel_start.eq(1),
                 at_tap_start.eq(1),
             ]
-            self._restart_taps(m, group, kx, ky, phase, parity, ky_base, tap, word.buf_base)
-            self._restart_pixels(m, geometry_next, cols_left, rows_left, row_offset, pixel_offset, lane)
+            self._restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, word.buf_base)
+            self._restart_pixels(m, geometry_next, cols_left, rows_left, row_offset, pixel_offset, lane, following.pool, 1)
 
         # -- what the weight loader gathers next -----------------------------------------------------------------
         # The first step that has not started: the one at the counters, or the one behind it.
         m.d.comb += [self.fill_valid.eq(1), self.fill_indexed.eq(indexed)]
+        if config.depthwise:
+            running = active & ~pool & (at_pixel_start | ~(last_block & last_tap))
+            m.d.comb += self.fill_window.eq(Mux(running, g.window, following.geometry.window))
         with m.If(active & ~pool & at_pixel_start):
             m.d.comb += self.fill_group.eq(group)
         with m.Elif(active & ~pool & ~(last_block & last_tap)):
@@ -220,9 +272,9 @@ class TileSequencer(wiring.Component):
         m.d.comb += first_step.eq(first & (group == 0) & (kx == 0) & (ky == 0) & (block == 0))
         issue = self.issue
         m.d.sync += [
-            issue.gemm.eq(go & ~pool),
+            issue.gemm.eq(go & ~pool & lower),
             issue.pool.eq(go & pool),
-            issue.swap.eq(parity),
+            issue.turn.eq(turn),
             issue.step_start.eq(go & step_start),
             issue.first.eq(first_step),
             issue.bank.eq(bank),
@@ -232,22 +284,25 @@ class TileSequencer(wiring.Component):
             issue.window_start.eq(at_tap_start),
             issue.window_end.eq(last_tap),
             issue.maximum.eq(maximum),
+            *([issue.spread.eq(g.spread), issue.window.eq(window & go), issue.alternate.eq(g.alternate)] if config.depthwise else []),
+            *([issue.upper_gemm.eq(go & ~pool & upper), issue.upper_address.eq(acc_address - Mux(above, words, 0))]
+              if Accumulators.split(config) else []),
             self.post_load.eq(done & post_load),
         ]
         out_of_buffer = Signal()
-        for b in range(px):
+        for b in range(banks):
             address = Signal(wide, name=f"sum{b}")
             m.d.comb += address.eq(tap[b] + pixel_offset)
             m.d.sync += self.address[b].eq(address)
             with m.If(go & (address >= config.input_depth)):
                 m.d.comb += out_of_buffer.eq(1)
-        out_of_bank = go & ~pool & (acc_address >= config.acc_depth)
+        out_of_bank = go & ~pool & lower & (acc_address >= config.acc_depth)
         m.d.comb += [
             self.error.valid.eq(out_of_buffer | out_of_bank),
             self.error.code.eq(ErrorCode.BUFFER),
             self.error.index.eq(index),
             self.index.eq(Mux(active | ~following.valid, index, following.index)),
-            self.idle.eq(~active & ~following.valid & ~issue.gemm & ~issue.pool),
+            self.idle.eq(~active & ~following.valid & ~issue.gemm & ~issue.pool & ~issue.step_start),
         ]
         with m.If(go):
             m.d.comb += self.state.eq(_STATE["busy"])
@@ -266,15 +321,19 @@ class TileSequencer(wiring.Component):
         return m
 
     @staticmethod
-    def _restart_taps(m, group, kx, ky, phase, parity, ky_base, tap, base) -> None:
-        m.d.sync += [s.eq(0) for s in (group, kx, ky, phase, parity)]
+    def _restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, base) -> None:
+        m.d.sync += [s.eq(0) for s in (group, kx, ky, phase, turn)]
         m.d.sync += [s.eq(base) for s in (ky_base, *tap)]
 
-    @staticmethod
-    def _restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane) -> None:
-        m.d.sync += [cols_left.eq(g.cols), rows_left.eq(g.rows), row_offset.eq(0), pixel_offset.eq(0), lane.eq(0)]
+    def _restart_pixels(self, m, g, cols_left, rows_left, row_offset, pixel_offset, lane, pool, again) -> None:
+        """``again``: the step to come is one of the first ky's, which has a row more with ``shift``."""
+        cols, rows = g.cols, g.rows
+        if self.config.depthwise:
+            cols = Mux(g.window & ~pool, g.reads, g.cols)
+            rows = g.rows + (g.shift & ~pool & again)
+        m.d.sync += [cols_left.eq(cols), rows_left.eq(rows), row_offset.eq(0), pixel_offset.eq(0), lane.eq(0)]
 
-    def _advance_tap(self, m, g, group, groups, kx, ky, last_kx, last_group, phase, parity, ky_base, tap, pool) -> None:
+    def _advance_tap(self, m, g, group, groups, kx, ky, last_kx, last_group, phase, turn, ky_base, tap, window) -> None:
         """Next group; after the last, next kx; after the last, next ky. The caller restarts after the last ky."""
         with m.If(~last_group):
             m.d.sync += group.eq(group + 1)
@@ -282,35 +341,40 @@ class TileSequencer(wiring.Component):
             m.d.sync += group.eq(0)
             with m.If(last_kx):
                 next_ky = ky_base + g.buf_row_pitch
-                m.d.sync += [kx.eq(0), ky.eq(ky + 1), phase.eq(0), parity.eq(0), ky_base.eq(next_ky)]
+                m.d.sync += [kx.eq(0), ky.eq(ky + 1), phase.eq(0), turn.eq(0), ky_base.eq(next_ky)]
                 m.d.sync += [t.eq(next_ky) for t in tap]
             with m.Else():
                 m.d.sync += kx.eq(kx + 1)
-                if self.config.pixel_lanes == 1:
+                if self.config.banks == 1:
                     m.d.sync += tap[0].eq(tap[0] + 1)
                 else:
                     with m.If(phase + 1 == g.stride):
-                        # a grows: one bank goes on, the other back to the start of its group of ``stride`` entries.
+                        # a grows: one bank goes on, the others back to the start of their group of ``stride`` entries.
                         back = g.stride - 1
-                        m.d.sync += [phase.eq(0), parity.eq(~parity)]
-                        m.d.sync += tap[0].eq(Mux(parity, tap[0] - back, tap[0] + 1))
-                        m.d.sync += tap[1].eq(Mux(parity, tap[1] + 1, tap[1] - back))
+                        m.d.sync += [phase.eq(0), turn.eq(turn + 1)]
+                        m.d.sync += [t.eq(Mux(turn == b, t + 1, t - back)) for b, t in enumerate(tap)]
                     with m.Else():
                         m.d.sync += phase.eq(phase + 1)
                         m.d.sync += [t.eq(t + 1) for t in tap]
+                    if self.config.depthwise:
+                        with m.If(window):
+                            # The next nnz_lanes taps.
+                            m.d.sync += [phase.eq(0), turn.eq(0)]
+                            m.d.sync += [t.eq(t + self.config.nnz_lanes // self.config.banks) for t in tap]
 
-    def _advance_pixel(self, m, g, last_col, cols_left, rows_left, row_offset, pixel_offset, lane, pool) -> None:
-        """Next column (POOL) or word of columns (COMPUTE); after the last, next row. The caller restarts after the last row."""
-        two = self.config.pixel_lanes == 2
+    def _advance_pixel(self, m, g, last_col, taken, cols_left, rows_left, row_offset, pixel_offset, lane, window) -> None:
+        """On by the pixels ``taken``; after the last, next row. The caller restarts after the last row."""
         with m.If(last_col):
             next_row = row_offset + g.buf_row_step
-            m.d.sync += [cols_left.eq(g.cols), rows_left.eq(rows_left - 1), row_offset.eq(next_row),
-                         pixel_offset.eq(next_row), lane.eq(0)]
+            m.d.sync += [cols_left.eq(Mux(window, g.reads, g.cols) if self.config.depthwise else g.cols),
+                         rows_left.eq(rows_left - 1), row_offset.eq(next_row), pixel_offset.eq(next_row), lane.eq(0)]
         with m.Else():
-            if two:
-                m.d.sync += cols_left.eq(cols_left - Mux(pool, 1, 2))
-                with m.If(~pool | lane):
-                    m.d.sync += pixel_offset.eq(pixel_offset + g.stride)
-                m.d.sync += lane.eq(pool & ~lane)
+            m.d.sync += cols_left.eq(cols_left - taken)
+            if self.config.banks == 1:
+                m.d.sync += pixel_offset.eq(pixel_offset + g.stride)
             else:
-                m.d.sync += [cols_left.eq(cols_left - 1), pixel_offset.eq(pixel_offset + g.stride)]
+                # A read's pixels are used up before the next entry's.
+                with m.If(window | (lane + taken >= self.config.banks)):
+                    m.d.sync += pixel_offset.eq(pixel_offset + g.stride)
+                with m.If(~window):
+                    m.d.sync += lane.eq(lane + taken)

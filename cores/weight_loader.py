@@ -26,6 +26,7 @@ class WeightLoader(wiring.Component):
             "fill_valid": In(1),
             "fill_indexed": In(1),
             "fill_group": In(6),
+            **({"fill_window": In(1)} if config.depthwise else {}),
             "ready": Out(1),
             "release": In(1),
             "weights": Out(data.ArrayLayout(signed(8), lanes)),
@@ -45,6 +46,15 @@ class WeightLoader(wiring.Component):
         padding = config.index_beats * config.beat_bits - sum(len(index) for index in indices)
         bits = Cat(*indices, Const(0, padding))
         return [bits[beat * config.beat_bits:(beat + 1) * config.beat_bits] for beat in range(config.index_beats)]
+
+    def _window_indices(self) -> list[Const]:
+        """The index beats of a depthwise step: output lane i works on channel i of its block."""
+        config = self.config
+        value = 0
+        for lane in range(config.oc_lanes * config.nnz_lanes):
+            value |= lane // config.nnz_lanes % config.ic_lanes << lane * config.index_bits
+        mask = (1 << config.beat_bits) - 1
+        return [Const(value >> beat * config.beat_bits & mask, config.beat_bits) for beat in range(config.index_beats)]
 
     def elaborate(self, platform):
         m = Module()
@@ -76,6 +86,11 @@ class WeightLoader(wiring.Component):
                         for number, beat in enumerate(dense, start=config.weight_beats - config.index_beats):
                             with m.Case(number):
                                 m.d.comb += index_beat.eq(beat)
+            if config.depthwise:
+                with m.If(self.fill_window), m.Switch(count):
+                    for number, beat in enumerate(self._window_indices(), start=config.weight_beats - config.index_beats):
+                        with m.Case(number):
+                            m.d.comb += index_beat.eq(beat)
             with m.If(~in_weights | ~self.fill_indexed):
                 m.d.sync += indices.eq(Cat(indices[config.beat_bits:], index_beat))
             with m.If(count == last):

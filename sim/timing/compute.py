@@ -78,7 +78,7 @@ class Compute:
         words = geometry["rows"] * -(-geometry["cols"] // config.pixel_lanes)
         beats = config.weight_beats + (config.index_beats if instruction["indexed"] else 0)
         steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"]
-        pace = max(words, self._min_step, ComputeEngine.HANDOVER + beats)
+        pace = max(words, self._min_step, ComputeEngine.handover(config) + beats)
         may_start = max(active + 1, self._step_free)
         gather = max(known, self._gather_free)
         idle_from = active + 1
@@ -105,7 +105,7 @@ class Compute:
             allowed = ready.copy()
             allowed[0] = max(allowed[0], may_start)
             starts = earliest(allowed, pace)
-            gathers = np.concatenate([[gather], starts[:-1] + ComputeEngine.HANDOVER])
+            gathers = np.concatenate([[gather], starts[:-1] + ComputeEngine.handover(config)])
             lanes = np.arange(beats)
             times = np.maximum.accumulate(np.maximum(arrived, gathers[:, None]) - lanes, axis=1) + lanes
             ring.pop(times.ravel()[held:])
@@ -117,7 +117,7 @@ class Compute:
             shared.spent(Queue.COMPUTE, "setup", index, int((starts - free - waited).sum()))
             steps, held, part = steps - count, 0, NEVER
             final = int(starts[-1])
-            may_start, gather, idle_from = final + pace, final + ComputeEngine.HANDOVER, final + words
+            may_start, gather, idle_from = final + pace, final + ComputeEngine.handover(config), final + words
             self.clock = final + words - 1
             yield None
         # A following instruction's first step has a pace of its own.
