@@ -15,7 +15,8 @@ __all__ = ["StorePixels"]
 class StorePixels(wiring.Component):
     """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
 
-    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``);
+    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``). The group is
+    the block, or, in a STORE of one block, goes with the column (``spread``) or with the row (``alternate``);
     ``block_start``, ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word. ``geometry``
     and ``store`` stand still from ``restart`` on.
     """
@@ -47,6 +48,10 @@ class StorePixels(wiring.Component):
         group_bits = (config.oc_groups - 1).bit_length()
         place = Signal(SelectShape(config))
         group, pixel = place[:group_bits], place[group_bits:]
+        # Groups of a word can hold further columns or rows of one block.
+        groups_share = config.banks > config.pixel_lanes
+        spread, alternate = self.geometry.spread, self.geometry.alternate
+        row_start = Signal.like(word, reset_less=True)
         m.d.comb += [
             row_end.eq(cols_left == 1),
             self.block_end.eq(row_end & (rows_left == 1)),
@@ -59,6 +64,8 @@ class StorePixels(wiring.Component):
                 cols_left.eq(self.geometry.cols), rows_left.eq(self.geometry.rows), blocks_left.eq(self.store.blocks),
                 place.eq(0), word.eq(0), self.block_start.eq(1),
             ]
+            if groups_share:
+                m.d.sync += row_start.eq(0)
         with m.Elif(self.step):
             m.d.sync += [
                 cols_left.eq(Mux(row_end, self.geometry.cols, cols_left - 1)),
@@ -66,15 +73,26 @@ class StorePixels(wiring.Component):
             ]
             with m.If(row_end):
                 m.d.sync += rows_left.eq(Mux(self.block_end, self.geometry.rows, rows_left - 1))
-            word_end = Const(1)
+            group_end = Const(1)
             if config.pixel_lanes > 1:
                 # An odd row leaves the last word's other pixel out.
-                word_end = row_end | pixel.all()
+                group_end = row_end | pixel.all()
                 m.d.sync += pixel.eq(Mux(row_end, 0, pixel + 1))
+            word_end = row_end | (group_end & (group.all() | ~spread)) if groups_share else group_end
             with m.If(self.block_end):
                 m.d.sync += [word.eq(0), blocks_left.eq(blocks_left - 1)]
                 if config.oc_groups > 1:
                     m.d.sync += group.eq(group + 1)
             with m.Elif(word_end):
                 m.d.sync += word.eq(word + 1)
+            if groups_share:
+                with m.If(spread & group_end):
+                    m.d.sync += group.eq(Mux(row_end, 0, group + 1))
+                with m.Elif(alternate & row_end):
+                    m.d.sync += group.eq(group + 1)
+                    with m.If(group.all()):
+                        m.d.sync += row_start.eq(word + 1)
+                    with m.Else():
+                        # The next row has the same words.
+                        m.d.sync += word.eq(row_start)
         return m

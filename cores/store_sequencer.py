@@ -64,6 +64,9 @@ class StoreSequencer(wiring.Component):
         config, geometry, store = self.config, self.geometry, self.store
         opcode = self.queue.p.word[:4]
         add = geometry.add
+        blocks_of_bank = config.oc_groups
+        if config.banks > config.pixel_lanes:
+            blocks_of_bank = Mux(geometry.spread | geometry.alternate, 1, config.oc_groups)
 
         blocks_to_load = Signal.like(store.blocks)
         fresh = Signal()  # parameters are held that no pixel has used yet
@@ -127,7 +130,7 @@ class StoreSequencer(wiring.Component):
                 with m.If(geometry.cols == 0):
                     m.d.comb += error_code.eq(ErrorCode.ILLEGAL)
                     m.next = "STOPPED"
-                with m.Elif(~store.pooled & (store.blocks > config.oc_groups)):
+                with m.Elif(~store.pooled & (store.blocks > blocks_of_bank)):
                     m.d.comb += error_code.eq(ErrorCode.BUFFER)
                     m.next = "STOPPED"
             with m.State("WAIT"):
