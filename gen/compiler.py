@@ -1,37 +1,69 @@
 """Graph -> program: pack, plan, lower, place."""
 
+from typing import Literal
+
 import numpy as np
 
 from cores.config import NpuConfig
 from gen.assembler import encode_all
+from gen.depthwise import WindowGeometry, pack_windows
 from gen.geometry import CompileError
-from gen.ir import Conv, Graph, Layer, Pool, verify
+from gen.ir import Conv, Graph, Layer, Pool, Tensor, verify
 from gen.lower import Lowering
 from gen.pack import PackedWeights, pack_conv, pack_parameters, prune
 from gen.program import LayerInfo, Placement, Program
-from gen.schedule import Plan, plan_conv, plan_pool
+from gen.schedule import Plan, plan_conv, plan_pool, plan_windows
 from gen.sums import fit_sums
 
-__all__ = ["CompileError", "compile_graph"]
+__all__ = ["CompileError", "DepthwiseMode", "compile_graph"]
 
 #: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
 _ALIGNMENT = 4096
 
 
-def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, config: NpuConfig) -> LayerInfo:
+#: How depthwise layers are computed: the faster way of each, or with one channel a lane whatever the configuration.
+DepthwiseMode = Literal["auto", "plain"]
+
+
+def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Plan, config: NpuConfig) -> LayerInfo:
     """A layer's entry in the program's table."""
     if isinstance(layer, Pool):
         return LayerInfo(layer.name, layer.op, "max" if layer.maximum else "sum", layer.input, layer.output, 0, 0)
     assert packed is not None
     _, height, width = graph.tensors[layer.output].shape
     macs = useful = layer.weights.size * height * width
-    mode = "depthwise" if layer.depthwise else "dense"
+    mode = "dense"
+    if layer.depthwise:
+        mode = "window" if isinstance(plan.geometry, WindowGeometry) else "depthwise"
     if not layer.depthwise:
         full, rest = divmod(layer.weights.shape[1], config.ic_lanes)
         dense_steps = len(packed.tiles) * (full * config.groups_dense + -(-rest // config.nnz_lanes))
         if sum(part.blocks * part.groups for tile in packed.tiles for part in tile) < dense_steps:
             mode, useful = "sparse", int(np.count_nonzero(layer.weights)) * height * width
+        if plan.narrow and len(packed.tiles) == 1:
+            mode = "narrow"
     return LayerInfo(layer.name, layer.op, mode, layer.input, layer.output, macs, useful)
+
+
+def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig,
+               depthwise_mode: DepthwiseMode) -> tuple[PackedWeights, Plan]:
+    """Pack a convolution and choose its tiling; of a depthwise layer's two forms the one of fewer cycles."""
+    geometry = None
+    if layer.depthwise and depthwise_mode == "auto":
+        geometry = WindowGeometry.fitting(layer, source, target, config)
+    choices = []
+    if geometry is not None:
+        packed = pack_windows(layer, geometry, config)
+        plan = plan_windows(layer, geometry, packed, config)
+        if plan is not None:
+            choices.append((packed, plan))
+    packed = pack_conv(layer, config)
+    try:
+        choices.append((packed, plan_conv(layer, source, target, packed.tiles, config)))
+    except CompileError:
+        if not choices:
+            raise
+    return min(choices, key=lambda choice: choice[1].cost)
 
 
 def _place_tensors(graph: Graph, config: NpuConfig, start: int) -> tuple[dict[str, Placement], int]:
@@ -47,11 +79,11 @@ def _place_tensors(graph: Graph, config: NpuConfig, start: int) -> tuple[dict[st
 
 
 def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = None,
-                  model: bytes | None = None) -> tuple[Program, Graph]:
+                  depthwise_mode: DepthwiseMode = "auto", model: bytes | None = None) -> tuple[Program, Graph]:
     """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given.
 
     ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
-    ``model`` is kept in the program as it is.
+    ``depthwise_mode`` matters only where the configuration has ``depthwise``. ``model`` is kept in the program as it is.
 
     Raises GraphError for a graph that breaks the IR's rules, CompileError for a layer that the configuration cannot
     run, ValueError for a density out of range.
@@ -77,8 +109,8 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
         weights = None
         if isinstance(layer, Conv):
-            weights = pack_conv(layer, config)
-            plans.append(plan_conv(layer, source, target, weights.tiles, config))
+            weights, plan = _plan_conv(layer, source, target, config, depthwise_mode)
+            plans.append(plan)
         else:
             plans.append(plan_pool(layer, source, target, config))
         packed.append(weights)
@@ -93,7 +125,9 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
 
     lowering = Lowering(graph, config, places, weight_offsets, parameter_offsets)
     for index, (plan, weights) in enumerate(zip(plans, packed, strict=True)):
-        if weights:
+        if weights and isinstance(plan.geometry, WindowGeometry):
+            lowering.windows(index, plan, weights)
+        elif weights:
             lowering.convolution(index, plan, weights)
         else:
             lowering.pooling(index, plan)
@@ -106,7 +140,7 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
         constants=np.concatenate(constants).tobytes(), data_beats=end, write_start=write_start, tensors=places,
         inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
         outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
-        layers=tuple(_describe(graph, layer, weights, config)
-                     for layer, weights in zip(graph.layers, packed, strict=True)),
+        layers=tuple(_describe(graph, layer, weights, plan, config)
+                     for layer, weights, plan in zip(graph.layers, packed, plans, strict=True)),
         instruction_layers=tuple(layers), density=density, model=model)
     return program, graph

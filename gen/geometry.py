@@ -1,12 +1,12 @@
 """Where a layer's tiles lie: output windows, the input they need, and its place in the input buffer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cores.config import NpuConfig
 from gen.ir import Conv, Layer, Tensor
 
-__all__ = ["CompileError", "Geometry", "MAX_BLOCKS", "MAX_ROWS", "Split", "Window", "tilings"]
+__all__ = ["CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_ROWS", "Split", "Window", "tilings"]
 
 # Limits of the instruction fields (cores/isa.py) that layers and tilings run into.
 MAX_BLOCKS = 1023
@@ -14,7 +14,7 @@ MAX_ROWS = 1023
 _MAX_COLS = 4095
 _MAX_PAD_SIDE = 15
 _MAX_PAD_ROWS = 63
-_MAX_KERNEL = 63
+MAX_KERNEL = 63
 _MAX_STRIDE = 7
 _MAX_ROW_PITCH = 4095
 _MAX_BLOCK_PITCH = 16383
@@ -35,7 +35,7 @@ class Window:
     """One spatial tile: output rows ``y`` and columns ``x`` and following, and the input they need.
 
     ``row`` and ``col`` are the first input row and column that hold data. ``row_pitch`` and ``entries`` (of a channel
-    block) count entries of an input-buffer bank.
+    block) count entries of an input-buffer bank; ``spare_rows`` behind the loaded rows are read, but not used.
     """
 
     y: int
@@ -51,6 +51,7 @@ class Window:
     pad_left: int
     pad_right: int
     row_pitch: int
+    spare_rows: int = 0
 
     @property
     def input_rows(self) -> int:
@@ -58,7 +59,7 @@ class Window:
 
     @property
     def entries(self) -> int:
-        return self.row_pitch * self.input_rows
+        return self.row_pitch * (self.input_rows + self.spare_rows)
 
     @property
     def load_beats(self) -> int:
@@ -93,7 +94,7 @@ class Geometry:
             if not passed:
                 raise CompileError(f"layer {layer.name}: {message}")
 
-        require(max(rows, cols) <= _MAX_KERNEL, f"windows are at most {_MAX_KERNEL}x{_MAX_KERNEL}, not {rows}x{cols}")
+        require(max(rows, cols) <= MAX_KERNEL, f"windows are at most {MAX_KERNEL}x{MAX_KERNEL}, not {rows}x{cols}")
         require(stride[1] <= _MAX_STRIDE, f"horizontal strides are at most {_MAX_STRIDE}, not {stride[1]}")
         require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= _MAX_PAD_ROWS,
                 f"padding is at most {_MAX_PAD_SIDE} columns and {_MAX_PAD_ROWS} rows a side, not {pads}")
@@ -109,15 +110,59 @@ class Geometry:
                 y * self.stride[0] - self.pads[0], (rows - 1) * self.stride[0] + self.kernel[0], self.input_size[0])
         col, data_cols, pad_left, pad_right = _input_range(
             x * self.stride[1] - self.pads[1], (cols - 1) * self.stride[1] + self.kernel[1], self.input_size[1])
-        # Rows are laid out up to the partner of the last output, so that its reads stay inside the block.
-        lanes = config.pixel_lanes
-        columns = (-(-cols // lanes) * lanes - 1) * self.stride[1] + self.kernel[1]
         return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
-                      _row_entries(columns, self.stride[1], lanes))
+                      self._row_pitch(cols, config), self._rows_read(rows) - data_rows - pad_top - pad_bottom)
+
+    def _row_pitch(self, cols: int, config: NpuConfig) -> int:
+        """Entries of an input row: up to the partners of the last output, so that its reads stay inside the block."""
+        outputs = -(-cols // config.banks) * config.banks
+        return _row_entries((outputs - 1) * self.stride[1] + self.kernel[1], self.stride[1], config.banks)
+
+    def _rows_read(self, rows: int) -> int:
+        """Input rows that the machine reads for ``rows`` output rows."""
+        return rows if self.row_skip > 1 else (rows - 1) * self.stride[0] + self.kernel[0]
 
     def buffer_row_step(self, window: Window) -> int:
         """Entries between the first input rows of neighbouring output rows."""
         return (1 if self.row_skip > 1 else self.stride[0]) * window.row_pitch
+
+    @property
+    def load_stride(self) -> int:
+        """The stride that decides the bank of a column."""
+        return self.stride[1]
+
+    def steps(self, config: NpuConfig) -> int:
+        """Steps of a block of one group."""
+        return self.kernel[0] * self.kernel[1]
+
+    def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
+        """Output columns of an accumulator word."""
+        return config.banks if narrow else config.pixel_lanes
+
+    @property
+    def word_rows(self) -> int:
+        """Output rows of an accumulator word."""
+        return 1
+
+    def words(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> int:
+        """Accumulator words of a tile; with ``narrow`` in COMPUTEs with ``spread``."""
+        return -(-window.rows // self.word_rows) * -(-window.cols // self.word_columns(config, narrow=narrow))
+
+    def step_cycles(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> float:
+        """Cycles that a step of a tile takes on average."""
+        return self.words(window, config, narrow=narrow)
+
+    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+        """Fields of COMPUTE_SET."""
+        return {
+            "kernel_h": self.kernel[0], "kernel_w": self.kernel[1], "stride": self.stride[1], "rows": window.rows,
+            "cols": window.cols, "buf_row_pitch": window.row_pitch, "buf_row_step": self.buffer_row_step(window),
+            "buf_block_pitch": window.entries, "spread": int(narrow),
+        }
+
+    def store_fields(self, *, narrow: bool = False) -> Mapping[str, int]:
+        """What STORE_SET says of the words."""
+        return {"spread": int(narrow), "alternate": 0}
 
     def fits(self, window: Window, config: NpuConfig) -> bool:
         """Whether instructions can express a window and the input buffer hold a block of it."""
@@ -136,11 +181,10 @@ def _input_range(start: int, length: int, size: int) -> tuple[int, int, int, int
     return min(first, size - 1), data, before, length - data - before
 
 
-def _row_entries(columns: int, stride: int, lanes: int) -> int:
+def _row_entries(columns: int, stride: int, banks: int) -> int:
     """Entries of a bank that ``columns`` padded columns take (docs/architecture.md, Loading)."""
-    if lanes == 1:
-        return columns
-    return max(c // (2 * stride) * stride + c % stride for c in range(max(0, columns - 2 * stride), columns)) + 1
+    turn = banks * stride
+    return max(c // turn * stride + c % stride for c in range(max(0, columns - turn), columns)) + 1
 
 
 def _split(size: int, parts: int, multiple: int) -> Split:
@@ -164,17 +208,17 @@ def _part_counts(size: int, largest: int) -> list[int]:
     return list(counts.values())
 
 
-def tilings(geometry: Geometry, config: NpuConfig) -> Iterator[tuple[Split, Split]]:
+def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> Iterator[tuple[Split, Split]]:
     """Splits of the output's rows and columns worth looking at, those of few tiles first."""
     height, width = geometry.output_size
-    lanes = config.pixel_lanes
-    widest = min(_MAX_COLS, config.acc_depth * lanes)
-    for col_parts in _part_counts(-(-width // lanes), 64):
-        columns = _split(width, col_parts, lanes)
+    word = geometry.word_columns(config, narrow=narrow)
+    widest = min(_MAX_COLS, config.acc_depth * word)
+    for col_parts in _part_counts(-(-width // word), 64):
+        columns = _split(width, col_parts, word)
         longest = max(length for _, length in columns)
         if longest > widest:
             continue
         if col_parts > 1 and longest < _MIN_COLS and height > 1:
             return
-        for row_parts in _part_counts(height, 256):
-            yield _split(height, row_parts, 1), columns
+        for row_parts in _part_counts(-(-height // geometry.word_rows), 256):
+            yield _split(height, row_parts, geometry.word_rows), columns

@@ -68,6 +68,8 @@ class Lowering:
         #: The accumulator bank of the next tile, and the last tile in each.
         self._bank = 0
         self._bank_tile = [-1, -1]
+        #: The output tile in hand is made with ``spread``.
+        self._narrow = False
 
     def convolution(self, index: int, plan: Plan, packed: PackedWeights) -> None:
         """Emit layer ``index``, a Conv."""
@@ -83,6 +85,7 @@ class Lowering:
             chunks: list[_Chunk] = []
             for tile, passes in enumerate(packed.tiles):
                 first = tile * config.oc_groups
+                self._narrow = plan.narrow and tile == last
                 needed = (first, min(first + config.oc_groups, in_blocks)) if layer.depthwise else (0, in_blocks)
                 if tile == 0 or not plan.held:
                     chunks = self._load_and_compute(index, plan, window, passes, needed)
@@ -94,13 +97,32 @@ class Lowering:
                     self._release(chunks)
                 self._end_tile(OutputTile(
                     index, window, first, min(config.oc_groups, out_blocks - first), self._bank, False,
-                    self._last_compute))
+                    self._last_compute, plan.geometry.store_fields(narrow=self._narrow)))
+
+    def windows(self, index: int, plan: Plan, packed: PackedWeights) -> None:
+        """Emit layer ``index``, a depthwise Conv in windows: each channel block is an output tile."""
+        self._emitter.layer = index
+        self._narrow = False
+        blocks = len(packed.tiles)
+        for window in plan.windows:
+            for low in range(0, blocks, plan.chunk):
+                high = min(low + plan.chunk, blocks)
+                chunk, ahead = self._load_chunk(index, plan, window, low, high, packed.tiles[low])
+                for block in range(low, high):
+                    for number, part in enumerate(packed.tiles[block]):
+                        self._compute(index, plan, window, part, chunk, chunk.loaded, number == 0, ahead)
+                        ahead = 0
+                    if block == high - 1:
+                        chunk.place.last_reader = self._last_compute
+                    self._end_tile(OutputTile(index, window, block, 1, self._bank, False, self._last_compute,
+                                              plan.geometry.store_fields()))
 
     def pooling(self, index: int, plan: Plan) -> None:
         """Emit layer ``index``, a Pool."""
         layer = self._graph.layers[index]
         assert isinstance(layer, Pool)
         self._emitter.layer = index
+        self._narrow = False
         blocks = -(-self._graph.tensors[layer.input].shape[0] // self._config.ic_lanes)
         for window in plan.windows:
             for low in range(0, blocks, plan.chunk):
@@ -202,11 +224,7 @@ class Lowering:
         self._load_weights(index, part.offset + ahead, self._pass_beats(plan, part) - ahead)
 
     def _compute_set(self, plan: Plan, window: Window) -> None:
-        kernel, stride = plan.geometry.kernel, plan.geometry.stride
-        self._emitter.set(
-            Opcode.COMPUTE_SET, kernel_h=kernel[0], kernel_w=kernel[1], stride=stride[1], rows=window.rows,
-            cols=window.cols, buf_row_pitch=window.row_pitch, buf_row_step=plan.geometry.buffer_row_step(window),
-            buf_block_pitch=window.entries)
+        self._emitter.set(Opcode.COMPUTE_SET, **plan.geometry.compute_fields(window, self._config, narrow=self._narrow))
 
     def _emit_compute(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         self._emitter.emit(opcode, after=after, **fields)
@@ -223,8 +241,8 @@ class Lowering:
         return parts
 
     def _pass_beats(self, plan: Plan, part: Pass) -> int:
-        kernel = plan.geometry.kernel
-        return part.blocks * kernel[0] * kernel[1] * part.groups * step_beats(self._config, part.indexed)
+        steps = part.blocks * plan.geometry.steps(self._config) * part.groups
+        return steps * step_beats(self._config, part.indexed)
 
     # -- loads ---------------------------------------------------------------------------------------------------
 
@@ -256,7 +274,7 @@ class Lowering:
         pad_value = self._graph.tensors[layer.input].zero_point if isinstance(layer, Conv) else layer.pad_value
         emitter.set(
             Opcode.LOAD_SET, cols=window.data_cols, row_pitch=row_pitch, block_pitch=height * width,
-            pad_left=window.pad_left, pad_right=window.pad_right, pad_value=pad_value, stride=plan.geometry.stride[1],
+            pad_left=window.pad_left, pad_right=window.pad_right, pad_value=pad_value, stride=plan.geometry.load_stride,
             buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries)
         loaded = emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=self._tensors[layer.input].offset + low * height * width + start,

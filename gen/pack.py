@@ -14,7 +14,7 @@ from cores.config import NpuConfig
 from cores.numerics import MIN_SHIFT, PARAMETER_BYTES
 from gen.ir import Conv, Graph, Layer, Requantize
 
-__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "pack_conv", "pack_parameters", "prune", "prune_weights",
+__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "int8_parts", "is_narrow", "pack_conv", "pack_parameters", "prune", "prune_weights",
            "step_beats"]
 
 #: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
@@ -45,8 +45,17 @@ def step_beats(config: NpuConfig, indexed: bool) -> int:
     return config.weight_beats + (config.index_beats if indexed else 0)
 
 
+def is_narrow(layer: Conv, tile: int, config: NpuConfig) -> bool:
+    """Whether an output tile has no more channels than one group of output lanes, so that the others can help it."""
+    rest = layer.weights.shape[0] - tile * config.oc_lanes
+    return bool(config.depthwise) and config.oc_groups > 1 and not layer.depthwise and rest <= config.ic_lanes
+
+
 def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.ndarray]:
-    """First input block of an output tile, and its weights (blocks, taps, tm, tn) int16; zero where no channels are."""
+    """First input block of an output tile, and its weights (blocks, taps, tm, tn) int16; zero where no channels are.
+
+    All groups of output lanes have the weights of a narrow tile.
+    """
     tm, tn = config.oc_lanes, config.ic_lanes
     weights = layer.weights[tile * tm:(tile + 1) * tm]
     rows, channels, kernel_h, kernel_w = weights.shape
@@ -64,10 +73,12 @@ def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.
     out[:full, :, :rows] = flat[:, :full * tn].reshape(rows, full, tn, taps).transpose(1, 3, 0, 2)
     if full < blocks:
         out[full, :, :rows, :channels - full * tn] = flat[:, full * tn:].transpose(2, 0, 1)
+    if is_narrow(layer, tile, config):
+        out = np.tile(out[:, :, :tn], (1, 1, config.oc_groups, 1))
     return 0, out
 
 
-def _int8_parts(weights: np.ndarray) -> Iterator[np.ndarray]:
+def int8_parts(weights: np.ndarray) -> Iterator[np.ndarray]:
     """int8 arrays that add up to ``weights``: one where it is int8 already, up to three for -255..255."""
     rest = weights
     while True:
@@ -112,7 +123,7 @@ def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
     windows = tn // fanin
     lanes = dn // windows
     rows = blocks * taps * tm * windows
-    values = np.concatenate([part.reshape(rows, fanin) for part in _int8_parts(weights)], axis=1)
+    values = np.concatenate([part.reshape(rows, fanin) for part in int8_parts(weights)], axis=1)
     row, column = np.nonzero(values)
     starts = np.searchsorted(row, np.arange(rows))
     rank = np.arange(len(row)) - starts[row]

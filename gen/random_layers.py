@@ -20,6 +20,8 @@ class _Builder:
     rng: np.random.Generator
     max_channels: int
     max_size: int
+    #: Share of convolutions that are depthwise, with one stride for both axes; None: one in five, strides as they come.
+    depthwise: float | None = None
     tensors: dict[str, Tensor] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
 
@@ -62,7 +64,7 @@ class _Builder:
         return Residual(middle, str(self.rng.choice(fitting)), multiplier_a, multiplier_b,
                         self.between(-(1 << 25), 1 << 25), self.between(15, 18), target.zero_point, low, high)
 
-    def window(self, source: Tensor, largest: int) -> tuple[_Pair, _Pair, tuple[int, int, int, int], _Pair]:
+    def window(self, source: Tensor, largest: int, *, square: bool = False) -> tuple[_Pair, _Pair, tuple[int, int, int, int], _Pair]:
         """Kernel, stride, pads and output size that fit a source."""
         _, height, width = source.shape
         if self.chance(0.08):
@@ -76,7 +78,10 @@ class _Builder:
         top, left, bottom, right = (self.between(0, kernel[axis] // 2) for axis in (0, 1, 0, 1))
         pads = (top, left, bottom, right)
         kernel = (min(kernel[0], height + pads[0] + pads[2]), min(kernel[1], width + pads[1] + pads[3]))
-        stride = (self.between(1, 3), self.between(1, 3)) if self.chance(0.4) else (1, 1)
+        if square:
+            stride = (self.between(1, 2),) * 2
+        else:
+            stride = (self.between(1, 3), self.between(1, 3)) if self.chance(0.4) else (1, 1)
         size = (output_size(height, kernel[0], stride[0], pads[0], pads[2]),
                 output_size(width, kernel[1], stride[1], pads[1], pads[3]))
         return kernel, stride, pads, size
@@ -95,9 +100,9 @@ class _Builder:
         return np.trunc(weights * min(1.0, _LARGEST_SUM / max(1.0, largest))).astype(np.int16)
 
     def conv(self, source: Tensor) -> Tensor:
-        depthwise = self.chance(0.2)
+        depthwise = self.chance(0.2 if self.depthwise is None else self.depthwise)
         channels = source.shape[0] if depthwise else self.channels()
-        kernel, stride, pads, size = self.window(source, 7)
+        kernel, stride, pads, size = self.window(source, 7, square=depthwise and self.depthwise is not None)
         target = self.tensor((channels, *size))
         weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
         spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
@@ -117,10 +122,14 @@ class _Builder:
         return target
 
 
-def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24) -> Graph:
-    """A graph of ``layers`` (default: one to three) random layers; the same seed gives the same graph."""
+def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24,
+                 depthwise: float | None = None) -> Graph:
+    """A graph of ``layers`` (default: one to three) random layers; the same seed gives the same graph.
+
+    ``depthwise``: share of depthwise layers among the convolutions, which then have one stride, 1 or 2, for both axes.
+    """
     rng = np.random.default_rng(seed)
-    builder = _Builder(rng, max_channels, max_size)
+    builder = _Builder(rng, max_channels, max_size, depthwise)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
     for _ in range(layers or builder.between(1, 3)):
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)

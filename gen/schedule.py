@@ -2,23 +2,27 @@
 
 A layer is cut into spatial tiles; each makes its output channels one output tile (``tm`` channels) after the other. The
 tile's input is loaded in chunks of channel blocks, each computed on as soon as it is there. Where all of it fits the
-input buffer it is *held* across the output tiles, otherwise every output tile loads it again.
+input buffer it is *held* across the output tiles, otherwise every output tile loads it again. Of a depthwise layer in
+windows every channel block is an output tile, and a chunk may serve several of them.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cores.config import NpuConfig
+from gen.depthwise import WindowGeometry
 from gen.geometry import MAX_BLOCKS, CompileError, Geometry, Split, Window, tilings
 from gen.ir import Conv, Pool, Tensor
-from gen.pack import PARAMETER_BEATS, Pass, step_beats
+from gen.pack import PARAMETER_BEATS, PackedWeights, Pass, is_narrow, step_beats
 
-__all__ = ["Plan", "plan_conv", "plan_pool"]
+__all__ = ["Plan", "plan_conv", "plan_pool", "plan_windows"]
 
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
 _LATENCY = 40
 #: Cycles that a COMPUTE or POOL may spend beside its steps.
 _COMPUTE_OVERHEAD = 1
+#: The same of a COMPUTE in windows: the next one's sums begin behind its last.
+_WINDOW_OVERHEAD = 4
 #: Cycles by which a step outlasts the gathering of its weights at least.
 _STEP_OVERHEAD = 4
 #: A chunk smaller than this in compute cycles only makes instructions.
@@ -41,6 +45,8 @@ class Plan:
     chunk: int
     #: The tile's input stays in the buffer for all output tiles.
     held: bool
+    #: COMPUTEs of the last output tile have ``spread``.
+    narrow: bool
     cycles: float
     beats: float
 
@@ -49,7 +55,8 @@ class Plan:
         return self.cycles + _BEAT_WEIGHT * self.beats
 
 
-def _candidates(geometry: Geometry, config: NpuConfig) -> Iterator[tuple[Split, Split, list[tuple[Window, int]]]]:
+def _candidates(geometry: Geometry, config: NpuConfig, *,
+                narrow: bool = False) -> Iterator[tuple[Split, Split, list[tuple[Window, int]]]]:
     """Tilings that fit, with their different windows and how often each occurs."""
 
     def samples(parts: Split) -> list[tuple[tuple[int, int], int]]:
@@ -58,44 +65,53 @@ def _candidates(geometry: Geometry, config: NpuConfig) -> Iterator[tuple[Split, 
             return [(part, 1) for part in parts]
         return [(parts[0], 1), (parts[1], len(parts) - 2), (parts[-1], 1)]
 
-    for rows, cols in tilings(geometry, config):
+    for rows, cols in tilings(geometry, config, narrow=narrow):
         windows = [(geometry.window(*row, *col, config), m * n) for row, m in samples(rows) for col, n in samples(cols)]
         if all(geometry.fits(window, config) for window, _ in windows):
             yield rows, cols, windows
 
 
 def _finish(plan: tuple[float, float, int, bool], geometry: Geometry, rows: Split, cols: Split,
-            config: NpuConfig) -> Plan:
+            config: NpuConfig, *, narrow: bool = False) -> Plan:
     cycles, beats, chunk, held = plan
     windows = tuple(geometry.window(*row, *col, config) for row in rows for col in cols)
-    return Plan(geometry, windows, chunk, held, cycles, beats)
+    return Plan(geometry, windows, chunk, held, narrow, cycles, beats)
 
 
 class _ConvCost:
     """Cycles and beats of a convolution under different tilings."""
 
     def __init__(self, layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Sequence[Pass]], config: NpuConfig,
-                 taps: int) -> None:
-        self.config, self.depthwise, self.tiles = config, layer.depthwise, len(tiles)
+                 geometry: Geometry) -> None:
+        self.config, self.geometry, self.depthwise, self.tiles = config, geometry, layer.depthwise, len(tiles)
+        #: Where a row is one word anyway, nothing is gained.
+        self.narrow = is_narrow(layer, len(tiles) - 1, config) and geometry.output_size[1] > config.pixel_lanes
         self.out_blocks = -(-target.shape[0] // config.ic_lanes)
         self.in_blocks = -(-source.shape[0] // config.ic_lanes)
         if layer.depthwise:
             self.in_blocks = min(self.in_blocks, config.oc_groups)
         self.residual = layer.residual is not None
-        passes = [item for tile in tiles for item in tile]
-        #: (steps, beats of a step) without and with indices, of all output tiles.
-        self.steps = [
-            (taps * sum(p.blocks * p.groups for p in passes if p.indexed == indexed), step_beats(config, indexed))
-            for indexed in (False, True)
-        ]
-        self.passes = len(passes)
+        taps = geometry.steps(config)
+        #: (steps, beats of a step, narrow) of all output tiles.
+        self.steps: list[tuple[int, int, bool]] = []
+        for part, narrow in ((tiles[:-1], False), (tiles[-1:], True)) if self.narrow else ((tiles, False),):
+            for indexed in (False, True):
+                count = sum(p.blocks * p.groups for tile in part for p in tile if p.indexed == indexed)
+                self.steps.append((taps * count, step_beats(config, indexed), narrow))
+        self.passes = sum(map(len, tiles))
+
+    @property
+    def all_narrow(self) -> bool:
+        return self.narrow and self.tiles == 1
 
     def words(self, window: Window) -> int:
-        return window.rows * -(-window.cols // self.config.pixel_lanes)
+        """Accumulator words of the widest output tile."""
+        return self.geometry.words(window, self.config, narrow=self.all_narrow)
 
-    def _compute(self, window: Window) -> int:
+    def _compute(self, window: Window) -> float:
         """Cycles of all output tiles."""
-        return sum(steps * max(self.words(window), beats + _STEP_OVERHEAD) for steps, beats in self.steps)
+        return sum(steps * max(self.geometry.step_cycles(window, self.config, narrow=narrow), beats + _STEP_OVERHEAD)
+                   for steps, beats, narrow in self.steps)
 
     def _store(self, window: Window, blocks: int) -> int:
         return blocks * (window.rows * window.cols * _STORE_CYCLES[self.residual] + PARAMETER_BEATS)
@@ -109,7 +125,7 @@ class _ConvCost:
         chunk = min(self.in_blocks, MAX_BLOCKS, max(1, round(_CHUNK_CYCLES / max(1, block_cycles))),
                     max(1, depth // 2 // largest.entries))
         held = not self.depthwise and self.tiles > 1 and tile_entries <= depth
-        weight_beats = sum(steps * beats for steps, beats in self.steps)
+        weight_beats = sum(steps * beats for steps, beats, _ in self.steps)
         cycles = beats_moved = 0.0
         for window, count in windows:
             pixels = window.rows * window.cols
@@ -138,14 +154,46 @@ def plan_conv(layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Seque
     Raises CompileError when no tiling fits the configuration.
     """
     geometry = Geometry.of(layer, source, target)
-    cost = _ConvCost(layer, source, target, tiles, config, geometry.kernel[0] * geometry.kernel[1])
-    plans = [_finish(cost.estimate(windows), geometry, rows, cols, config)
-             for rows, cols, windows in _candidates(geometry, config)
+    cost = _ConvCost(layer, source, target, tiles, config, geometry)
+    plans = [_finish(cost.estimate(windows), geometry, rows, cols, config, narrow=cost.narrow)
+             for rows, cols, windows in _candidates(geometry, config, narrow=cost.all_narrow)
              if all(cost.words(window) <= config.acc_depth for window, _ in windows)]
     if not plans:
         raise CompileError(f"layer {layer.name}: no tile of it fits input_depth={config.input_depth} and "
                            f"acc_depth={config.acc_depth}; build with deeper memories")
     return min(plans, key=lambda plan: plan.cost)
+
+
+def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights,
+                      windows: Sequence[tuple[Window, int]], config: NpuConfig) -> tuple[float, float, int, bool]:
+    """(cycles, beats, chunk, False) of a depthwise layer's tiling in windows."""
+    blocks, passes, depth = len(packed.tiles), sum(map(len, packed.tiles)), config.input_depth
+    largest = max((window for window, _ in windows), key=lambda window: window.entries)
+    # Instructions of the next chunk should be in their queues in time.
+    chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
+                -(-_CHUNK_CYCLES // largest.load_beats))
+    cycles = beats = 0.0
+    for window, count in windows:
+        pixels = window.rows * window.cols
+        step = max(geometry.step_cycles(window, config), config.weight_beats + _STEP_OVERHEAD)
+        compute = passes * (geometry.steps(config) * step + _WINDOW_OVERHEAD)
+        residual = pixels * (layer.residual is not None)
+        load = blocks * (window.load_beats + PARAMETER_BEATS + residual) + len(packed.data)
+        store = blocks * (pixels * _STORE_CYCLES[layer.residual is not None] + PARAMETER_BEATS)
+        if chunk * largest.entries * 2 > depth:
+            # Hardly any loading beside computing.
+            load += compute
+        cycles += count * max(compute, load, store)
+        beats += count * (load + blocks * pixels)
+    return cycles + 3 * _LATENCY + chunk * windows[0][0].load_beats, beats, chunk, False
+
+
+def plan_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights, config: NpuConfig) -> Plan | None:
+    """Choose the tiling of a depthwise layer in windows; None if no tiling fits the configuration."""
+    plans = [_finish(_estimate_windows(layer, geometry, packed, windows, config), geometry, rows, cols, config)
+             for rows, cols, windows in _candidates(geometry, config)
+             if all(geometry.words(window, config) <= config.acc_depth for window, _ in windows)]
+    return min(plans, key=lambda plan: plan.cost, default=None)
 
 
 def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int]],

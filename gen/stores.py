@@ -1,7 +1,7 @@
 """The store side of the lowering: output tiles, their STOREs and side data (gen/lower.py says when)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cores.isa import Opcode, Queue
 from gen.emitter import Emitter
@@ -31,6 +31,8 @@ class OutputTile:
     bank: int
     pooled: bool
     computed: int
+    #: Fields of STORE_SET that say how its words lie.
+    words: Mapping[str, int] = field(default_factory=dict)
 
 
 class Stores:
@@ -83,7 +85,8 @@ class Stores:
         row_pitch = width if window.rows > 1 else 0
         emitter.set(
             Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch, block_pitch=height * width,
-            zero_point=first.zero_point, low=first.low, high=first.high, add=int(second is not None))
+            zero_point=first.zero_point, low=first.low, high=first.high, add=int(second is not None),
+            **tile.words)
         if second:
             emitter.set(
                 Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,

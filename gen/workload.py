@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cores.config import NpuConfig
-from gen.compiler import compile_graph
+from gen.compiler import DepthwiseMode, compile_graph
 from gen.ir import Graph
 from gen.onnx_import import Imported, load_model
 from gen.pack import prune
@@ -41,36 +41,41 @@ class Workload:
         return self._compile()
 
 
-def _from_model(imported: Imported, config: NpuConfig, density: float | None) -> Workload:
+def _from_model(imported: Imported, config: NpuConfig, density: float | None,
+                depthwise_mode: DepthwiseMode) -> Workload:
     def compiled() -> Program:
         # The parsed model rather than the file: weights kept in files beside it come along.
         model = imported.model.proto.SerializeToString(deterministic=True)
-        return compile_graph(imported.graph, config, density=density, model=model)[0]
+        return compile_graph(imported.graph, config, density=density, depthwise_mode=depthwise_mode, model=model)[0]
 
     graph = imported.graph if density is None else prune(imported.graph, config, density)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     return Workload(graph, imported, shapes, compiled)
 
 
-def open_workload(path: Path, config: NpuConfig | None, *, density: float | None = None) -> Workload:
+def open_workload(path: Path, config: NpuConfig | None, *, density: float | None = None,
+                  depthwise_mode: DepthwiseMode = "auto") -> Workload:
     """A model to be compiled for ``config``, or a program that was.
 
-    With ``config`` None a program's own configuration is taken. ``density`` prunes a model.
+    With ``config`` None a program's own configuration is taken. ``density`` and ``depthwise_mode`` are those of
+    `gen.compiler.compile_graph`, for a model.
     Raises GraphError, ProgramError or OSError; each names the file.
     """
     if not is_program(path):
         if config is None:
             raise ValueError("a model needs a configuration to be compiled for")
-        return _from_model(load_model(path), config, density)
+        return _from_model(load_model(path), config, density, depthwise_mode)
     program = Program.load(path)
     if config is not None:
         program.require_config(config)
     if density is not None and density != program.density:
         raise ProgramError(f"{path}: a program cannot be pruned; compile the model with --density {density:g}")
+    if depthwise_mode != "auto":
+        raise ProgramError(f"{path}: a program is what it is; compile the model with --depthwise {depthwise_mode}")
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile it with `gen compile`")
     with tempfile.TemporaryDirectory(prefix="npugen-") as folder:
         model = Path(folder) / f"{program.name}.onnx"
         model.write_bytes(program.model)
-        again = _from_model(load_model(model), program.config, program.density)
+        again = _from_model(load_model(model), program.config, program.density, "auto")
     return Workload(again.graph, again.imported, again.input_shapes, lambda: program)

@@ -39,11 +39,13 @@ console = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 
 _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
-_BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig))
+#: Fields that --features sets.
+_FEATURES = ("depthwise",)
+_BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FEATURES)
 
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
-    """--board, --macs, --config and an option for every field of the configuration."""
+    """--board, --macs, --config, --features and an option for every other field of the configuration."""
     group = parser.add_argument_group("machine")
     group.add_argument("--board", metavar="NAME", help=f"{', '.join(BOARDS)} (default {DEFAULT_BOARD})")
     presets = ", ".join(map(str, PRESET_MACS))
@@ -51,11 +53,22 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
                        help=f"multiply-accumulates a cycle: {presets} (default {DEFAULT_MACS})")
     group.add_argument("--config", type=Path, metavar="JSON",
                        help="configuration as `build` writes it, instead of --macs")
+    group.add_argument("--features", type=_features, metavar="LIST",
+                       help=f"what the machine has beside the matrix engine: {', '.join(_FEATURES)}, separated by "
+                            "commas, or none")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", dest=name,
                              help=argparse.SUPPRESS if name not in _LANES else None)
     by_hand.description = f"{by_hand.description}; also {', '.join('--' + n.replace('_', '-') for n in _BY_HAND[4:])}"
+
+
+def _features(text: str) -> dict[str, int]:
+    names = [] if text == "none" else text.split(",")
+    unknown = [name for name in names if name not in _FEATURES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(_FEATURES)}, or none")
+    return {name: int(name in names) for name in _FEATURES}
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +77,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 def _machine_given(arguments: argparse.Namespace) -> bool:
     """Whether any option asks for a certain configuration; --board alone only says which clock to reckon with."""
-    return any(getattr(arguments, name) is not None for name in ("macs", "config", *_BY_HAND))
+    return any(getattr(arguments, name) is not None for name in ("macs", "config", "features", *_BY_HAND))
 
 
 def chosen_board(arguments: argparse.Namespace) -> Board:
@@ -75,6 +88,7 @@ def chosen_board(arguments: argparse.Namespace) -> Board:
 def chosen_config(arguments: argparse.Namespace) -> NpuConfig:
     """The configuration that the options describe. Raises ConfigError, UsageError."""
     overrides = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
+    overrides |= arguments.features or {}
     if arguments.config is None:
         return chosen_board(arguments).config(DEFAULT_MACS if arguments.macs is None else arguments.macs, **overrides)
     if arguments.macs is not None:
@@ -115,4 +129,5 @@ def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
 
     with status(f"reading {path.name}"):
         own = is_program(path) and not _machine_given(arguments)
-        return open_workload(path, None if own else config, density=arguments.density)
+        return open_workload(path, None if own else config, density=arguments.density,
+                             depthwise_mode=arguments.depthwise)

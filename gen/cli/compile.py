@@ -9,9 +9,12 @@ from gen.cli.errors import UsageError
 EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
 
 
-def add_density_option(parser: argparse.ArgumentParser) -> None:
+def add_compiler_options(parser: argparse.ArgumentParser) -> None:
+    """--density, --depthwise."""
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25")
+    parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
+                        help="with --features depthwise: plain computes depthwise layers as without (default auto)")
 
 
 def density(text: str) -> float:
@@ -26,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="PROGRAM",
                         help="the program, usually *.npu")
     parser.add_argument("--calibrate", type=Path, metavar="X.npz", help="samples to quantise a float model on")
-    add_density_option(parser)
+    add_compiler_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -40,7 +43,8 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.workload import open_workload
 
     with status(f"compiling {arguments.model.name}"):
-        program = open_workload(arguments.model, config, density=arguments.density).program
+        program = open_workload(arguments.model, config, density=arguments.density,
+                                depthwise_mode=arguments.depthwise).program
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     program.save(arguments.output)
     facts = {

@@ -19,7 +19,7 @@ from gen.cli.common import (
     print_json,
     status,
 )
-from gen.cli.compile import add_density_option
+from gen.cli.compile import add_compiler_options
 from gen.files import write_file
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the time model, or the Verilog (default cycles)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and profile.png there")
     parser.add_argument("--clock", type=float, metavar="MHZ", help="to reckon with (default: the board's)")
-    add_density_option(parser)
+    add_compiler_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
 

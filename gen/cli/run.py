@@ -18,7 +18,7 @@ from gen.cli.common import (
     print_json,
     status,
 )
-from gen.cli.compile import add_density_option
+from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, UsageError
 from gen.files import write_file
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="NumPy layers, instruction-level simulator, or the Verilog (default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
-    add_density_option(parser)
+    add_compiler_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
 

@@ -1,0 +1,133 @@
+"""Depthwise layers in windows (docs/architecture.md, "Spread words"): their geometry and their packed weights.
+
+Reduction lanes are neighbouring taps of one channel, and one COMPUTE makes one channel block of a tile: with `spread`
+for stride 1, with `alternate` for stride 2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.config import NpuConfig
+from gen.geometry import MAX_KERNEL, Geometry, Window
+from gen.ir import Conv, Tensor
+from gen.pack import PackedWeights, Pass, int8_parts
+
+__all__ = ["WindowGeometry", "pack_windows"]
+
+
+@dataclass(frozen=True)
+class WindowGeometry(Geometry):
+    """The loops of a depthwise layer in windows. All input rows are loaded, and all columns in their own order."""
+
+    @classmethod
+    def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> "WindowGeometry | None":
+        """The geometry of a layer that can be computed in windows; None for others.
+
+        Raises CompileError where `Geometry.of` does.
+        """
+        plain = Geometry.of(layer, source, target)
+        strides = {(1, 1), (2, 2)} if config.oc_groups == 2 else {(1, 1)}
+        if not config.depthwise or not layer.depthwise or plain.stride not in strides:
+            return None
+        # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
+        geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size)
+        return geometry if geometry.step_rows <= MAX_KERNEL else None
+
+    @property
+    def alternate(self) -> bool:
+        """Groups of output lanes make alternate rows; otherwise they make different pixels of a row."""
+        return self.stride == (2, 2)
+
+    @property
+    def shift(self) -> bool:
+        """Tap row 2 of the upper rows is made with tap row 0 of the rows below them: the same input row."""
+        return self.alternate and self.kernel[0] == 3
+
+    @property
+    def step_rows(self) -> int:
+        """Input rows that a row of words needs, each a step (a few, with wide kernels)."""
+        return self.kernel[0] + 2 * self.alternate - self.shift
+
+    def tap_groups(self, config: NpuConfig) -> int:
+        """Steps that the taps of a kernel row take."""
+        return -(-self.kernel[1] // config.nnz_lanes)
+
+    def step_of(self, tap_row: int, group: int) -> int:
+        """The step row in which a group of output lanes multiplies a row of taps."""
+        if not self.alternate:
+            return tap_row
+        return (tap_row + 2 * group) % 4 if self.shift else tap_row + 2 * group
+
+    def reads(self, cols: int, config: NpuConfig) -> int:
+        """Reads of an input row that cover the taps of ``cols`` outputs, and no fewer than there are words."""
+        columns = (cols - 1) * self.stride[1] + min(config.nnz_lanes, self.kernel[1])
+        return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
+
+    # -- what `Geometry` says of plain layers ----------------------------------------------------------------------
+
+    @property
+    def load_stride(self) -> int:
+        return 1
+
+    @property
+    def word_rows(self) -> int:
+        return 2 if self.alternate else 1
+
+    def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
+        return config.pixel_lanes if self.alternate else config.banks
+
+    def steps(self, config: NpuConfig) -> int:
+        return self.step_rows * self.tap_groups(config)
+
+    def step_cycles(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> float:
+        rows = -(-window.rows // self.word_rows) + self.shift / self.step_rows
+        return rows * self.reads(window.cols, config)
+
+    def _row_pitch(self, cols: int, config: NpuConfig) -> int:
+        columns = (cols - 1) * self.stride[1] + self.kernel[1]
+        read = (self.tap_groups(config) - 1) * config.nnz_lanes // config.banks + self.reads(cols, config)
+        return max(-(-columns // config.banks), read)
+
+    def _rows_read(self, rows: int) -> int:
+        # The upper half of the last pair is computed even where the output does not have it.
+        return super()._rows_read(-(-rows // self.word_rows) * self.word_rows)
+
+    def buffer_row_step(self, window: Window) -> int:
+        return self.word_rows * self.stride[0] * window.row_pitch
+
+    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+        return {
+            "kernel_h": self.step_rows, "kernel_w": self.tap_groups(config), "stride": 1,
+            "rows": -(-window.rows // self.word_rows), "cols": window.cols, "buf_row_pitch": window.row_pitch,
+            "buf_row_step": self.buffer_row_step(window), "buf_block_pitch": window.entries,
+            "spread": int(not self.alternate), "window": 1, "alternate": int(self.alternate), "shift": int(self.shift),
+            "reads": self.reads(window.cols, config),
+        }
+
+    def store_fields(self, *, narrow: bool = False) -> Mapping[str, int]:
+        return {"spread": int(not self.alternate), "alternate": int(self.alternate)}
+
+
+def pack_windows(layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> PackedWeights:
+    """Pack a depthwise layer's weights: a tile for each channel block, with one pass or more if weights exceed int8."""
+    channels, _, height, width = layer.weights.shape
+    groups, lanes, tn = geometry.tap_groups(config), config.nnz_lanes, config.ic_lanes
+    blocks = -(-channels // tn)
+    taps = np.zeros((blocks * tn, height, groups * lanes), np.int16)
+    taps[:channels, :, :width] = layer.weights[:, 0]
+    by_row = taps.reshape(blocks, tn, height, groups, lanes).transpose(0, 2, 3, 1, 4)
+    steps = np.zeros((blocks, geometry.step_rows, groups, config.oc_groups, tn, lanes), np.int16)
+    for group in range(config.oc_groups):
+        for row in range(height):
+            steps[:, geometry.step_of(row, group), :, group] = by_row[:, row]
+    parts = [part.reshape(blocks, -1, config.beat_bytes) for part in int8_parts(steps)]
+    chunks: list[np.ndarray] = []
+    tiles: list[tuple[Pass, ...]] = []
+    beats = parts[0].shape[1]
+    for block in range(blocks):
+        needed = [part[block] for number, part in enumerate(parts) if number == 0 or part[block].any()]
+        tiles.append(tuple(Pass(block, 1, 1, False, (len(chunks) + number) * beats) for number in range(len(needed))))
+        chunks += needed
+    return PackedWeights(np.concatenate(chunks).view(np.uint8), tuple(tiles))
