@@ -83,7 +83,8 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given.
 
     ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
-    ``depthwise_mode`` matters only where the configuration has ``depthwise``. ``model`` is kept in the program as it is.
+    ``depthwise_mode`` matters only where the configuration has ``depthwise``. ``model`` is kept in the program as it
+    is.
 
     Raises GraphError for a graph that breaks the IR's rules, CompileError for a layer that the configuration cannot
     run, ValueError for a density out of range.

@@ -14,8 +14,8 @@ from cores.config import NpuConfig
 from cores.numerics import MIN_SHIFT, PARAMETER_BYTES
 from gen.ir import Conv, Graph, Layer, Requantize
 
-__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "int8_parts", "is_narrow", "pack_conv", "pack_parameters", "prune", "prune_weights",
-           "step_beats"]
+__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "int8_parts", "is_narrow", "pack_conv", "pack_parameters",
+           "prune", "prune_weights", "step_beats"]
 
 #: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
 PARAMETER_BEATS = PARAMETER_BYTES

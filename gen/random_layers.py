@@ -64,7 +64,8 @@ class _Builder:
         return Residual(middle, str(self.rng.choice(fitting)), multiplier_a, multiplier_b,
                         self.between(-(1 << 25), 1 << 25), self.between(15, 18), target.zero_point, low, high)
 
-    def window(self, source: Tensor, largest: int, *, square: bool = False) -> tuple[_Pair, _Pair, tuple[int, int, int, int], _Pair]:
+    def window(self, source: Tensor, largest: int, *,
+               square: bool = False) -> tuple[_Pair, _Pair, tuple[int, int, int, int], _Pair]:
         """Kernel, stride, pads and output size that fit a source."""
         _, height, width = source.shape
         if self.chance(0.08):

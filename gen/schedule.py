@@ -178,7 +178,7 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
         step = max(geometry.step_cycles(window, config), config.weight_beats + _STEP_OVERHEAD)
         compute = passes * (geometry.steps(config) * step + _WINDOW_OVERHEAD)
         residual = pixels * (layer.residual is not None)
-        load = blocks * (window.load_beats + PARAMETER_BEATS + residual) + len(packed.data)
+        load: float = blocks * (window.load_beats + PARAMETER_BEATS + residual) + len(packed.data)
         store = blocks * (pixels * _STORE_CYCLES[layer.residual is not None] + PARAMETER_BEATS)
         if chunk * largest.entries * 2 > depth:
             # Hardly any loading beside computing.
