@@ -15,8 +15,8 @@ __all__ = ["StorePixels"]
 class StorePixels(wiring.Component):
     """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
 
-    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``). The group is
-    the block, or, in a STORE of one block, goes with the column (``spread``) or with the row (``alternate``);
+    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``). The group
+    is the block's, or in a STORE of one block goes with the column (``spread``) or with the row (``alternate``);
     ``block_start``, ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word. ``geometry``
     and ``store`` stand still from ``restart`` on.
     """

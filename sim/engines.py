@@ -13,6 +13,7 @@ from .errors import HazardError, MachineError
 from .hazards import Stage
 from .storage import Ring, entry_places
 from .weights import dense_weights
+from .windows import check_form, multiply_windows
 
 if TYPE_CHECKING:
     from .functional import Machine, Steps
@@ -81,25 +82,38 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, instruction
             machine.hazards.load_reads(index, beats)
         box[:, top:top + rows, left:left + cols] = machine.memory[beats]
         machine.read_beats += beats.size
-    bank, entry = entry_places(config.pixel_lanes, geometry["stride"], 0, box_cols)
+    bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
     entries = (instruction["buf_base"] + np.arange(blocks)[:, None, None] * geometry["buf_block_pitch"]
                + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
-    _check_entries(machine, index, int(entries.max()))
+    machine.check_entries(index, int(entries.max()))
     places = entries + bank * config.input_depth
     if machine.strict:
         machine.hazards.load_writes(index, places)
     machine.input[places] = box
 
 
-def _check_entries(machine: "Machine", index: int, last: int) -> None:
-    if last >= machine.config.input_depth:
-        raise MachineError(ErrorCode.BUFFER, index, f"input-buffer entry {last} of {machine.config.input_depth}")
-
-
-def _check_words(machine: "Machine", index: int, geometry: Instruction) -> None:
-    words = machine.accumulators.words(geometry["rows"], geometry["cols"])
+def _places(machine: "Machine", index: int, geometry: Instruction, rows: int) -> np.ndarray:
+    """(output pixels, groups of output lanes that make one) places of a tile's sums in an accumulator bank."""
+    accumulators, cols = machine.accumulators, geometry["cols"]
+    spread, alternate = bool(geometry["spread"]), bool(geometry["alternate"])
+    if alternate and (spread or machine.config.oc_groups != 2):
+        raise HazardError(index, "rows alternate between two groups of output lanes, and are not spread")
+    words = accumulators.words(rows, cols, spread=spread, alternate=alternate)
     if words > machine.config.acc_depth:
         raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {machine.config.acc_depth}")
+    if spread:
+        return accumulators.spread_places(rows, cols)
+    return accumulators.alternate_places(rows, cols) if alternate else accumulators.places(rows, cols)
+
+
+def _supported(machine: "Machine", index: int, geometry: Instruction) -> Instruction:
+    """``geometry`` without what only ``depthwise`` has, where the configuration does not have it."""
+    fields = [name for name in ("spread", "window", "alternate", "shift") if geometry.fields.get(name)]
+    if not fields or machine.config.depthwise:
+        return geometry
+    if machine.strict:
+        raise MachineError(ErrorCode.ILLEGAL, index, f"{fields[0]} needs depthwise in the configuration")
+    return Instruction(geometry.opcode, **{**geometry.fields, **dict.fromkeys(fields, 0)})
 
 
 # -- compute -------------------------------------------------------------------------------------------------------
@@ -110,7 +124,7 @@ def compute_engine(machine: "Machine") -> "Steps":
     while True:
         index, instruction = yield from machine.fetch(Queue.COMPUTE)
         if instruction.opcode == Opcode.COMPUTE_SET:
-            geometry = instruction
+            geometry = _supported(machine, index, instruction)
         elif geometry is None:
             raise HazardError(index, "no COMPUTE_SET is in front of it")
         elif instruction.opcode == Opcode.COMPUTE:
@@ -127,33 +141,34 @@ def _window_places(machine: "Machine", index: int, geometry: Instruction, bases:
     """Where the machine reads: (rows * cols, taps) places in ``machine.input`` of every output pixel's taps.
 
     ``bases`` (first entry of the tap's block), ``kys``, ``kxs``: (taps,). All banks are read in every cycle, so the
-    pixel that completes the last word of an odd row must lie inside the buffer too.
+    pixels that complete the last read of a row must lie inside the buffer too.
     """
     config, stride, cols = machine.config, geometry["stride"], geometry["cols"]
-    banks = np.empty((-(-cols // config.pixel_lanes) * config.pixel_lanes, len(kxs)), np.int64)
+    banks = np.empty((-(-cols // config.banks) * config.banks, len(kxs)), np.int64)
     entries = np.empty_like(banks)
     for kx in np.unique(kxs):
-        bank, entry = entry_places(config.pixel_lanes, stride, int(kx), len(banks), stride)
+        bank, entry = entry_places(config.banks, stride, int(kx), len(banks), stride)
         banks[:, kxs == kx], entries[:, kxs == kx] = bank[:, None], entry[:, None]
     entries = entries + bases + kys * geometry["buf_row_pitch"]
     rows = np.arange(geometry["rows"])[:, None, None] * geometry["buf_row_step"]
-    _check_entries(machine, index, int(entries.max() + rows.max()))
+    machine.check_entries(index, int(entries.max() + rows.max()))
     return (rows + (entries + banks * config.input_depth)[:cols]).reshape(-1, len(kxs))
 
 
 def _compute(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
     """COMPUTE: for block, ky, kx, group: all pixels; as far as the weight ring allows at a time."""
     config, accumulators = machine.config, machine.accumulators
-    _check_words(machine, index, geometry)
+    check_form(machine, index, geometry, instruction)
+    places = _places(machine, index, geometry, geometry["rows"] * (2 if geometry["alternate"] else 1))
+    multiply = multiply_windows if geometry["window"] else _multiply
     groups, indexed = instruction["groups"], bool(instruction["indexed"])
     machine.require(indexed or groups <= config.groups_dense, index,
                     f"{groups} groups of a dense block of {config.groups_dense}")
-    pixels = accumulators.pixels(geometry["rows"], geometry["cols"])
     bank = instruction["bank"]
     if machine.strict:
-        machine.hazards.compute_writes(index, bank, pixels, bool(instruction["first"]))
+        machine.hazards.compute_writes(index, bank, places, bool(instruction["first"]))
     if instruction["first"]:
-        accumulators.sums[bank, pixels] = 0
+        accumulators.sums[bank, places] = 0
     step_beats = config.weight_beats + (config.index_beats if indexed else 0)
     steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * groups
     held = np.empty((0, config.beat_bytes), np.uint8)
@@ -165,32 +180,39 @@ def _compute(machine: "Machine", index: int, geometry: Instruction, instruction:
         held = np.concatenate([held, machine.weights.take(beats)])
         ready = len(held) // step_beats
         if ready:
-            _multiply(machine, index, geometry, instruction, done, held[:ready * step_beats].reshape(ready, -1), pixels)
+            multiply(machine, index, geometry, instruction, done, held[:ready * step_beats].reshape(ready, -1), places)
             held, done = held[ready * step_beats:], done + ready
         yield None
 
 
 def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction, first: int,
-              steps: np.ndarray, pixels: np.ndarray) -> None:
-    """Add the products of steps ``first``... (uint8 (n, bytes of a step), as streamed) to the accumulators."""
+              steps: np.ndarray, places: np.ndarray) -> None:
+    """Add the products of steps ``first``... (uint8 (n, bytes of a step), as streamed) to the accumulators.
+
+    ``places``: (output pixels, groups of output lanes that make one), where their sums are.
+    """
     config, groups, bank = machine.config, instruction["groups"], instruction["bank"]
     taps = np.arange(first // groups, (first + len(steps) - 1) // groups + 1)
     weights = dense_weights(config, steps, first % groups, groups, indexed=bool(instruction["indexed"]))
     block, tap = np.divmod(taps, geometry["kernel_h"] * geometry["kernel_w"])
     ky, kx = np.divmod(tap, geometry["kernel_w"])
     bases = instruction["buf_base"] + block * geometry["buf_block_pitch"]
-    places = _window_places(machine, index, geometry, bases, ky, kx)
+    inputs = _window_places(machine, index, geometry, bases, ky, kx)
     if machine.strict:
-        machine.hazards.compute_reads(index, places)
+        machine.hazards.compute_reads(index, inputs)
     # As many taps at a time as keep float32 exact.
     largest = max(1, int(np.abs(weights).max())) * 128 * config.ic_lanes
     many = max(1, _EXACT // largest)
-    total = machine.accumulators.sums[bank, pixels]
+    total = np.zeros((len(inputs), config.oc_lanes), np.int64)
     for begin in range(0, len(taps), many):
-        activations = machine.input[places[:, begin:begin + many]].astype(np.float32).reshape(len(pixels), -1)
+        activations = machine.input[inputs[:, begin:begin + many]].astype(np.float32).reshape(len(inputs), -1)
         factors = weights[begin:begin + many].astype(np.float32).reshape(-1, config.oc_lanes)
         total += (activations @ factors).astype(np.int64)
-    machine.accumulators.sums[bank, pixels] = machine.accumulators.wrap(total)
+    of_groups = total.reshape(-1, config.oc_groups, config.ic_lanes)
+    if geometry["spread"]:
+        of_groups = np.take_along_axis(of_groups, (places % config.oc_groups)[:, :, None], axis=1)
+    sums = machine.accumulators.sums
+    sums[bank, places] = machine.accumulators.wrap(sums[bank, places] + of_groups)
 
 
 def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
@@ -222,7 +244,7 @@ def store_engine(machine: "Machine") -> "Steps":
         index, instruction = yield from machine.fetch(Queue.STORE)
         match instruction.opcode:
             case Opcode.STORE_SET:
-                geometry = instruction
+                geometry = _supported(machine, index, instruction)
             case Opcode.STORE_ADD:
                 second = instruction
             case _:
@@ -241,13 +263,12 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
     """STORE: for each block its parameters, then its pixels with their residual beats."""
     config, accumulators = machine.config, machine.accumulators
     rows, cols, bank = geometry["rows"], geometry["cols"], instruction["bank"]
-    lanes, count = config.ic_lanes, rows * cols
+    count = rows * cols
     if not instruction["pooled"]:
-        if instruction["blocks"] > config.oc_groups:
-            raise MachineError(ErrorCode.BUFFER, index,
-                               f"{instruction['blocks']} blocks of a bank of {config.oc_groups}")
-        _check_words(machine, index, geometry)
-        pixels = accumulators.pixels(rows, cols)
+        held = 1 if geometry["spread"] or geometry["alternate"] else config.oc_groups
+        if instruction["blocks"] > held:
+            raise MachineError(ErrorCode.BUFFER, index, f"{instruction['blocks']} blocks of a bank of {held}")
+        places = _places(machine, index, geometry, rows)
     for block in range(instruction["blocks"]):
         parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
         if instruction["pooled"]:
@@ -255,8 +276,8 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
         else:
             residual = (yield from _take_side(machine, count, "residual pixels")) if geometry["add"] else None
             if machine.strict:
-                machine.hazards.store_reads(index, bank, pixels)
-            sums = accumulators.sums[bank, pixels, block * lanes:(block + 1) * lanes]
+                machine.hazards.store_reads(index, bank, places[:, block])
+            sums = accumulators.sums[bank, places[:, block]]
         values = _requantize(machine, index, geometry, second, parameters, sums, residual)
         _write_rows(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
         yield None

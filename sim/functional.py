@@ -59,8 +59,8 @@ class Machine:
         #: int8 (data_beats, beat_bytes): the data region.
         self.memory = memory.reshape(-1, config.beat_bytes).view(np.int8)
         self.write_start = write_start
-        #: int8 (pixel_lanes * input_depth, beat_bytes): the banks one after the other.
-        self.input = np.zeros((config.pixel_lanes * config.input_depth, config.beat_bytes), np.int8)
+        #: int8 (banks * input_depth, beat_bytes): the banks one after the other.
+        self.input = np.zeros((config.banks * config.input_depth, config.beat_bytes), np.int8)
         self.accumulators = Accumulators(config)
         self.weights = Ring(config.weight_depth, config.beat_bytes)
         self.side = Ring(config.side_depth, config.beat_bytes)
@@ -123,6 +123,11 @@ class Machine:
         """Raise READ_RANGE unless beats ``first`` to ``end`` (exclusive) are in the data region."""
         if end > len(self.memory):
             raise MachineError(ErrorCode.READ_RANGE, index, f"reads beats {first}..{end - 1} of {len(self.memory)}")
+
+    def check_entries(self, index: int, last: int) -> None:
+        """Raise BUFFER unless entry ``last`` is in the input buffer's banks."""
+        if last >= self.config.input_depth:
+            raise MachineError(ErrorCode.BUFFER, index, f"input-buffer entry {last} of {self.config.input_depth}")
 
     # -- dispatcher ------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Data in the rings are not tokens: they order nothing but themselves.
 """
 
 import enum
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,6 +32,15 @@ class Stage(enum.IntEnum):
     WRITTEN = 3     # a store's data is in memory
 
 
+@dataclass(frozen=True, eq=False)
+class OptionalRead:
+    """Input-buffer ``entries`` that instruction ``index`` reads for sums at ``places``, which may never be stored."""
+
+    index: int
+    entries: np.ndarray
+    places: np.ndarray
+
+
 class Hazards:
     """Clocks of the queues, and who last touched each entry, accumulator and beat.
 
@@ -39,10 +49,13 @@ class Hazards:
 
     def __init__(self, config: NpuConfig, data_beats: int) -> None:
         self.clocks: dict[Queue, Clock] = dict.fromkeys((Queue.LOAD, Queue.COMPUTE, Queue.STORE), (-1, -1, -1, -1))
-        entries = config.pixel_lanes * config.input_depth
-        pixels = (2, config.acc_depth * config.pixel_lanes)
+        entries = config.banks * config.input_depth
+        places = (2, config.acc_depth * config.pixel_lanes * config.oc_groups)
         self.entry_writer, self.entry_reader = np.full(entries, _NEVER), np.full(entries, _NEVER)
-        self.sum_writer, self.sum_reader = np.full(pixels, _NEVER), np.full(pixels, _NEVER)
+        self.sum_writer, self.sum_reader = np.full(places, _NEVER), np.full(places, _NEVER)
+        #: Sums that are left to chance: nobody may store them.
+        self.sum_spoiled = np.zeros(places, bool)
+        self.optional: tuple[list[OptionalRead], list[OptionalRead]] = [], []
         self.beat_writer, self.beat_reader = np.full(data_beats, _NEVER), np.full(data_beats, _NEVER)
 
     def posted(self, queue: Queue, index: int, *done: Stage) -> Clock:
@@ -75,27 +88,50 @@ class Hazards:
         self.entry_writer[entries] = index
         if np.bincount(entries.ravel()).max() > 1:
             raise HazardError(index, "it writes an input-buffer entry twice")
+        for bank, reads in enumerate(self.optional):
+            for read in reads:
+                if read.index > self.clocks[Queue.LOAD][Stage.COMPUTED] and np.isin(entries, read.entries).any():
+                    self.sum_spoiled[bank, read.places] = True
 
     def compute_reads(self, index: int, entries: np.ndarray) -> None:
+        if not entries.size:
+            return
         writers = self.entry_writer[entries]
         if writers.min() < 0:
             raise HazardError(index, "it reads input-buffer entries that were never loaded")
         self._ordered(Queue.COMPUTE, Stage.LOADED, writers, index, "which loads what it reads")
         self.entry_reader[entries] = index
 
-    def compute_writes(self, index: int, bank: int, pixels: np.ndarray, first: bool) -> None:
-        if not first and self.sum_writer[bank, pixels].min() < 0:
-            raise HazardError(index, "it adds to accumulators that were never computed")
-        self._ordered(Queue.COMPUTE, Stage.READ, self.sum_reader[bank, pixels], index,
-                      "which stores the accumulators it changes")
-        self.sum_writer[bank, pixels] = index
+    def compute_may_read(self, index: int, entries: np.ndarray, bank: int, places: np.ndarray) -> None:
+        """Entries may be anything as long as nobody stores the sums they go into."""
+        if not entries.size:
+            return
+        writers = self.entry_writer[entries]
+        if writers.min() < 0 or writers.max() > self.clocks[Queue.COMPUTE][Stage.LOADED]:
+            self.sum_spoiled[bank, places] = True
+        self.optional[bank].append(OptionalRead(index, entries.ravel(), places.ravel()))
 
-    def store_reads(self, index: int, bank: int, pixels: np.ndarray) -> None:
-        writers = self.sum_writer[bank, pixels]
+    def compute_writes(self, index: int, bank: int, places: np.ndarray, first: bool) -> None:
+        if first:
+            self.sum_spoiled[bank, places] = False
+            self.optional[bank][:] = [read for read in self.optional[bank] if not np.isin(read.places, places).any()]
+        elif self.sum_writer[bank, places].min() < 0:
+            raise HazardError(index, "it adds to accumulators that were never computed")
+        self._ordered(Queue.COMPUTE, Stage.READ, self.sum_reader[bank, places], index,
+                      "which stores the accumulators it changes")
+        self.sum_writer[bank, places] = index
+
+    def store_reads(self, index: int, bank: int, places: np.ndarray) -> None:
+        writers = self.sum_writer[bank, places]
         if writers.min() < 0:
             raise HazardError(index, "it stores accumulators that were never computed")
+        if self.sum_spoiled[bank, places].any():
+            raise HazardError(index, "it stores sums of input-buffer entries that were not there yet, or no longer")
         self._ordered(Queue.STORE, Stage.COMPUTED, writers, index, "which computes what it stores")
-        self.sum_reader[bank, pixels] = index
+        for read in self.optional[bank]:
+            if np.isin(read.places, places).any():
+                self.entry_reader[read.entries] = np.maximum(self.entry_reader[read.entries], read.index)
+        self.sum_reader[bank, places] = index
 
     def store_writes(self, index: int, beats: np.ndarray) -> None:
         self._ordered(Queue.STORE, Stage.LOADED, self.beat_reader[beats], index, "which loads the memory it overwrites")

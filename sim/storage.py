@@ -36,31 +36,46 @@ class Ring:
 
 
 class Accumulators:
-    """Two banks of ``acc_depth`` words: ``pixel_lanes`` pixels of ``oc_lanes`` sums of ``acc_width`` bits."""
+    """Two banks of ``acc_depth`` words: ``pixel_lanes`` pixels of ``oc_lanes`` sums of ``acc_width`` bits.
+
+    A *place* in a bank has the sums of one pixel from one group of output lanes (``ic_lanes`` of them): place
+    ``(word * pixel_lanes + pixel) * oc_groups + group``.
+    """
 
     def __init__(self, config: NpuConfig) -> None:
         self._half = 1 << config.acc_width - 1
-        self._lanes = config.pixel_lanes
-        self.sums = np.zeros((2, config.acc_depth * config.pixel_lanes, config.oc_lanes), np.int64)
+        self._lanes, self._groups, self._banks = config.pixel_lanes, config.oc_groups, config.banks
+        self.sums = np.zeros((2, config.acc_depth * self._lanes * self._groups, config.ic_lanes), np.int64)
 
-    def words(self, rows: int, cols: int) -> int:
-        """Words that a tile takes in a bank: every row begins a new one."""
-        return rows * -(-cols // self._lanes)
+    def words(self, rows: int, cols: int, *, spread: bool = False, alternate: bool = False) -> int:
+        """Words that ``rows`` x ``cols`` output pixels take in a bank: every row, or pair of rows, begins a new one."""
+        return (-(-rows // 2) if alternate else rows) * -(-cols // (self._banks if spread else self._lanes))
 
-    def pixels(self, rows: int, cols: int) -> np.ndarray:
-        """(rows * cols,) place of each output pixel in a bank, in order."""
+    def places(self, rows: int, cols: int) -> np.ndarray:
+        """(rows * cols, oc_groups) places of each output pixel, in order."""
         pitch = -(-cols // self._lanes) * self._lanes
-        return (np.arange(rows)[:, None] * pitch + np.arange(cols)).ravel()
+        pixels = (np.arange(rows)[:, None] * pitch + np.arange(cols)).ravel()
+        return pixels[:, None] * self._groups + np.arange(self._groups)
+
+    def spread_places(self, rows: int, cols: int) -> np.ndarray:
+        """(rows * cols, 1) places of each output pixel of spread words."""
+        word, rest = np.divmod(np.arange(cols), self._banks)
+        group, pixel = np.divmod(rest, self._lanes)
+        words = np.arange(rows)[:, None] * -(-cols // self._banks) + word
+        return ((words * self._lanes + pixel) * self._groups + group).reshape(-1, 1)
+
+    def alternate_places(self, rows: int, cols: int) -> np.ndarray:
+        """(rows * cols, 1) places of each output pixel whose rows alternate between two groups; ``rows``: output rows."""
+        pair, group = np.divmod(np.arange(rows), 2)
+        pitch = -(-cols // self._lanes) * self._lanes
+        return ((pair[:, None] * pitch + np.arange(cols)) * self._groups + group[:, None]).reshape(-1, 1)
 
     def wrap(self, values: np.ndarray) -> np.ndarray:
         return (values + self._half & 2 * self._half - 1) - self._half
 
 
 @lru_cache(maxsize=1024)
-def entry_places(pixel_lanes: int, stride: int, first: int, count: int,
-                 step: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def entry_places(banks: int, stride: int, first: int, count: int, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Bank and entry (from the row's first) of padded columns ``first``, ``first + step``...: two arrays (count,)."""
     columns = first + step * np.arange(count)
-    if pixel_lanes == 1:
-        return np.zeros_like(columns), columns
-    return columns // stride % 2, columns // (2 * stride) * stride + columns % stride
+    return columns // stride % banks, columns // (banks * stride) * stride + columns % stride

@@ -8,7 +8,7 @@ from cores.isa import Instruction, Opcode, Queue
 from cores.mac_array import MacArray
 
 from .fifo import NEVER, earliest
-from .latencies import POOL_CYCLES
+from .latencies import POOL_CYCLES, WINDOW_CYCLES
 from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Compute"]
@@ -20,6 +20,8 @@ class Compute:
         self.shared = shared
         self.clock = 0
         self._min_step = ComputeEngine.min_step(config)
+        #: How much later than its first read a window's word is complete.
+        self._behind = config.window_reads - 1 if config.depthwise else 0
         #: From an issue until its sums are in the accumulators.
         self._drain = 1 + 1 + MacArray.latency(config) - Accumulators.READ_AHEAD + Accumulators.LATENCY
         #: First cycle in which the next step may start, and in which its weights may be gathered.
@@ -31,6 +33,7 @@ class Compute:
         queue = shared.queues[engine]
         free = 0            # the register of the next instruction
         last = -1           # last issue of the instruction before
+        windowed = False    # and whether it was a COMPUTE of windows
         while True:
             while not queue.available:
                 yield "an instruction"
@@ -51,12 +54,16 @@ class Compute:
             loaded = yield from shared.take(engine, Queue.LOAD, instruction["wait_load"])
             stored = yield from shared.take(engine, Queue.STORE, instruction["wait_store"])
             active = max(seen, loaded, stored)
+            before, windowed = windowed, bool(geometry["window"]) and instruction.opcode == Opcode.COMPUTE
+            if windowed != before and last >= 0:
+                active = max(active, last + shared.config.window_reads + WINDOW_CYCLES)
             free = active + 1
             waiting = max(seen, last + 1)
-            shared.spent(engine, "wait_load", index, max(0, loaded - waiting))
-            shared.spent(engine, "wait_store", index, max(0, stored - max(waiting, loaded)))
+            waits = max(0, loaded - waiting), max(0, stored - max(waiting, loaded))
+            shared.spent(engine, "wait_load", index, waits[0])
+            shared.spent(engine, "wait_store", index, waits[1])
             # If nothing is running, it becomes the running one in a cycle of its own.
-            shared.spent(engine, "setup", index, int(active > last))
+            shared.spent(engine, "setup", index, active + 1 - waiting - sum(waits))
             self.clock = active
             if instruction.opcode == Opcode.COMPUTE:
                 last = yield from self._tile(index, geometry, instruction, taken + 1, active)
@@ -66,19 +73,27 @@ class Compute:
             shared.in_hand(engine, index, waiting, last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, last)
+            drained = last + self._drain + windowed * self._behind
             if instruction["post_store"]:
-                shared.post(engine, Queue.STORE, last + self._drain - 1)
+                shared.post(engine, Queue.STORE, drained - 1)
             shared.finished[engine] += 1
-            shared.idle_from[engine] = last + self._drain + 1
+            shared.idle_from[engine] = drained + 1
             yield None
 
     def _tile(self, index: int, geometry: Instruction, instruction: Instruction, known: int, active: int) -> TimedSteps:
-        """COMPUTE: steps of all words each. Returns the last issue's cycle."""
+        """COMPUTE: steps of all words, or all reads of windows, each. Returns the last issue's cycle."""
         shared, config = self.shared, self.shared.config
-        words = geometry["rows"] * -(-geometry["cols"] // config.pixel_lanes)
+        window = geometry["window"]
+        if window:
+            row = max(1, geometry["reads"])
+        else:
+            row = -(-geometry["cols"] // (config.banks if geometry["spread"] else config.pixel_lanes))
+        words = geometry["rows"] * row
+        #: Steps to come that have a row more.
+        longer = geometry["kernel_w"] if geometry["shift"] else 0
         beats = config.weight_beats + (config.index_beats if instruction["indexed"] else 0)
         steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"]
-        pace = max(words, self._min_step, ComputeEngine.handover(config) + beats)
+        handover = ComputeEngine.handover(config) - (self._behind if not window else 0)
         may_start = max(active + 1, self._step_free)
         gather = max(known, self._gather_free)
         idle_from = active + 1
@@ -95,6 +110,10 @@ class Compute:
                 ring.pop(times)
                 yield None
                 continue
+            count = min(count, longer) if longer else count
+            cycles = words + row if longer else words
+            pace = max(cycles, self._min_step, handover + beats)
+            longer = max(0, longer - count)
             there = np.full(count * beats, NEVER)
             there[held:] = ring.readable(count * beats - held)
             there[0] = max(there[0], part + 1 - held)
@@ -105,20 +124,20 @@ class Compute:
             allowed = ready.copy()
             allowed[0] = max(allowed[0], may_start)
             starts = earliest(allowed, pace)
-            gathers = np.concatenate([[gather], starts[:-1] + ComputeEngine.handover(config)])
+            gathers = np.concatenate([[gather], starts[:-1] + handover])
             lanes = np.arange(beats)
             times = np.maximum.accumulate(np.maximum(arrived, gathers[:, None]) - lanes, axis=1) + lanes
             ring.pop(times.ravel()[held:])
             ready = times[:, -1] + 1
-            free = np.concatenate([[idle_from], starts[:-1] + words])
+            free = np.concatenate([[idle_from], starts[:-1] + cycles])
             waited = np.clip(ready - free, 0, starts - free)
-            shared.spent(Queue.COMPUTE, "busy", index, count * words)
+            shared.spent(Queue.COMPUTE, "busy", index, count * cycles)
             shared.spent(Queue.COMPUTE, "wait_weights", index, int(waited.sum()))
             shared.spent(Queue.COMPUTE, "setup", index, int((starts - free - waited).sum()))
             steps, held, part = steps - count, 0, NEVER
             final = int(starts[-1])
-            may_start, gather, idle_from = final + pace, final + ComputeEngine.handover(config), final + words
-            self.clock = final + words - 1
+            may_start, gather, idle_from = final + pace, final + handover, final + cycles
+            self.clock = final + cycles - 1
             yield None
         # A following instruction's first step has a pace of its own.
         self._step_free, self._gather_free = max(idle_from, final + self._min_step), gather

@@ -3,7 +3,7 @@
 __all__ = [
     "AR_CYCLES", "AW_CYCLES", "BUFFERED_FIFO", "DISPATCH_CYCLES", "END_CYCLES", "FETCH_ARRIVAL", "FIFO",
     "FIRST_REQUEST", "LOAD_ARRIVAL", "POOL_CYCLES", "POOL_SLOTS", "RELEASE_CYCLES", "ROW_CYCLES", "RUN_CYCLES",
-    "START_CYCLES", "STORE_DATA_SLOTS", "STORE_TO_BUS", "TOKEN",
+    "START_CYCLES", "STORE_DATA_SLOTS", "STORE_TO_BUS", "TOKEN", "WINDOW_CYCLES",
 ]
 
 #: From a write into a FIFO until it can be read; and of those with an output register (rings, load data).
@@ -33,6 +33,10 @@ ROW_CYCLES = 2
 POOL_CYCLES = 5
 #: Windows that may be begun and not taken.
 POOL_SLOTS = 11
+
+#: From the last issue of a COMPUTE of windows until one of something else can become the running one, or the other way
+#: round: besides ``window_reads``.
+WINDOW_CYCLES = 2
 
 #: From a pixel's issue until the channel parameters' registers are free again.
 RELEASE_CYCLES = 5

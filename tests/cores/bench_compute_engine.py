@@ -17,21 +17,28 @@ from tests.bench import bench_parameters
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 PX, TN, TM, DN = CONFIG.pixel_lanes, CONFIG.ic_lanes, CONFIG.oc_lanes, CONFIG.nnz_lanes
+BANKS, GROUPS = CONFIG.banks, CONFIG.oc_groups
 
 
 class Tile:
-    """A random tile in the input buffer: its geometry, its values and what each tap of each output pixel reads."""
+    """A random tile in the input buffer: its geometry, its values and what each tap of each output pixel reads.
 
-    def __init__(self, rng: np.random.Generator, *, pool: bool):
+    ``bank_stride``: the stride it is loaded with, the tile's own if None.
+    """
+
+    def __init__(self, rng: np.random.Generator, *, blocks: int | None = None, stride: tuple[int, int] | None = None,
+                 bank_stride: int | None = None):
         while True:
-            self.blocks = int(rng.integers(1, 4))
-            self.kernel = rng.integers(1, 5, 2)
-            self.stride = rng.integers(1, 4, 2)
-            self.rows, self.cols = (int(n) for n in rng.integers(1, 7, 2))
+            self.blocks = blocks or int(rng.integers(1, 4))
+            self.kernel = rng.integers(1, 6, 2)
+            self.stride = rng.integers(1, 4, 2) if stride is None else np.array(stride)
+            self.bank_stride = bank_stride or int(self.stride[1])
+            self.rows, self.cols = (int(n) for n in rng.integers(1, 10, 2))
             height, width = (self.rows, self.cols) * self.stride - self.stride + self.kernel
             self.row_pitch = self._entries(int(width)) + int(rng.integers(0, 3))
             self.block_pitch = self.row_pitch * int(height) + int(rng.integers(0, 3))
-            room = CONFIG.input_depth - self.blocks * self.block_pitch
+            # A read brings all banks' pixels, those behind a row's end too; alternate rows come in pairs.
+            room = CONFIG.input_depth - self.blocks * self.block_pitch - 4 * self.bank_stride - 2 * self.row_pitch
             if room >= 0 and self.rows * -(-self.cols // PX) <= CONFIG.acc_depth:
                 break
         self.base = int(rng.integers(0, room + 1))
@@ -39,26 +46,26 @@ class Tile:
         self.values.flat[rng.integers(0, self.values.size, 3)] = [-128, 127, -128]
 
     def _entries(self, width: int) -> int:
-        stride = int(self.stride[1])
-        return width if PX == 1 else -(-width // (2 * stride)) * stride
+        return width if BANKS == 1 else -(-width // (BANKS * self.bank_stride)) * self.bank_stride
 
     def place(self, column: int) -> tuple[int, int]:
         """Bank and entry of a column; docs/architecture.md, "Loading"."""
-        if PX == 1:
+        stride = self.bank_stride
+        if BANKS == 1:
             return 0, column
-        stride = int(self.stride[1])
-        return column // stride % 2, column // (2 * stride) * stride + column % stride
+        return column // stride % BANKS, column // (BANKS * stride) * stride + column % stride
 
     def writes(self):
         for block, row, column in np.ndindex(self.values.shape[:3]):
             bank, entry = self.place(column)
             yield bank, self.base + block * self.block_pitch + row * self.row_pitch + entry, self.values[block, row, column]
 
-    def set_instruction(self) -> Instruction:
-        return Instruction(
-            Opcode.COMPUTE_SET, kernel_h=int(self.kernel[0]), kernel_w=int(self.kernel[1]), stride=int(self.stride[1]),
-            rows=self.rows, cols=self.cols, buf_row_pitch=self.row_pitch,
-            buf_row_step=self.row_pitch * int(self.stride[0]), buf_block_pitch=self.block_pitch)
+    def set_instruction(self, **changes: int) -> Instruction:
+        fields = {
+            "kernel_h": int(self.kernel[0]), "kernel_w": int(self.kernel[1]), "stride": self.bank_stride,
+            "rows": self.rows, "cols": self.cols, "buf_row_pitch": self.row_pitch,
+            "buf_row_step": self.row_pitch * int(self.stride[0]), "buf_block_pitch": self.block_pitch}
+        return Instruction(Opcode.COMPUTE_SET, **(fields | changes))
 
     def tap(self, block: int, ky: int, kx: int) -> np.ndarray:
         """(rows, cols, TN) inputs under a tap."""
@@ -170,22 +177,25 @@ class Environment:
 
     async def read_bank(self, bank: int, tile: Tile) -> np.ndarray:
         """(TM, rows, cols) sums."""
-        dut, width = self.dut, CONFIG.acc_width
         words_a_row = -(-tile.cols // PX)
-        sums = np.zeros((TM, tile.rows, tile.cols), np.int64)
-        for row, column in np.ndindex(tile.rows, words_a_row):
+        words = await self.read_words(bank, tile.rows, words_a_row)
+        return words.transpose(3, 0, 1, 2).reshape(TM, tile.rows, words_a_row * PX)[:, :, :tile.cols]
+
+    async def read_words(self, bank: int, rows: int, words_a_row: int) -> np.ndarray:
+        """(rows, words, PX, TM) sums."""
+        dut, width = self.dut, CONFIG.acc_width
+        words = np.zeros((rows, words_a_row, PX, TM), np.int64)
+        for row, column in np.ndindex(rows, words_a_row):
             dut.read_enable.value, dut.read_bank.value = 1, bank
             dut.read_address.value = row * words_a_row + column
             await RisingEdge(dut.clk)
             dut.read_enable.value = 0
             await FallingEdge(dut.clk)
             word = int(dut.read_data.value)
-            for pixel in range(PX):
-                if column * PX + pixel < tile.cols:
-                    for oc in range(TM):
-                        value = word >> (pixel * TM + oc) * width & (1 << width) - 1
-                        sums[oc, row, column * PX + pixel] = value - (value >> width - 1 << width)
-        return sums
+            for pixel, oc in np.ndindex(PX, TM):
+                value = word >> (pixel * TM + oc) * width & (1 << width) - 1
+                words[row, column, pixel, oc] = value - (value >> width - 1 << width)
+        return words
 
 
 async def start(dut, *, stall: float) -> tuple[Environment, np.random.Generator]:
@@ -201,7 +211,7 @@ async def sums(dut, stall):
     """COMPUTEs of random tiles, alternating banks, some continuing the sums of the one before."""
     environment, rng = await start(dut, stall=stall)
     for number in range(int(bench_parameters().get("tiles", 8))):
-        tile = Tile(rng, pool=False)
+        tile = Tile(rng)
         await environment.fill(tile)
         bank, expected = number % 2, 0
         environment.push(tile.set_instruction())
@@ -236,7 +246,7 @@ async def windows(dut, stall):
     """POOLs, maximum and sum, in the order block, row, column."""
     environment, rng = await start(dut, stall=stall)
     for number in range(int(bench_parameters().get("tiles", 8))):
-        tile = Tile(rng, pool=True)
+        tile = Tile(rng)
         await environment.fill(tile)
         maximum = bool(rng.integers(2))
         environment.push(tile.set_instruction())
@@ -252,11 +262,116 @@ async def windows(dut, stall):
     assert not environment.errors and not environment.pooled
 
 
+@cocotb.test(skip=not CONFIG.depthwise)
+@cocotb.parametrize(form=["spread", "columns", "alternate", "shift"], stall=[0.0, 0.5])
+async def spread_words(dut, form, stall):
+    """Groups of output lanes on different pixels, windows of taps, and plain COMPUTEs and POOLs between them."""
+    if form in ("alternate", "shift") and GROUPS == 1:
+        return
+    environment, rng = await start(dut, stall=stall)
+    environment.load_level = environment.store_level = 200
+    for number in range(int(bench_parameters().get("tiles", 8))):
+        if form == "spread":
+            tile, fields, beats, expected = spread_tile(rng)
+        else:
+            tile, fields, beats, expected = window_tile(rng, alternate=form != "columns", shift=form == "shift")
+        await environment.fill(tile)
+        environment.weights += beats
+        environment.push(tile.set_instruction(**fields))
+        indexed = int(form == "spread")
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=1, indexed=indexed, first=1,
+                                     post_store=1))
+        # What follows at once must neither disturb it nor be disturbed.
+        after = Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=PX)
+        environment.push(after)
+        pool = bool(rng.integers(2))
+        if pool:
+            environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=1))
+        else:
+            weights = rng.integers(-128, 128, (TM, DN))
+            environment.weights += beats_of(weights.ravel(), 8)
+            environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=1, groups=1, first=1, bank=1, post_store=1))
+        await environment.until(lambda: environment.stores_posted + len(environment.pooled) // PX == 2)
+        words = await environment.read_words(0, *expected.shape[:2])
+        valid = expected != INVALID
+        np.testing.assert_array_equal(words[valid], expected[valid])
+        inputs = [tile.values[0, 0, column] if column < tile.values.shape[2] else None for column in range(PX)]
+        got = np.array(environment.pooled) if pool else (await environment.read_words(1, 1, 1))[0, 0]
+        for pixel, x in enumerate(inputs):
+            if x is not None and tile.bank_stride == 1:
+                want = x if pool else weights @ x[np.arange(DN) * CONFIG.groups_dense].astype(np.int64)
+                np.testing.assert_array_equal(got[pixel], want)
+        environment.stores_posted = 0
+        environment.pooled.clear()
+        assert not environment.weights and not environment.errors
+    await environment.until(lambda: dut.idle.value == 1, 100)
+
+
+#: Marks accumulators that no output pixel belongs to.
+INVALID = 1 << 40
+
+
+def spread_tile(rng: np.random.Generator):
+    """A tile of a narrow layer; the groups have weights of their own, which is more than the compiler uses."""
+    tile = Tile(rng)
+    beats, sums = random_weights(rng, tile, indexed=True, groups=1)
+    words = -(-tile.cols // BANKS)
+    expected = np.full((tile.rows, words, PX, TM), INVALID, np.int64)
+    for column in range(tile.cols):
+        group, pixel = column % BANKS // PX, column % PX
+        lanes = slice(group * TN, (group + 1) * TN)
+        expected[:, column // BANKS, pixel, lanes] = sums[lanes, :, column].T
+    return tile, {"spread": 1}, beats, expected
+
+
+def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
+    """A depthwise tile: stride 1, or 2 with ``alternate``."""
+    stride = (2, 2) if alternate else (int(rng.integers(1, 3)), 1)
+    while True:
+        tile = Tile(rng, blocks=1, stride=stride, bank_stride=1)
+        height, width = (int(k) for k in tile.kernel)
+        if not shift or height == 3:
+            break
+    taps = -(-width // DN)
+    weights = rng.integers(-128, 128, (TN, height, taps * DN))
+    weights[:, :, width:] = 0
+    reach = (tile.cols - 1) * stride[1] + min(DN, width)
+    words = -(-tile.cols // (PX if alternate else BANKS))
+    reads = max(words, -(-reach // BANKS))
+    steps = height if not alternate else 4 if shift else height + 2
+    beats: list[int] = []
+    for ky, t in np.ndindex(steps, taps):
+        lanes = np.zeros((GROUPS, TN, DN), np.int64)
+        for group in range(GROUPS):
+            row = ky
+            if alternate and group:
+                row = 2 if shift and ky == 0 else ky - 2
+            if 0 <= row < height:
+                lanes[group] = weights[:, row, t * DN:(t + 1) * DN]
+        beats += beats_of(lanes.ravel(), 8)
+    sums = np.zeros((TN, tile.rows, tile.cols), np.int64)
+    for ky, kx in np.ndindex(height, width):
+        sums += weights[:, ky, kx, None, None] * tile.tap(0, ky, kx).transpose(2, 0, 1)
+    pairs = -(-tile.rows // 2) if alternate else tile.rows
+    expected = np.full((pairs, words, PX, TM), INVALID, np.int64)
+    for row, column in np.ndindex(tile.rows, tile.cols):
+        if alternate:
+            place, group = (row // 2, column // PX, column % PX), row % 2
+        else:
+            place, group = (row, column // BANKS, column % PX), column % BANKS // PX
+        expected[place][group * TN:(group + 1) * TN] = sums[:, row, column]
+    fields = {"kernel_h": steps, "kernel_w": taps, "rows": pairs, "window": 1, "reads": reads, "spread": int(not alternate),
+              "alternate": int(alternate), "shift": int(shift)}
+    if alternate:
+        fields["buf_row_step"] = 4 * tile.row_pitch
+    return tile, fields, beats, expected
+
+
 @cocotb.test()
 async def rate(dut):
     """A word every cycle, across steps and instructions, once weights are there in time."""
     environment, rng = await start(dut, stall=0.0)
-    tile = Tile(rng, pool=False)
+    tile = Tile(rng)
     step = CONFIG.weight_beats + CONFIG.index_beats + ComputeEngine.handover(CONFIG)
     tile.kernel, tile.stride, tile.blocks = np.array([2, 2]), np.array([1, 1]), 1
     tile.rows, tile.cols = 2, PX * -(-step // 2)

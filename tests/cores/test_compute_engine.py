@@ -12,12 +12,16 @@ CONFIGS = {
     "16": NpuConfig.preset(16, **_SMALL),
     "dsp48e1": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, multiplier_width=25, select_fanin=4, **_SMALL),
     "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, **_SMALL),
+    "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512, acc_depth=64),
     "unpacked": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, multiplier_width=18, select_fanin=4, **_SMALL),
 }
 FULL_CONFIGS = {
     "64": NpuConfig.preset(64),
     "256": NpuConfig.preset(256),
     "512": NpuConfig.preset(512),
+    "depthwise_64": NpuConfig.preset(64, depthwise=1),
+    "depthwise_128": NpuConfig.preset(128, depthwise=1),
+    "depthwise_256": NpuConfig.preset(256, depthwise=1),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, acc_width=32, **_SMALL),
 }
 
