@@ -119,9 +119,14 @@ class Requantize:
     def apply(self, sums: np.ndarray) -> np.ndarray:
         return golden.requantize(sums, self.bias, self.multiplier, self.shift, self.zero_point, self.low, self.high)
 
-    def set(self, rows: int, cols: int, row_pitch: int, block_pitch: int, add: int = 0) -> Instruction:
+    def set(self, rows: int, cols: int, row_pitch: int, block_pitch: int, **flags: int) -> Instruction:
         return Instruction(Opcode.STORE_SET, rows=rows, cols=cols, row_pitch=row_pitch, block_pitch=block_pitch,
-                           add=add, zero_point=self.zero_point, low=self.low, high=self.high)
+                           zero_point=self.zero_point, low=self.low, high=self.high, **flags)
+
+
+def entries(config: NpuConfig, width: int, stride: int) -> int:
+    """Entries of a bank that a padded row of ``width`` pixels takes."""
+    return -(-width // (config.banks * stride)) * stride
 
 
 def pad(x: np.ndarray, pads: tuple[int, int, int, int], value: int) -> np.ndarray:
@@ -143,13 +148,14 @@ def convolve(x: np.ndarray, weights: np.ndarray, stride: tuple[int, int]) -> np.
 class Layer:
     """One convolution with at most tm output channels, cut in tiles of ``tile_rows`` output rows."""
 
-    weights: np.ndarray                  # (tm, blocks * tn, KH, KW) int8
+    weights: np.ndarray                  # (tm, or tn if spread, blocks * tn, KH, KW) int8
     stride: tuple[int, int]
     pads: tuple[int, int, int, int]
     pad_value: int
-    requantize: Requantize               # of tm channels
+    requantize: Requantize               # of as many channels
     tile_rows: int
     groups: int = 0                      # 0: dense, else indexed
+    spread: int = 0
 
     def output(self, x: np.ndarray) -> np.ndarray:
         padded = pad(x, self.pads, self.pad_value)
@@ -170,16 +176,15 @@ def layer_program(config: NpuConfig, layer: Layer, memory: Memory, source: int, 
     out_h = (height + top + bottom - kernel_h) // layer.stride[0] + 1
     out_w = (width + left + right - kernel_w) // layer.stride[1] + 1
     blocks = layer.weights.shape[1] // config.ic_lanes
-    if layer.groups:
-        stream = pack_indexed(config, layer.weights, layer.groups)
-    else:
-        stream = pack_dense(config, layer.weights)
+    # Spread words: all groups of output lanes have the same weights.
+    of_lanes = np.concatenate([layer.weights] * (config.oc_lanes // len(layer.weights)))
+    stream = pack_indexed(config, of_lanes, layer.groups) if layer.groups else pack_dense(config, of_lanes)
+    stored = len(layer.weights) // config.ic_lanes
     weights, parameters = memory.put(stream), memory.put(layer.requantize.pack())
     step = config.weight_beats + (config.index_beats if layer.groups else 0)
     weight_beats = blocks * kernel_h * kernel_w * (layer.groups or config.groups_dense) * step
     assert weight_beats * config.beat_bytes == len(stream)
-    row_pitch = left + width + right
-    row_pitch = row_pitch if config.pixel_lanes == 1 else -(-row_pitch // (2 * layer.stride[1])) * layer.stride[1]
+    row_pitch = entries(config, left + width + right, layer.stride[1])
     tall = (layer.tile_rows - 1) * layer.stride[0] + kernel_h
     block_pitch = tall * row_pitch
     half = blocks * block_pitch
@@ -199,15 +204,15 @@ def layer_program(config: NpuConfig, layer: Layer, memory: Memory, source: int, 
                         rows=end - begin, pad_top=begin - first, pad_bottom=last - end, post_compute=1,
                         wait_compute=int(number >= 2), stores=stores if tile == 0 else 0),
             Instruction(Opcode.LOAD_WGT, offset=weights, beats=weight_beats),
-            Instruction(Opcode.LOAD_SIDE, offset=parameters, cols=8, rows=config.oc_groups, row_pitch=8),
+            Instruction(Opcode.LOAD_SIDE, offset=parameters, cols=8, rows=stored, row_pitch=8),
             Instruction(Opcode.COMPUTE_SET, kernel_h=kernel_h, kernel_w=kernel_w, stride=layer.stride[1], rows=rows,
                         cols=out_w, buf_row_pitch=row_pitch, buf_row_step=layer.stride[0] * row_pitch,
-                        buf_block_pitch=block_pitch),
+                        buf_block_pitch=block_pitch, spread=layer.spread),
             Instruction(Opcode.COMPUTE, buf_base=tile % 2 * half, blocks=blocks, bank=number % 2, first=1,
                         groups=layer.groups or config.groups_dense, indexed=int(bool(layer.groups)), wait_load=1,
                         wait_store=int(number >= 2), post_load=1, post_store=1),
-            layer.requantize.set(rows, out_w, out_w, out_h * out_w),
-            Instruction(Opcode.STORE, offset=target + tile * layer.tile_rows * out_w, blocks=config.oc_groups,
+            layer.requantize.set(rows, out_w, out_w, out_h * out_w, spread=layer.spread),
+            Instruction(Opcode.STORE, offset=target + tile * layer.tile_rows * out_w, blocks=stored,
                         bank=number % 2, wait_compute=1, post_compute=1, post_load=1),
         ]
     return program, tiles

@@ -11,7 +11,9 @@ from sim import golden
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, TOKEN_MAXIMUM, run
 
-from .programs import END, Layer, Memory, Requantize, assemble, from_blocks, layer_program, pad, to_blocks, windows
+from .programs import (
+    END, Layer, Memory, Requantize, assemble, entries, from_blocks, layer_program, pad, to_blocks, windows,
+)
 
 SMALL = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=256, acc_depth=64, weight_depth=512)
 CONFIGS = {
@@ -20,23 +22,26 @@ CONFIGS = {
     "tn16": NpuConfig(oc_lanes=32, ic_lanes=16, nnz_lanes=4, input_depth=512, acc_depth=64),
     "tn16-fanin4": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=8, select_fanin=4, input_depth=512, acc_depth=64),
     "tn32": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=1, input_depth=512, acc_depth=64),
+    "depthwise": dataclasses.replace(SMALL, depthwise=1),
+    "depthwise-4banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, input_depth=256, acc_depth=64, depthwise=1),
     "wired": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, select_fanin=1, input_depth=256, acc_depth=64),
 }
 
 
 def random_layer(rng: np.random.Generator, config: NpuConfig, channels: int, *, kernel: tuple[int, int],
-                 stride: tuple[int, int], pads: tuple[int, int, int, int], tile_rows: int, groups: int = 0) -> Layer:
+                 stride: tuple[int, int], pads: tuple[int, int, int, int], tile_rows: int, groups: int = 0,
+                 spread: int = 0) -> Layer:
     """A layer whose weights fit ``groups`` steps a block: few enough channels that a lane reaches are not zero."""
-    blocks = -(-channels // config.ic_lanes)
-    weights = rng.integers(-128, 128, (config.oc_lanes, blocks * config.ic_lanes, *kernel)).astype(np.int8)
+    blocks, outputs = -(-channels // config.ic_lanes), config.ic_lanes if spread else config.oc_lanes
+    weights = rng.integers(-128, 128, (outputs, blocks * config.ic_lanes, *kernel)).astype(np.int8)
     weights[:, channels:] = 0
     if groups:
         window = config.select_fanin
         keep = groups * config.nnz_lanes * window // config.ic_lanes
-        order = rng.random((config.oc_lanes, weights.shape[1] // window, window, *kernel)).argsort(axis=2)
+        order = rng.random((outputs, weights.shape[1] // window, window, *kernel)).argsort(axis=2)
         weights = np.where((order < keep).reshape(weights.shape), weights, 0).astype(np.int8)
-    requantize = Requantize.random(rng, config.oc_lanes)
-    return Layer(weights, stride, pads, int(rng.integers(-128, 128)), requantize, tile_rows, groups)
+    requantize = Requantize.random(rng, outputs)
+    return Layer(weights, stride, pads, int(rng.integers(-128, 128)), requantize, tile_rows, groups, spread)
 
 
 #: Program, image, write_start, and (beat, value) of every output.
@@ -56,7 +61,7 @@ def place(config: NpuConfig, layers: list[Layer], x: np.ndarray) -> Case:
         source = constants
         targets = [source + -(-len(x) // config.ic_lanes) * x[0].size]
         for output in outputs:
-            targets.append(targets[-1] + config.oc_groups * output[0].size)
+            targets.append(targets[-1] + len(output) // config.ic_lanes * output[0].size)
         program, stores, used, begin, size = [], 0, 0, source, x.shape[1:]
         for layer, output, target in zip(layers, outputs, targets[:-1], strict=True):
             part, count = layer_program(config, layer, memory, begin, size, target, stores=stores, banks_used=used)
@@ -172,8 +177,7 @@ def pool_program(rng: np.random.Generator, config: NpuConfig, *, maximum: bool, 
     source, residual = memory.put(to_blocks(config, x)), memory.put(to_blocks(config, other))
     start = memory.beats
     target = memory.reserve(blocks * rows * cols)
-    width = size[1] + 1
-    pitch = width if config.pixel_lanes == 1 else -(-width // (2 * stride[1])) * stride[1]
+    pitch = entries(config, size[1] + 1, stride[1])
     tall = size[0] + 1
     load = Instruction(Opcode.LOAD_ACT, offset=source, blocks=blocks, rows=size[0], pad_top=1, post_compute=1)
     side = []
@@ -193,14 +197,14 @@ def pool_program(rng: np.random.Generator, config: NpuConfig, *, maximum: bool, 
                     buf_row_pitch=pitch, buf_row_step=stride[0] * pitch, buf_block_pitch=tall * pitch),
         Instruction(Opcode.POOL, blocks=blocks, maximum=int(maximum), wait_load=1, post_load=1),
         Instruction(Opcode.STORE_ADD, **second),
-        requantize.set(rows, cols, cols, rows * cols, int(add)),
+        requantize.set(rows, cols, cols, rows * cols, add=int(add)),
         Instruction(Opcode.STORE, offset=target, blocks=blocks, pooled=1),
         END,
     ]
     return instructions, memory.image(), start, [(target, expected)]
 
 
-@pytest.mark.parametrize("name", ["px2", "px1", "tn16", "tn32"])
+@pytest.mark.parametrize("name", ["px2", "px1", "tn16", "tn32", "depthwise-4banks"])
 @pytest.mark.parametrize("maximum", [True, False])
 @pytest.mark.parametrize("add", [True, False])
 @pytest.mark.parametrize("kernel,stride", [((1, 1), (1, 1)), ((3, 2), (2, 2)), ((2, 3), (1, 3)), ((8, 10), (1, 1))])
