@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
-from .input_buffer import buffer_address_bits
+from .input_buffer import ENTRY_BITS, buffer_address_bits
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import Opcode
 from .registers import ENGINE_STATES
@@ -45,7 +45,6 @@ class BufferWriter(wiring.Component):
         m = Module()
         config = self.config
         several = config.banks > 1
-        wide = buffer_address_bits(config) + 2      # an address past the end is seen before it wraps
 
         word = Value.cast(self.queue.payload.word)
         act, wgt, side = (data.View(instruction_layout(opcode), word)
@@ -60,7 +59,7 @@ class BufferWriter(wiring.Component):
         top_left, data_left, bottom_left = Signal(6), Signal(10), Signal(6)
         cols_data = Signal(24)
         left_left, cols_left, right_left = Signal(4), Signal(24), Signal(4)
-        block_base, row_base, address = Signal(wide), Signal(wide), Signal(wide)
+        block_base, row_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         phase, bank = Signal(3), Signal(range(config.banks))
 
         pads = ~to_weights & ~to_side

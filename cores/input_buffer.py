@@ -6,11 +6,17 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
+from .isa import LAYOUTS
 
-__all__ = ["BankShape", "InputBuffer", "buffer_address_bits"]
+__all__ = ["ENTRY_BITS", "BankShape", "InputBuffer", "buffer_address_bits"]
+
+#: Bits in which entries are computed: a legal entry plus the widest field of an instruction that names entries or moves
+#: from one to another. So what is past the end is seen before it wraps.
+ENTRY_BITS = 1 + max(field.bits for fields in LAYOUTS.values() for field in fields if field.name.startswith("buf_"))
 
 
 def buffer_address_bits(config: NpuConfig) -> int:
+    """Bits of an entry's number in a bank."""
     return (config.input_depth - 1).bit_length()
 
 

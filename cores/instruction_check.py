@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, TOKEN_FLAGS, Opcode, Queue
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue
 
 __all__ = ["InstructionCheck"]
 
@@ -13,11 +13,11 @@ _HEADER_BITS = sum(field.bits for field in HEADER)
 
 
 def _forbidden(opcode: Opcode) -> set[int]:
-    """Bits that must be zero in ``opcode``: token flags of other queues, and all above its fields."""
+    """Bits that must be zero in ``opcode``: token flags it may not set, and all above its fields."""
     bits: set[int] = set()
     position = HEADER[0].bits
     for field in HEADER[1:]:
-        if field.name not in TOKEN_FLAGS[opcode.queue]:
+        if field.name not in TOKEN_FLAGS[opcode]:
             bits.update(range(position, position + field.bits))
         position += field.bits
     end = _HEADER_BITS + sum(field.bits for field in LAYOUTS[opcode])
@@ -27,8 +27,8 @@ def _forbidden(opcode: Opcode) -> set[int]:
 class InstructionCheck(wiring.Component):
     """``illegal`` and ``queue`` of ``word``, a cycle after it.
 
-    Illegal is what ``isa.decode`` refuses: unknown opcodes, reserved bits, zeros where the minimum is one, tokens of
-    other queues.
+    Illegal is what ``isa.decode`` refuses: unknown opcodes, reserved bits, zeros where the minimum is one, foreign
+    tokens.
     """
 
     def __init__(self):
@@ -54,11 +54,16 @@ class InstructionCheck(wiring.Component):
             reasons.append(opcode.matches(*sorted(operations)) & Cat(self.word[bit] for bit in bits).any())
 
         for op in Opcode:
-            position = _HEADER_BITS
+            position, needed = _HEADER_BITS, []
             for field in LAYOUTS[op]:
+                value = self.word[position:position + field.bits]
                 if field.minimum:
-                    reasons.append((opcode == op) & ~self.word[position:position + field.bits].any())
+                    reasons.append((opcode == op) & ~value.any())
+                if field.name in NOT_ALL_ZERO.get(op, ()):
+                    needed.append(value)
                 position += field.bits
+            if needed:
+                reasons.append((opcode == op) & ~Cat(needed).any())
 
         m.d.sync += self.illegal.eq(Cat(reasons).any())
         with m.Switch(opcode):

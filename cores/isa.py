@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "ErrorCode", "Field", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS", "Opcode", "Queue", "TOKEN_FLAGS",
-    "decode", "disassemble", "encode",
+    "ErrorCode", "Field", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS", "NOT_ALL_ZERO", "Opcode", "Queue",
+    "SETTERS", "TOKEN_FLAGS", "decode", "disassemble", "encode",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -55,7 +55,7 @@ class ErrorCode(enum.IntEnum):
     """Why the machine stopped; readable in the register file beside the instruction's index."""
 
     NONE = 0
-    ILLEGAL = 1        # unknown opcode, reserved bit set, zero count, token flag of another queue
+    ILLEGAL = 1        # unknown opcode, reserved bit set, zero count, foreign token flag, geometry never set
     READ_RANGE = 2     # a load outside the data region
     WRITE_RANGE = 3    # a store outside the writable part of the data region
     READ_SLVERR = 4
@@ -91,12 +91,18 @@ HEADER: tuple[Field, ...] = (
     Field("stores", 8),
 )
 
-#: Token flags that each queue may set.
-TOKEN_FLAGS: Mapping[Queue, frozenset[str]] = {
-    Queue.CONTROL: frozenset(),
-    Queue.LOAD: frozenset({"wait_compute", "stores", "post_compute"}),
-    Queue.COMPUTE: frozenset({"wait_load", "wait_store", "post_load", "post_store"}),
-    Queue.STORE: frozenset({"wait_compute", "post_load", "post_compute"}),
+#: Operations that only set what those behind them in their queue use.
+SETTERS = frozenset({Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD})
+
+_LOAD_FLAGS = frozenset({"wait_compute", "stores", "post_compute"})
+
+#: Token flags that each operation may set. A POOL leaves nothing in a bank, so it has no ``post_store``.
+TOKEN_FLAGS: Mapping[Opcode, frozenset[str]] = {
+    **dict.fromkeys((Opcode.END, Opcode.SYNC, *SETTERS), frozenset()),
+    **dict.fromkeys((Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE), _LOAD_FLAGS),
+    Opcode.COMPUTE: frozenset({"wait_load", "wait_store", "post_load", "post_store"}),
+    Opcode.POOL: frozenset({"wait_load", "wait_store", "post_load"}),
+    Opcode.STORE: frozenset({"wait_compute", "post_load", "post_compute"}),
 }
 
 #: Fields of each operation above the header.
@@ -200,6 +206,9 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
     ),
 }
 
+#: Fields of which at least one must not be zero: a box without rows has no last pixel.
+NOT_ALL_ZERO: Mapping[Opcode, tuple[str, ...]] = {Opcode.LOAD_ACT: ("rows", "pad_top", "pad_bottom")}
+
 _HEADER_BITS = sum(field.bits for field in HEADER)
 
 for _opcode, _fields in LAYOUTS.items():
@@ -237,10 +246,12 @@ class Instruction:
         for field in LAYOUTS[self.opcode]:
             if self.fields[field.name] < field.minimum and not field.signed:
                 return f"{field.name} must be at least {field.minimum}"
-        allowed = TOKEN_FLAGS[self.opcode.queue]
+        needed = NOT_ALL_ZERO.get(self.opcode, ())
+        if needed and not any(self.fields[name] for name in needed):
+            return f"one of {', '.join(needed)} must be at least 1"
         for field in HEADER[1:]:
-            if self.fields[field.name] and field.name not in allowed:
-                return f"{field.name} does not belong to the {self.opcode.queue.name.lower()} queue"
+            if self.fields[field.name] and field.name not in TOKEN_FLAGS[self.opcode]:
+                return f"{field.name} must be 0"
         return None
 
 
@@ -256,7 +267,8 @@ def encode(instruction: Instruction) -> bytes:
 def decode(data: bytes) -> Instruction:
     """The instruction in 16 bytes.
 
-    Raises ValueError where the hardware reports ILLEGAL: unknown opcode, reserved bits, zero counts, foreign tokens.
+    Raises ValueError for what the hardware's dispatcher finds ILLEGAL: unknown opcode, reserved bits, zero counts,
+    foreign tokens.
     """
     word = int.from_bytes(data[:INSTRUCTION_BYTES], "little")
     try:

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .axi import AxiResponse, ErrorReport, MAX_BURST, read_data_layout, read_request_layout
+from .axi import MAX_BURST, AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from .buffer_writer import BufferWriter
 from .config import NpuConfig
 from .input_buffer import buffer_address_bits
@@ -78,10 +78,11 @@ class LoadEngine(wiring.Component):
         blocks_left, rows_left, rows = Signal(10), Signal(10), Signal(10)
         cols, left = Signal(24), Signal(24)
         row_pitch, block_pitch = Signal(20), Signal(24)
-        # Offsets grow by pitches a few times past a legal end before the check sees them: room for that.
-        block_offset, row_offset, offset = Signal(30), Signal(30), Signal(30)
+        # A bit more than the region's size: a row is checked before the next one is computed, so nothing wraps.
+        block_offset, row_offset, offset = Signal(33), Signal(33), Signal(33)
 
         waits_store = Signal()
+        no_geometry = Signal()      # a LOAD_ACT without a LOAD_SET in front of it
         accept = self.queue.valid & ~running & contexts.w_rdy & ~self.halt
         m.d.comb += waits_store.eq(accept & (self.store_level < act.stores))
         m.d.comb += self.queue.ready.eq(accept & ~waits_store)
@@ -104,7 +105,8 @@ class LoadEngine(wiring.Component):
                     m.d.sync += Value.cast(geometry).eq(word)
                 with m.Case(Opcode.LOAD_ACT):
                     m.d.sync += [
-                        running.eq(act.rows != 0),
+                        running.eq((act.rows != 0) & (geometry.cols != 0)),
+                        no_geometry.eq(geometry.cols == 0),
                         blocks_left.eq(act.blocks),
                         *[signal.eq(act.rows) for signal in (rows, rows_left)],
                         *[signal.eq(geometry.cols) for signal in (cols, left)],
@@ -182,6 +184,8 @@ class LoadEngine(wiring.Component):
             ]
         with m.Elif(writer.overrun):
             m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.BUFFER), self.error.index.eq(writer.index)]
+        with m.Elif(no_geometry):
+            m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.ILLEGAL), self.error.index.eq(index)]
         with m.Elif(out_of_range):
             m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.READ_RANGE), self.error.index.eq(index)]
         m.d.comb += [

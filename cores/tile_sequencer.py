@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from .accumulators import Accumulators
 from .axi import ErrorReport
 from .config import NpuConfig
-from .input_buffer import BankShape, buffer_address_bits
+from .input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import ErrorCode, Opcode
 from .registers import ENGINE_STATES
@@ -87,8 +87,7 @@ class TileSequencer(wiring.Component):
         m = Module()
         config = self.config
         px, banks = config.pixel_lanes, config.banks
-        # Two bits above the buffer's address: one step past the end is seen before it wraps.
-        wide = buffer_address_bits(config) + 2
+        wide = ENTRY_BITS
         set_layout, compute_layout = instruction_layout(Opcode.COMPUTE_SET), instruction_layout(Opcode.COMPUTE)
 
         # -- decode one instruction ahead ------------------------------------------------------------------------
@@ -297,9 +296,10 @@ class TileSequencer(wiring.Component):
             with m.If(go & (address >= config.input_depth)):
                 m.d.comb += out_of_buffer.eq(1)
         out_of_bank = go & ~pool & lower & (acc_address >= config.acc_depth)
+        no_geometry = active & (g.kernel_w == 0)    # no COMPUTE_SET in front of it
         m.d.comb += [
-            self.error.valid.eq(out_of_buffer | out_of_bank),
-            self.error.code.eq(ErrorCode.BUFFER),
+            self.error.valid.eq(out_of_buffer | out_of_bank | no_geometry),
+            self.error.code.eq(Mux(no_geometry, ErrorCode.ILLEGAL, ErrorCode.BUFFER)),
             self.error.index.eq(index),
             self.index.eq(Mux(active | ~following.valid, index, following.index)),
             self.idle.eq(~active & ~following.valid & ~issue.gemm & ~issue.pool & ~issue.step_start),

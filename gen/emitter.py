@@ -7,7 +7,7 @@ becomes one post and one take, and every counter ends at zero.
 
 from dataclasses import dataclass, field
 
-from cores.isa import Instruction, Opcode, Queue
+from cores.isa import SETTERS, Instruction, Opcode, Queue
 
 __all__ = ["Emitter"]
 
@@ -23,8 +23,6 @@ _TOKENS = {
 #: A dependency further back than this many instructions of its queue is moved up to there. Queues are short, so it
 #: would hardly ever have to wait; and it keeps the number of tokens on their way small.
 _HORIZON = {Queue.COMPUTE: 48, Queue.STORE: 12}
-
-_SETTERS = (Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD)
 
 
 @dataclass(eq=False)
@@ -60,7 +58,7 @@ class Emitter:
 
     def set(self, opcode: Opcode, **fields: int) -> None:
         """Emit a SET unless its queue already holds these values."""
-        assert opcode in _SETTERS
+        assert opcode in SETTERS
         if self._settings.get(opcode) != fields:
             self._settings[opcode] = fields
             self._program.append(_Entry(opcode, self.layer, fields))

@@ -36,7 +36,7 @@ def load_engine(machine: "Machine") -> "Steps":
                 geometry = instruction
             case Opcode.LOAD_ACT:
                 if geometry is None:
-                    raise HazardError(index, "no LOAD_SET is in front of it")
+                    raise MachineError(ErrorCode.ILLEGAL, index, "no LOAD_SET is in front of it")
                 _load_box(machine, index, geometry, instruction)
             case Opcode.LOAD_WGT:
                 offset, beats = instruction["offset"], instruction["beats"]
@@ -70,9 +70,6 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, instruction
     blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
     top, left = instruction["pad_top"], geometry["pad_left"]
     box_rows, box_cols = top + rows + instruction["pad_bottom"], left + cols + geometry["pad_right"]
-    machine.require(box_rows > 0, index, "it loads no rows at all")
-    if not box_rows:
-        return
     box = np.full((blocks, box_rows, box_cols, config.beat_bytes), geometry["pad_value"], np.int8)
     if rows:
         beats = (instruction["offset"] + np.arange(blocks)[:, None, None] * geometry["block_pitch"]
@@ -126,7 +123,7 @@ def compute_engine(machine: "Machine") -> "Steps":
         if instruction.opcode == Opcode.COMPUTE_SET:
             geometry = _supported(machine, index, instruction)
         elif geometry is None:
-            raise HazardError(index, "no COMPUTE_SET is in front of it")
+            raise MachineError(ErrorCode.ILLEGAL, index, "no COMPUTE_SET is in front of it")
         elif instruction.opcode == Opcode.COMPUTE:
             yield from _compute(machine, index, geometry, instruction)
         else:

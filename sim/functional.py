@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import INSTRUCTION_BYTES, TOKEN_FLAGS, ErrorCode, Instruction, Opcode, Queue, decode
+from cores.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, decode
 
 from .engines import compute_engine, load_engine, store_engine
 from .errors import HazardError, MachineError
@@ -89,10 +89,6 @@ class Machine:
         index, instruction = self.queues[queue].popleft()
         self.in_hand[queue] = index
         yield None  # the queue has room again
-        if instruction.opcode in (Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD):
-            if any(instruction[flag] for flag in TOKEN_FLAGS[queue]):
-                self.require(False, index, "a SET operation takes and posts no tokens")
-            return index, instruction
         wanted = {source: instruction[flag] for flag, source in _WAITS.items()}
         wanted[Queue.STORE] += instruction["stores"]
         for source, count in wanted.items():

@@ -30,8 +30,8 @@ __all__ = ["bench_parameters", "run_bench", "verilog_of"]
 
 ROOT = Path(__file__).parent.parent
 _TOP = "top"
-#: Yosys writes operands of unequal width, initial values beside processes and state machines without a default for codes
-#: that do not occur; all are what the netlist means.
+#: Yosys writes operands of unequal width, initial values beside processes and state machines without a default for
+#: codes that do not occur; all are what the netlist means.
 _WAIVED = ["WIDTHEXPAND", "WIDTHTRUNC", "PROCASSINIT", "CASEINCOMPLETE", "UNOPTFLAT"]
 _BUILD_ARGS = ["-O3", *(f"-Wno-{rule}" for rule in _WAIVED)]
 

@@ -38,7 +38,7 @@ private:
 struct Region {
     uint64_t base, size;
     uint8_t* data;
-    bool writable;
+    uint64_t writable_from;  // offset of the first byte that may be written
 };
 
 // Answer ``response`` instead of OKAY: to burst number ``burst`` (from 0; negative: any) that touches [low, high).
@@ -267,7 +267,7 @@ private:
     uint8_t commit(const Write& burst) {
         const uint64_t bytes = burst.beats.size() * BeatBytes;
         const Region* region = find(burst.address, bytes);
-        const bool writable = region && region->writable;
+        const bool writable = region && burst.address - region->base >= region->writable_from;
         uint8_t response = !region ? kDecodeError : !writable ? kSlaveError : kOkay;
         if (response == kOkay) response = fault(true, counts.write_bursts, burst.address, bytes);
         ++counts.write_bursts;

@@ -22,8 +22,8 @@ _CORES = _FOLDER.parents[1] / "cores"
 _LIBRARY = "libnpu.so"
 #: Yosys writes operands of unequal width and initial values beside processes; both are what the netlist means.
 _VERILATOR = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
-#: At 256 MACs -O1 simulates 350 kHz after 25 s of compiling, -O2 380 kHz after 33 s, -Os 280 kHz after 34 s. Verilator's
-#: "slow" files, most of the text, run once: they are not optimised.
+#: At 256 MACs -O1 simulates 350 kHz after 25 s of compiling, -O2 380 kHz after 33 s, -Os 280 kHz after 34 s.
+#: Verilator's "slow" files, most of the text, run once: they are not optimised.
 _MAKE = ["OPT_FAST=-O1", "OPT_GLOBAL=-O1", "OPT_SLOW="]
 
 

@@ -100,4 +100,5 @@ class Driver:
         return {name: self.read(f"counter_{name}") for name in COUNTERS}
 
     def abort(self) -> None:
+        """Stop the program; the device is no longer busy once its bursts have ended, and neither done nor in error."""
         self.write("control", Control.ABORT)

@@ -241,8 +241,8 @@ void npu_set_bus(Machine* machine, unsigned latency, double bandwidth, double st
 }
 
 void npu_clear_regions(Machine* machine) { machine->memory.regions.clear(); }
-void npu_add_region(Machine* machine, uint64_t base, uint64_t size, uint8_t* data, int writable) {
-    machine->memory.regions.push_back({base, size, data, writable != 0});
+void npu_add_region(Machine* machine, uint64_t base, uint64_t size, uint8_t* data, uint64_t writable_from) {
+    machine->memory.regions.push_back({base, size, data, writable_from});
 }
 
 void npu_clear_faults(Machine* machine) { machine->memory.faults.clear(); }

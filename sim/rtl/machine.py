@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -137,7 +138,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "npu_reset": (None, pointer, c.c_uint),
         "npu_set_bus": (None, pointer, c.c_uint, c.c_double, c.c_double, c.c_int),
         "npu_clear_regions": (None, pointer),
-        "npu_add_region": (None, pointer, c.c_uint64, c.c_uint64, u8, c.c_int),
+        "npu_add_region": (None, pointer, c.c_uint64, c.c_uint64, u8, c.c_uint64),
         "npu_clear_faults": (None, pointer),
         "npu_add_fault": (None, pointer, c.c_int, c.c_int64, c.c_uint64, c.c_uint64, c.c_int),
         "npu_access": (c.c_int64, pointer, c.c_int, c.c_uint, c.c_uint32),
@@ -194,8 +195,10 @@ class RtlMachine:
     def set_bus(self, bus: Bus) -> None:
         self._library.npu_set_bus(self._handle, bus.latency, bus.bandwidth, bus.stall_probability, int(bus.write_order))
 
-    def map_memory(self, regions: dict[int, np.ndarray], *, read_only: tuple[int, ...] = ()) -> None:
+    def map_memory(self, regions: Mapping[int, np.ndarray], *, writable_from: Mapping[int, int] | None = None) -> None:
         """Put uint8 arrays at bus addresses, in place of all before; the machine works on the arrays themselves.
+
+        ``writable_from``: the first byte of an array that may be written, 0 where not given.
 
         Raises ValueError for another type, more dimensions, or an array that is not contiguous or not writeable.
         """
@@ -204,10 +207,11 @@ class RtlMachine:
         for base, array in regions.items():
             if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
                 raise ValueError(f"memory at {base:#x} must be a flat, contiguous uint8 array, not {array.dtype}")
-            if base not in read_only and not array.flags.writeable:
-                raise ValueError(f"memory at {base:#x} is read-only")
+            first = (writable_from or {}).get(base, 0)
+            if first < array.size and not array.flags.writeable:
+                raise ValueError(f"memory at {base:#x} is an array that cannot be written")
             data = array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
-            self._library.npu_add_region(self._handle, base, array.size, data, base not in read_only)
+            self._library.npu_add_region(self._handle, base, array.size, data, first)
 
     def set_faults(self, *faults: BusFault) -> None:
         """Errors to answer with, in place of all before. Bursts count from the last `begin`."""

@@ -68,7 +68,10 @@ def run_program(
     program[:len(code)] = np.frombuffer(code, np.uint8)
     image = np.ascontiguousarray(image, np.uint8).copy()
     instructions, base = len(code) // INSTRUCTION_BYTES, data_base(config)
-    machine.map_memory({PROGRAM_BASE: program, base: image}, read_only=(PROGRAM_BASE,))
+    machine.map_memory(
+        {PROGRAM_BASE: program, base: image},
+        writable_from={PROGRAM_BASE: program.size, base: write_start * config.beat_bytes},
+    )
     machine.set_faults(*faults)
     trace = machine.begin(instructions)
     driver = Driver(machine, config)

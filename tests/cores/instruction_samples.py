@@ -2,7 +2,7 @@
 
 import random
 
-from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, TOKEN_FLAGS, Instruction, Opcode, Queue, encode
+from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Instruction, Opcode, Queue, encode
 
 __all__ = ["broken_word", "random_instruction", "random_word"]
 
@@ -14,12 +14,15 @@ def random_instruction(queues: tuple[Queue, ...] = (Queue.LOAD, Queue.COMPUTE, Q
     opcode = random.choice([op for op in Opcode if op.queue in queues])
     values = {}
     for field in HEADER[1:]:
-        if field.name in TOKEN_FLAGS[opcode.queue]:
+        if field.name in TOKEN_FLAGS[opcode]:
             values[field.name] = random.randrange(1 << field.bits)
     for field in LAYOUTS[opcode]:
         low = -(1 << field.bits - 1) if field.signed else field.minimum
         high = (1 << field.bits - int(field.signed)) - 1
         values[field.name] = random.choice([low, high, random.randint(low, high)])
+    needed = NOT_ALL_ZERO.get(opcode)
+    if needed and not any(values[name] for name in needed):
+        values[random.choice(needed)] = 1
     return Instruction(opcode, **values)
 
 
@@ -32,20 +35,24 @@ def random_word() -> bytes:
 
 
 def broken_word() -> bytes:
-    """An instruction with an unknown opcode, a reserved bit, a foreign token flag or a zero where none may be."""
+    """An instruction with an unknown opcode, a reserved bit, a foreign token flag or zeros where they may not be."""
     instruction = random_instruction(tuple(Queue))
     opcode = instruction.opcode
     word = int.from_bytes(encode(instruction), "little")
-    faults, position = [], HEADER[0].bits
+    faults, position, needed = [], HEADER[0].bits, 0
     faults += [(15, code) for code in range(16) if code not in set(Opcode)]     # mask to clear, bits to set
     for field in HEADER[1:]:
-        if field.name not in TOKEN_FLAGS[opcode.queue]:
+        if field.name not in TOKEN_FLAGS[opcode]:
             faults.append((0, 1 << position + random.randrange(field.bits)))
         position += field.bits
     for field in LAYOUTS[opcode]:
         if field.minimum:
             faults.append(((1 << field.bits) - 1 << position, 0))
+        if field.name in NOT_ALL_ZERO.get(opcode, ()):
+            needed |= (1 << field.bits) - 1 << position
         position += field.bits
+    if needed:
+        faults.append((needed, 0))
     faults += [(0, 1 << bit) for bit in random.sample(range(position, 128), min(3, 128 - position))]
     cleared, added = random.choice(faults)
     return (word & ~cleared | added).to_bytes(INSTRUCTION_BYTES, "little")

@@ -12,6 +12,7 @@
 `define BUG_ENDLESS 8
 `define BUG_TRACE 9
 `define BUG_STRAY 10
+`define BUG_OVERWRITE 11
 
 module npu (
     input clk, input rst, output irq,
@@ -133,7 +134,7 @@ module npu (
     assign m_axi_arsize = bug == `BUG_SIZE ? 0 : $clog2(`BEAT_BYTES);
     assign m_axi_rready = state == READ;
     assign m_axi_awvalid = state == WRITE && !address_sent;
-    assign m_axi_awaddr = bug == `BUG_STRAY ? program_base : base + (write_start + position) * `BEAT_BYTES;
+    assign m_axi_awaddr = bug == `BUG_STRAY ? program_base : bug == `BUG_OVERWRITE ? base : base + (write_start + position) * `BEAT_BYTES;
     assign m_axi_awlen = 15, m_axi_awid = 0, m_axi_awburst = 1, m_axi_awcache = 3, m_axi_awprot = 0;
     assign m_axi_awsize = $clog2(`BEAT_BYTES);
     assign m_axi_wvalid = state == WRITE && count < 16 && !(bug == `BUG_UNSTABLE_WRITE && flip);

@@ -33,6 +33,10 @@ def store(**fields: int) -> Instruction:
 #: Name -> code, index (None: not the same every time), instructions.
 PROGRAMS: dict[str, tuple[ErrorCode, int | None, list[Instruction]]] = {
     "illegal": (ErrorCode.ILLEGAL, 1, [load_set(), WRONG, END]),
+    "load without geometry": (ErrorCode.ILLEGAL, 0, [Instruction(Opcode.LOAD_ACT, blocks=1, rows=4), END]),
+    "padding without geometry": (ErrorCode.ILLEGAL, 0, [Instruction(Opcode.LOAD_ACT, blocks=1, pad_top=1), END]),
+    "compute without geometry": (ErrorCode.ILLEGAL, 0, [compute(), END]),
+    "pool without geometry": (ErrorCode.ILLEGAL, 0, [Instruction(Opcode.POOL, blocks=1), END]),
     "store without geometry": (ErrorCode.ILLEGAL, 0, [store(), END]),
     "no end": (ErrorCode.NO_END, 2, [load_set(), compute_set()]),
     "activations outside": (ErrorCode.READ_RANGE, 1, [
@@ -48,6 +52,15 @@ PROGRAMS: dict[str, tuple[ErrorCode, int | None, list[Instruction]]] = {
         store(offset=1009, wait_compute=1), END]),
     "load past the buffer": (ErrorCode.BUFFER, 1, [
         load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4, buf_base=LAST - 6), END]),
+    # Entries that would be inside again if they were computed in a few bits more than an entry has.
+    "load far past the buffer": (ErrorCode.BUFFER, 1, [
+        load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4, buf_base=4 * CONFIG.input_depth), END]),
+    "second block far past the buffer": (ErrorCode.BUFFER, 1, [
+        load_set(buf_block_pitch=(1 << 14) - 100), Instruction(Opcode.LOAD_ACT, blocks=2, rows=4, buf_base=200), END]),
+    "compute far past the buffer": (ErrorCode.BUFFER, 2, [
+        WEIGHTS, compute_set(), compute(buf_base=4 * CONFIG.input_depth), END]),
+    "row far past the buffer": (ErrorCode.BUFFER, 2, [
+        WEIGHTS, compute_set(buf_row_step=(1 << 14) - 100), compute(buf_base=200), END]),
     "compute past the buffer": (ErrorCode.BUFFER, 2, [WEIGHTS, compute_set(), compute(buf_base=LAST - 6), END]),
     "unwanted pixel past the buffer": (ErrorCode.BUFFER, 2, [
         Instruction(Opcode.LOAD_WGT, offset=0, beats=2 * CONFIG.weight_beats), compute_set(kernel_w=2, rows=1, cols=3),

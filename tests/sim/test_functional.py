@@ -274,6 +274,12 @@ PARAMETERS = Instruction(Opcode.LOAD_SIDE, offset=0, cols=8, rows=1)
     Opcode.END | 1 << 4,                                                # token flag of another queue
     Opcode.LOAD_WGT,                                                    # no beats
     Opcode.COMPUTE | 1 << HEADER[0].bits + 6,                           # stores on the compute queue
+    Opcode.LOAD_ACT | 1 << 60,                                          # a block without rows
+    *(int.from_bytes(encode(Instruction(opcode, **fields)), "little") for opcode, fields in [
+        (Opcode.LOAD_SET, dict(cols=1, stride=1, post_compute=1)),      # a SET operation with a token
+        (Opcode.STORE_ADD, dict(wait_compute=1)),
+        (Opcode.POOL, dict(blocks=1, post_store=1)),
+    ]),
 ])
 def test_illegal(word):
     code = encode(Instruction(Opcode.SYNC)) + int(word).to_bytes(16, "little") + encode(END)
@@ -282,8 +288,15 @@ def test_illegal(word):
     assert (caught.value.code, caught.value.index) == (ErrorCode.ILLEGAL, 1)
 
 
-def test_store_without_geometry():
-    fails(ErrorCode.ILLEGAL, 0, Instruction(Opcode.STORE, offset=600, blocks=1), END, text="no STORE_SET")
+@pytest.mark.parametrize("setter,instruction", [
+    ("LOAD_SET", Instruction(Opcode.LOAD_ACT, blocks=1, rows=4)),
+    ("LOAD_SET", Instruction(Opcode.LOAD_ACT, blocks=1, pad_top=1)),
+    ("COMPUTE_SET", Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)),
+    ("COMPUTE_SET", Instruction(Opcode.POOL, blocks=1)),
+    ("STORE_SET", Instruction(Opcode.STORE, offset=600, blocks=1)),
+])
+def test_no_geometry(setter, instruction):
+    fails(ErrorCode.ILLEGAL, 0, instruction, END, text=f"no {setter}")
 
 
 def test_no_end():
@@ -431,16 +444,12 @@ def test_never_there():
     hazard("accumulators that were never computed", load_set(), act, weights, Instruction(Opcode.SYNC), compute_set(),
            Instruction(Opcode.COMPUTE, blocks=1, groups=1))
     hazard("stores accumulators that were never computed", PARAMETERS, store_set(), store)
-    hazard("no LOAD_SET", act)
-    hazard("no COMPUTE_SET", compute)
     hazard("no STORE_ADD", store_set(add=1), store)
 
 
 def test_leftovers_and_oddities():
     hazard("1 beats are left in the weight ring", Instruction(Opcode.LOAD_WGT, offset=0, beats=1))
     hazard("8 beats are left in the side ring", PARAMETERS)
-    hazard("takes and posts no tokens", load_set(post_compute=1))
-    hazard("no rows at all", load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=0))
     hazard("an input-buffer entry twice", load_set(buf_row_pitch=1), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4))
     hazard("5 groups of a dense block of 4", compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=5, first=1))
 

@@ -7,6 +7,9 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
+from gen.geometry import CompileError
+from gen.ir import Graph
+from gen.program import Program
 from gen.random_layers import random_graph, random_inputs
 from sim import golden
 from sim.rtl import Bus, RtlMachine, run_program
@@ -38,17 +41,33 @@ def random_bus(chance: random.Random) -> Bus:
                stall_probability=chance.choice([0.0, 0.1, 0.5]), write_order=chance.choice(list(WriteOrder)))
 
 
-def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:
-    chance = random.Random(seed)
-    config, graph = machine.config, random_graph(seed, max_size=max_size)
-    program, graph = compile_graph(graph, config, density=chance.choice([None, None, 0.25, 0.5]))
-    bus = random_bus(chance)
-    machine.set_bus(bus)
-    tensors = random_inputs(graph, seed)
-    image = np.random.default_rng(seed).integers(0, 256, program.data_beats * config.beat_bytes, np.uint8)
+def compile_random(config: NpuConfig, seed: int, *, max_size: int) -> tuple[Program, Graph]:
+    """A random program; a graph whose smallest tile is too large for the smallest memories gives way to another."""
+    for attempt in range(4):
+        chance = random.Random(seed + 1000 * attempt)
+        graph = random_graph(seed + 1000 * attempt, max_size=max_size)
+        try:
+            return compile_graph(graph, config, density=chance.choice([None, None, 0.25, 0.5]))
+        except CompileError as error:
+            assert "build with deeper memories" in str(error)
+    raise AssertionError("the compiler refuses one graph after the other")
+
+
+def random_image(program: Program, tensors: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    """The data region with ``tensors`` filled in and noise where results will be."""
+    image = np.random.default_rng(seed).integers(0, 256, program.data_beats * program.config.beat_bytes, np.uint8)
     image[:len(program.constants)] = np.frombuffer(program.constants, np.uint8)
     for name, values in tensors.items():
         program.pack_input(image, name, values)
+    return image
+
+
+def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:
+    config, bus = machine.config, random_bus(random.Random(seed))
+    program, graph = compile_random(config, seed, max_size=max_size)
+    tensors = random_inputs(graph, seed)
+    image = random_image(program, tensors, seed)
+    machine.set_bus(bus)
     result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
     what = f"graph {seed}, {bus}"
     for layer in graph.layers:
