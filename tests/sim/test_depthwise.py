@@ -1,0 +1,288 @@
+"""Spread words and depthwise windows in the functional simulator and the time model, against direct computation."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from cores.isa import ErrorCode, Instruction, Opcode, Queue, decode, encode
+from sim.cycles import estimate
+from sim.errors import HazardError, MachineError
+from sim.functional import ORDERS, run
+
+from .depthwise import Depthwise, depthwise_program
+from .programs import END, assemble
+from .test_cycles import spent
+from .test_functional import check, place, random_layer
+
+ONE = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, input_depth=512, acc_depth=64, depthwise=1)
+#: Two groups of output lanes: four banks.
+TWO = dataclasses.replace(ONE, oc_lanes=16)
+CONFIGS = {
+    "one": ONE, "two": TWO, "one-dn2": dataclasses.replace(ONE, nnz_lanes=2),
+    "two-dn8": dataclasses.replace(TWO, nnz_lanes=8), "256": NpuConfig.preset(256, depthwise=1),
+}
+NONE, SAME = (0, 0, 0, 0), (1, 1, 1, 1)
+
+
+def replaced(program: list[Instruction], opcode: Opcode, **fields: int) -> list[Instruction]:
+    """The program with ``fields`` changed in all instructions of one kind."""
+    return [Instruction(opcode, **{**i.fields, **fields}) if i.opcode == opcode else i for i in program]
+
+
+# -- results -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["one", "two", "256"])
+@pytest.mark.parametrize("kernel,stride,pads,size", [
+    ((1, 1), (1, 1), NONE, (4, 6)),
+    ((3, 3), (1, 1), SAME, (5, 7)),
+    ((3, 3), (2, 2), (0, 0, 1, 1), (9, 12)),
+    ((5, 5), (2, 2), (2, 2, 2, 2), (7, 13)),
+    ((2, 5), (3, 3), (1, 2, 0, 3), (7, 11)),
+])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_narrow_convolution(seed, name, kernel, stride, pads, size, indexed):
+    """At most tn output channels: all groups of output lanes work on them."""
+    rng, config = np.random.default_rng(seed), CONFIGS[name]
+    channels = int(rng.integers(1, 2 * config.ic_lanes + 1))
+    groups = int(rng.integers(1, config.groups_dense + 1)) if indexed else 0
+    layer = random_layer(rng, config, channels, kernel=kernel, stride=stride, pads=pads, tile_rows=2, groups=groups,
+                         spread=1)
+    x = rng.integers(-128, 128, (channels, *size)).astype(np.int8)
+    check(config, *place(config, [layer, layer] if channels == config.ic_lanes else [layer], x))
+
+
+def depthwise_case(seed: int, config: NpuConfig, kernel: tuple[int, int], stride: tuple[int, int],
+                   pads: tuple[int, int, int, int], size: tuple[int, int], tile_rows: int, **options: int):
+    """Instructions, image, write_start and [(beat, expected)] of two blocks of a depthwise layer."""
+    rng = np.random.default_rng(seed)
+    layer = Depthwise.random(rng, 2 * config.ic_lanes, kernel, stride, pads, tile_rows)
+    x = rng.integers(-128, 128, (2 * config.ic_lanes, *size)).astype(np.int8)
+    program, image, start, _ = depthwise_program(config, layer, x, **options)
+    return program, image, start, [(start, layer.output(x))]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("kernel,stride,pads", [
+    ((3, 3), 1, SAME), ((5, 5), 1, (2, 2, 2, 2)), ((3, 3), 2, SAME), ((1, 7), 1, (0, 3, 0, 3)), ((4, 2), 3, NONE),
+    ((1, 1), 1, NONE), ((2, 9), 1, (0, 1, 0, 2)),
+])
+@pytest.mark.parametrize("size,slack", [((9, 10), 0), ((8, 13), 1), ((5, 11), 2), ((6, 9), 0)])
+def test_columns(seed, name, kernel, stride, pads, size, slack):
+    """Horizontal stride 1; any vertical stride."""
+    program, *rest = depthwise_case(seed, CONFIGS[name], kernel, (stride, 1), pads, size, 3, slack=slack)
+    check(CONFIGS[name], assemble(*program, END), *rest)
+
+
+@pytest.mark.parametrize("name", ["two", "two-dn8", "256"])
+@pytest.mark.parametrize("kernel,pads,shift", [
+    ((3, 3), (0, 0, 1, 1), 0), ((3, 3), (0, 0, 1, 1), 1), ((3, 3), SAME, 1), ((5, 5), (2, 2, 2, 2), 0),
+    ((3, 7), (1, 3, 1, 3), 1), ((2, 2), NONE, 0), ((1, 1), NONE, 0), ((3, 12), (1, 6, 1, 6), 0),
+    ((3, 12), (1, 6, 1, 6), 1),
+])
+@pytest.mark.parametrize("size", [(9, 10), (13, 13), (11, 8)])
+@pytest.mark.parametrize("tile_rows", [2, 3, 5])
+def test_alternate_rows(seed, name, kernel, pads, shift, size, tile_rows):
+    """Stride 2 both ways; tiles of an odd number of rows leave a row out."""
+    program, *rest = depthwise_case(seed, CONFIGS[name], kernel, (2, 2), pads, size, tile_rows, shift=shift,
+                                    slack=shift)
+    check(CONFIGS[name], assemble(*program, END), *rest)
+
+
+def test_what_is_left_out_may_be_anything(seed):
+    """Weights of lanes without a tap are zero: what their lanes read and the columns left out change nothing."""
+    program, image, start, expected = depthwise_case(seed, TWO, (3, 3), (2, 2), SAME, (9, 9), 5, shift=1, slack=2)
+    fill = [Instruction(Opcode.LOAD_SET, cols=1, row_pitch=0, block_pitch=0, pad_left=15, pad_right=15, pad_value=-77,
+                        stride=1, buf_row_pitch=8),
+            Instruction(Opcode.LOAD_ACT, blocks=1, rows=60), Instruction(Opcode.SYNC)]
+    check(TWO, assemble(*fill, *program, END), image, start, expected)
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def fails(config: NpuConfig, program: list[Instruction], image: np.ndarray, start: int, error: type, text: str, *,
+          strict: bool = True) -> None:
+    for order in ORDERS:
+        with pytest.raises(error, match=text):
+            run(config, assemble(*program, END), image.copy(), write_start=start, strict=strict, order=order)
+
+
+def test_needs_the_configuration(seed):
+    program, image, start, _ = depthwise_case(seed, ONE, (3, 3), (1, 1), SAME, (5, 7), 2)
+    plain = dataclasses.replace(ONE, depthwise=0)
+    with pytest.raises(MachineError, match="spread needs depthwise") as caught:
+        run(plain, assemble(*program, END), image.copy(), write_start=start, strict=True)
+    assert caught.value.code == ErrorCode.ILLEGAL
+    # Such hardware has no such fields.
+    found, expected = image.copy(), image.copy()
+    run(plain, assemble(*program, END), found, write_start=start)
+    program = replaced(program, Opcode.COMPUTE_SET, spread=0, window=0)
+    run(plain, assemble(*replaced(program, Opcode.STORE_SET, spread=0), END), expected, write_start=start)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("opcode,fields,text", [
+    (Opcode.COMPUTE_SET, dict(window=0), "alternate without window"),
+    (Opcode.COMPUTE_SET, dict(alternate=0), "shift without alternate"),
+    (Opcode.COMPUTE_SET, dict(alternate=0, shift=0), "either spread or alternate"),
+    (Opcode.COMPUTE_SET, dict(spread=1), "either spread or alternate"),
+    (Opcode.COMPUTE_SET, dict(stride=2), "stride 1"),
+    (Opcode.COMPUTE, dict(blocks=2), "one block"),
+    (Opcode.COMPUTE, dict(groups=2), "one group"),
+    (Opcode.COMPUTE, dict(indexed=1), "no indices"),
+    (Opcode.COMPUTE_SET, dict(reads=2), "2 reads make 3 words|2 reads end before"),
+    (Opcode.STORE_SET, dict(spread=1), "not spread"),
+])
+def test_without_meaning(seed, opcode, fields, text):
+    program, image, start, _ = depthwise_case(seed, TWO, (3, 3), (2, 2), SAME, (9, 9), 4, shift=1)
+    fails(TWO, replaced(program, opcode, **fields), image, start, HazardError, text)
+
+
+@pytest.mark.parametrize("program", [
+    [Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=4, reads=4, window=1, alternate=1),
+     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)],
+    [Instruction(Opcode.STORE_SET, rows=1, cols=4, alternate=1), Instruction(Opcode.STORE, blocks=1)],
+])
+def test_one_group_cannot_alternate(program):
+    fails(ONE, program, np.zeros(512, np.uint8), 0, HazardError, "alternate between two groups")
+
+
+def test_reads_too_few(seed):
+    program, image, start, _ = depthwise_case(seed, TWO, (3, 3), (1, 1), SAME, (5, 8), 4)
+    reads = program[1]["reads"]
+    assert reads == 3
+    fails(TWO, replaced(program, Opcode.COMPUTE_SET, reads=reads - 1), image, start, HazardError, "2 reads end before")
+
+
+@pytest.mark.parametrize("stride,shift,depth", [(1, 0, 14), (2, 0, 28), (2, 1, 24)])
+def test_reads_stay_inside_the_buffer(stride, shift, depth):
+    """Every read counts, also those that nobody needs: exactly ``depth`` entries are reached."""
+    geometry = dict(kernel_h=3 + 2 * (stride - 1) - shift, kernel_w=1, stride=1, rows=1 + stride // 2, cols=8,
+                    buf_row_pitch=4, reads=5 - stride // 2, window=1, shift=shift, buf_row_step=4 * stride ** 2)
+    form = dict(spread=1) if stride == 1 else dict(alternate=1)
+    last = 2 * 4 + 4 if stride == 1 else 16 + 4 * geometry["kernel_h"] - 1
+    if shift:
+        last = max(last, 2 * 16 + 3)
+    for base, good in [(TWO.input_depth - 1 - last, True), (TWO.input_depth - last, False)]:
+        program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=geometry["kernel_h"] * TWO.weight_beats),
+                   Instruction(Opcode.COMPUTE_SET, **geometry, **form),
+                   Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1)]
+        memory = np.zeros(64 * 8, np.uint8)
+        if good:
+            run(TWO, assemble(*program, END), memory, write_start=0)
+        else:
+            with pytest.raises(MachineError, match="BUFFER"):
+                run(TWO, assemble(*program, END), memory, write_start=0)
+
+
+@pytest.mark.parametrize("form,rows,good", [
+    (dict(), 33, False), (dict(), 32, True), (dict(spread=1), 64, True), (dict(spread=1), 65, False),
+    (dict(window=1, spread=1), 64, True), (dict(window=1, spread=1), 65, False),
+    (dict(window=1, alternate=1), 32, True), (dict(window=1, alternate=1), 33, False),
+    (dict(window=1, alternate=1, shift=1), 32, True),
+])
+def test_words_stay_inside_the_bank(form, rows, good):
+    """Four columns: one spread word, two others; a pair of rows shares its words."""
+    program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=TWO.weight_beats),
+               Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=rows, cols=4, reads=2, **form),
+               Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)]
+    memory = np.zeros(64 * 8, np.uint8)
+    if good:
+        run(TWO, assemble(*program, END), memory, write_start=0)
+    else:
+        with pytest.raises(MachineError, match="BUFFER"):
+            run(TWO, assemble(*program, END), memory, write_start=0)
+
+
+@pytest.mark.parametrize("form", ["spread", "alternate"])
+def test_store_of_two_blocks(form):
+    program = [Instruction(Opcode.STORE_SET, rows=1, cols=4, **{form: 1}), Instruction(Opcode.STORE, blocks=2)]
+    fails(TWO, program, np.zeros(512, np.uint8), 0, MachineError, "BUFFER.*2 blocks of a bank of 1")
+
+
+# -- hazards -------------------------------------------------------------------------------------------------------
+
+
+def test_row_left_out_must_not_be_stored(seed):
+    """A tile of three rows computes a fourth from what was never loaded; a STORE of it is refused."""
+    program, image, start, expected = depthwise_case(seed, TWO, (3, 3), (2, 2), SAME, (6, 9), 3)
+    check(TWO, assemble(*program, END), image, start, expected)
+    fails(TWO, replaced(program, Opcode.STORE_SET, rows=4), image, start, HazardError, "not there yet, or no longer")
+
+
+@pytest.mark.parametrize("stride,shift", [(1, 0), (2, 0), (2, 1)])
+@pytest.mark.parametrize("tile_rows", [2, 3])
+def test_every_token_matters(seed, stride, shift, tile_rows):
+    program, image, start, expected = depthwise_case(seed, TWO, (3, 3), (stride, stride), SAME, (12, 9), tile_rows,
+                                                     shift=shift)
+    check(TWO, assemble(*program, END), image, start, expected)
+    dropped = 0
+    for at, instruction in enumerate(program):
+        for name in ("wait_load", "wait_compute", "wait_store"):
+            if instruction[name]:
+                broken = program.copy()
+                broken[at] = Instruction(instruction.opcode, **{**instruction.fields, name: 0})
+                fails(TWO, broken, image, start, HazardError, "no token orders|never|not there yet")
+                dropped += 1
+    assert dropped > 10
+
+
+def test_missing_rows_are_seen(seed):
+    """The last row loaded is needed: without it a tap of the last output row reads what was never loaded."""
+    for stride, text in [(1, "never loaded"), (2, "never loaded|not there yet")]:
+        program, image, start, _ = depthwise_case(seed, TWO, (3, 3), (stride, stride), SAME, (5, 9), 5)
+        at = next(n for n, instruction in enumerate(program) if instruction.opcode == Opcode.LOAD_ACT)
+        assert program[at]["pad_bottom"] == 1
+        program[at] = Instruction(Opcode.LOAD_ACT, **{**program[at].fields, "pad_bottom": 0})
+        fails(TWO, program, image, start, HazardError, text)
+
+
+# -- time ----------------------------------------------------------------------------------------------------------
+
+
+def works(code: bytes) -> list[int]:
+    return [n for n in range(len(code) // 16) if decode(code[16 * n:16 * n + 16]).opcode == Opcode.COMPUTE]
+
+
+@pytest.mark.parametrize("stride,shift", [(1, 0), (2, 0), (2, 1)])
+def test_busy_for_every_read(seed, stride, shift):
+    program, *_ = depthwise_case(seed, TWO, (3, 3), (stride, stride), SAME, (12, 16), 12)
+    if shift:
+        program, *_ = depthwise_case(seed, TWO, (3, 3), (2, 2), SAME, (12, 16), 12, shift=1)
+    code = assemble(*program, END)
+    # Columns 0 .. 17 or 0 .. 16 are five reads.
+    reads = {(1, 0): 12 * 5 * 3, (2, 0): 3 * 5 * 5, (2, 1): (3 * 4 + 1) * 5}[stride, shift]
+    timing = estimate(TWO, code)
+    for index in works(code):
+        assert spent(timing, Queue.COMPUTE, "busy", index) == reads
+
+
+def test_narrow_convolution_is_twice_as_fast(seed):
+    rng = np.random.default_rng(seed)
+    times = []
+    for spread in (0, 1):
+        layer = random_layer(rng, TWO, 8, kernel=(3, 3), stride=(1, 1), pads=SAME, tile_rows=6, spread=spread)
+        x = rng.integers(-128, 128, (8, 12, 16)).astype(np.int8)
+        code, *_ = place(TWO, [layer], x)
+        timing = estimate(TWO, code)
+        times.append([spent(timing, Queue.COMPUTE, "busy", index) for index in works(code)])
+    assert times == [[6 * 8 * 18] * 2, [6 * 4 * 18] * 2]
+
+
+def test_windows_keep_their_distance():
+    """A step of something else waits until a window's words are complete."""
+    def last(second: dict[str, int]) -> int:
+        beats = 2 * TWO.weight_beats
+        loads = [Instruction(Opcode.LOAD_WGT, offset=0, beats=beats), Instruction(Opcode.SYNC)]
+        work = []
+        for fields in (dict(window=1, spread=1), second):
+            work += [Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=8, cols=16, reads=4,
+                                 **fields),
+                     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)]
+        timing = estimate(TWO, b"".join(map(encode, [*loads, *work, END])))
+        return int(timing.last[Queue.COMPUTE - 1, 5]) - int(timing.last[Queue.COMPUTE - 1, 3])
+    assert last(dict(window=1, spread=1)) == 32
+    assert last(dict(spread=1)) == 32 + TWO.window_reads + 2
