@@ -7,10 +7,11 @@ from amaranth.lib.wiring import In, Out
 from .accumulators import Accumulators
 from .axi import ErrorReport
 from .config import NpuConfig
-from .input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
+from .input_buffer import BankShape, buffer_address_bits
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import ErrorCode, Opcode
 from .registers import ENGINE_STATES
+from .tile_loops import TileLoops
 
 __all__ = ["IssueLayout", "TileSequencer"]
 
@@ -24,13 +25,13 @@ class IssueLayout(data.StructLayout):
         super().__init__({
             "gemm": 1,             # a word for the multiplier array
             "pool": 1,             # a window tap for the pool unit
-            "turn": BankShape(config),   # the bank of pixel 0
+            "turn": BankShape(config),  # the bank of pixel 0
             "step_start": 1,       # first word of a step: take the weights over
             "first": 1,            # accumulate from zero
             "bank": 1,
             "acc_address": range(config.acc_depth),
             "post_store": 1,       # last word of a COMPUTE that posts a token
-            "lane": BankShape(config),   # pixel of the read: of POOL's tap, of a plain word's pixel 0
+            "lane": BankShape(config),  # pixel of the read: of POOL's tap, of a plain word's pixel 0
             "window_start": 1,     # POOL: first tap
             "window_end": 1,       # POOL: last tap
             "maximum": 1,
@@ -40,19 +41,16 @@ class IssueLayout(data.StructLayout):
 
 
 class TileSequencer(wiring.Component):
-    """Loops of the compute queue. An issue a cycle, from one instruction to the next without a gap.
-
-    COMPUTE: for block, ky, kx, group: for row, column pair. POOL: for block, row, column: for ky, kx.
-    The address is the sum of a tap's part and a pixel's part; the two loop nests differ in which part runs inside.
-    Every bank's tap part is kept: with Q banks, horizontal stride s and tap kx = a * s + r, pixel 0 is in bank a % Q,
-    and bank b is at ``((a - b + Q - 1) // Q) * s + r``.
+    """Control of the compute queue: an issue a cycle (`TileLoops`), from one instruction to the next without a gap.
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
     The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
-    Latency from the counters to ``address``: 1.
+    Latency from the loops to ``address``: 1.
 
-    With ``depthwise`` a window's sums are `NpuConfig.window_reads` - 1 cycles behind their first read, so windows and other
-    instructions keep a distance of `window_reads` + 1 cycles.
+    With ``depthwise`` a window's sums are `NpuConfig.window_reads` - 1 cycles behind their first read, so windows and
+    other instructions keep a distance of `NpuConfig.window_reads` + 1 cycles.
+
+    Raises ValueError unless ``min_step`` is positive.
     """
 
     def __init__(self, config: NpuConfig, *, min_step: int):
@@ -86,11 +84,10 @@ class TileSequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        px, banks = config.pixel_lanes, config.banks
-        wide = ENTRY_BITS
+        m.submodules.loops = loops = TileLoops(config)
         set_layout, compute_layout = instruction_layout(Opcode.COMPUTE_SET), instruction_layout(Opcode.COMPUTE)
 
-        # -- decode one instruction ahead ------------------------------------------------------------------------
+        # -- decode one instruction ahead ---------------------------------------------------------------------------
         entry = self.queue.payload
         geometry = Signal(set_layout)               # of the latest COMPUTE_SET
         following = Signal(data.StructLayout({      # decoded, waiting for its turn
@@ -108,194 +105,103 @@ class TileSequencer(wiring.Component):
                     Value.cast(following.word).eq(entry.word),
                     following.geometry.eq(geometry),
                 ]
-        pool_view = data.View(instruction_layout(Opcode.POOL), Value.cast(following.word))
 
-        # -- the running instruction ---------------------------------------------------------------------------
-        active, pool, index = Signal(), Signal(), Signal(INDEX_BITS)
-        g = Signal(set_layout)
-        indexed, first, bank, maximum = Signal(), Signal(), Signal(), Signal()
-        post_load, post_store = Signal(), Signal()
-        groups, blocks = Signal(6), Signal(10)
-
-        group, kx, ky, block = Signal(6), Signal(6), Signal(6), Signal(10)
-        phase, turn = Signal(3), Signal(BankShape(config))  # kx = a * stride + phase; a % banks
-        block_base, ky_base = Signal(wide), Signal(wide)
-        tap = [Signal(wide, name=f"tap{b}") for b in range(banks)]
-        rows_left, cols_left = Signal(10), Signal(12)
-        row_offset, pixel_offset, lane = Signal(wide), Signal(wide), Signal(BankShape(config))
-        acc_address = Signal(range(config.acc_depth + 1))
-        at_pixel_start, at_tap_start = Signal(), Signal()
+        # -- may this cycle issue? ----------------------------------------------------------------------------------
+        active, index = Signal(), Signal(INDEX_BITS)
+        g, pool, window = loops.geometry, loops.pool, loops.window
+        # A POOL's word seen as itself.
+        maximum = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word)).maximum
         since_step = Signal(range(self.min_step + 1))
-
-        last_group = Mux(pool, 1, group + 1 == groups)
-        last_kx, last_ky = kx + 1 == g.kernel_w, ky + 1 == g.kernel_h
-        last_block = Signal()
-        last_tap = Signal()
-        m.d.comb += [last_block.eq(block + 1 == blocks), last_tap.eq(last_kx & last_ky & last_group)]
-        # Pixels that a cycle takes from a row. A window counts whole reads.
-        taken = Signal(range(banks + 1))
-        m.d.comb += taken.eq(Mux(pool, 1, px))
-        window = Signal()
-        if config.depthwise:
-            m.d.comb += window.eq(g.window & ~pool)
-            with m.If(window):
-                m.d.comb += taken.eq(1)
-            with m.Elif(g.spread & ~pool):
-                m.d.comb += taken.eq(banks)
-        last_col = cols_left <= taken
-        last_pixel = Signal()
-        m.d.comb += last_pixel.eq(last_col & (rows_left == 1))
-
-        # Words of a row; a window may read on behind the last, for its taps.
-        words, words_left, first_row = Signal(12), Signal(12), Signal()
-        emits, lower, upper = Signal(), Signal(), Signal()
-        above = Signal()                            # the upper group of lanes is a row behind
-        m.d.comb += [emits.eq(~window | (words_left != 0)), lower.eq(emits), upper.eq(emits)]
-        if config.depthwise:
-            m.d.comb += above.eq(window & g.shift & (ky == 0))
-            with m.If(above):
-                m.d.comb += [lower.eq(emits & (rows_left != 1)), upper.eq(emits & ~first_row)]
-
-        # -- may this cycle issue? ------------------------------------------------------------------------------
-        go = Signal()
-        step_start = active & ~pool & at_pixel_start
-        window_start = active & pool & at_tap_start
-        step_waits_weights = step_start & ~self.weights_ready
-        step_waits_hazard = step_start & (since_step < self.min_step)
-        m.d.comb += go.eq(active & ~step_waits_weights & ~step_waits_hazard & ~(window_start & ~self.pool_ready))
-        inner_done = Mux(pool, last_tap, last_pixel)
-        outer_done = Mux(pool, last_pixel, last_tap)
-        done = Signal()
-        m.d.comb += done.eq(go & inner_done & outer_done & last_block)
-
+        go, done = Signal(), Signal()
+        starts = active & loops.at_start
+        waits_weights = starts & ~pool & ~self.weights_ready
+        waits_hazard = starts & ~pool & (since_step < self.min_step)
+        m.d.comb += [
+            go.eq(active & ~waits_weights & ~waits_hazard & ~(starts & pool & ~self.pool_ready)),
+            done.eq(go & loops.last),
+            loops.go.eq(go),
+        ]
         with m.If(since_step < self.min_step):
             m.d.sync += since_step.eq(since_step + 1)
-        with m.If(go):
-            with m.If(step_start):
-                m.d.sync += since_step.eq(1)
-            if config.depthwise:
-                with m.If(last_col):
-                    m.d.sync += [words_left.eq(words), first_row.eq(last_pixel)]
-                with m.Elif(emits):
-                    m.d.sync += words_left.eq(words_left - 1)
-            m.d.sync += [at_pixel_start.eq(0), at_tap_start.eq(0)]
-            with m.If(pool):
-                self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, turn, ky_base, tap, window)
-                with m.If(last_tap):
-                    m.d.sync += at_tap_start.eq(1)
-                    self._restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, block_base)
-                    self._advance_pixel(m, g, last_col, taken, cols_left, rows_left, row_offset, pixel_offset, lane, window)
-            with m.Else():
-                with m.If(emits):
-                    m.d.sync += acc_address.eq(acc_address + 1)
-                self._advance_pixel(m, g, last_col, taken, cols_left, rows_left, row_offset, pixel_offset, lane, window)
-                with m.If(last_pixel):
-                    m.d.sync += [at_pixel_start.eq(1), acc_address.eq(0)]
-                    self._restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane, pool,
-                                         (ky == 0) & ~(last_group & last_kx))
-                    self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, turn, ky_base, tap, window)
-            with m.If(inner_done & outer_done):
-                next_block = block_base + g.buf_block_pitch
-                m.d.sync += [block.eq(block + 1), block_base.eq(next_block)]
-                self._restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, next_block)
-                self._restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane, pool,
-                                         (ky == 0) & ~(last_group & last_kx))
-            with m.If(done):
-                m.d.sync += active.eq(0)
+        with m.If(go & starts & ~pool):
+            m.d.sync += since_step.eq(1)
+        with m.If(done):
+            m.d.sync += active.eq(0)
 
-        # -- take the next instruction --------------------------------------------------------------------------
+        # -- take the next instruction ------------------------------------------------------------------------------
         # ``following`` becomes the running instruction as soon as the running one has issued its last cycle.
-        word, ready_tokens = following.word, Signal()
-        waits_load = word.wait_load & (self.load_level == 0)
-        waits_store = word.wait_store & (self.store_level == 0)
-        m.d.comb += ready_tokens.eq(~waits_load & ~waits_store)
+        waits_load = following.word.wait_load & (self.load_level == 0)
+        waits_store = following.word.wait_store & (self.store_level == 0)
         may_follow = Signal()
         m.d.comb += may_follow.eq(~active | done)
-        geometry_next = following.geometry
         if config.depthwise:
             distance = Signal(range(config.window_reads + 2))
             with m.If(active):
                 m.d.sync += distance.eq(config.window_reads + 1)
             with m.Elif(distance != 0):
                 m.d.sync += distance.eq(distance - 1)
-            with m.If((geometry_next.window & ~following.pool) != window):
+            with m.If((following.geometry.window & ~following.pool) != window):
                 m.d.comb += may_follow.eq(~active & (distance == 0))
-        with m.If(following.valid & may_follow & ready_tokens & ~self.halt):
-            if config.depthwise:
-                a_word = Mux(geometry_next.spread, banks, px)
-                last_word = (geometry_next.cols + (a_word - 1)) >> Mux(geometry_next.spread, banks.bit_length() - 1, 1)
-                m.d.sync += [words.eq(last_word), words_left.eq(last_word), first_row.eq(1)]
-            m.d.comb += [self.load_take.eq(word.wait_load), self.store_take.eq(word.wait_store)]
-            m.d.sync += [
-                following.valid.eq(0),
-                active.eq(1),
-                pool.eq(following.pool),
-                index.eq(following.index),
-                g.eq(geometry_next),
-                post_load.eq(word.post_load),
-                post_store.eq(word.post_store),
-                blocks.eq(word.blocks),
-                groups.eq(word.groups),
-                indexed.eq(word.indexed),
-                first.eq(word.first),
-                bank.eq(word.bank),
-                maximum.eq(pool_view.maximum),
-                block.eq(0),
-                block_base.eq(word.buf_base),
-                acc_address.eq(0),
-                at_pixel_start.eq(1),
-                at_tap_start.eq(1),
+        m.d.comb += [
+            loops.start.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt),
+            loops.next_geometry.eq(following.geometry),
+            loops.next_word.eq(following.word),
+            loops.next_pool.eq(following.pool),
+        ]
+        with m.If(loops.start):
+            m.d.comb += [
+                self.load_take.eq(following.word.wait_load),
+                self.store_take.eq(following.word.wait_store),
             ]
-            self._restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, word.buf_base)
-            self._restart_pixels(m, geometry_next, cols_left, rows_left, row_offset, pixel_offset, lane, following.pool, 1)
+            m.d.sync += [following.valid.eq(0), active.eq(1), index.eq(following.index)]
 
-        # -- what the weight loader gathers next -----------------------------------------------------------------
+        # -- what the weight loader gathers next --------------------------------------------------------------------
         # The first step that has not started: the one at the counters, or the one behind it.
-        m.d.comb += [self.fill_valid.eq(1), self.fill_indexed.eq(indexed)]
-        if config.depthwise:
-            running = active & ~pool & (at_pixel_start | ~(last_block & last_tap))
-            m.d.comb += self.fill_window.eq(Mux(running, g.window, following.geometry.window))
-        with m.If(active & ~pool & at_pixel_start):
-            m.d.comb += self.fill_group.eq(group)
-        with m.Elif(active & ~pool & ~(last_block & last_tap)):
-            m.d.comb += self.fill_group.eq(Mux(last_group, 0, group + 1))
+        with m.If(active & ~pool & (loops.at_start | ~loops.last_step)):
+            m.d.comb += [
+                self.fill_valid.eq(1),
+                self.fill_indexed.eq(loops.word.indexed),
+                self.fill_group.eq(loops.next_group),
+            ]
+            if config.depthwise:
+                m.d.comb += self.fill_window.eq(g.window)
         with m.Else():
             m.d.comb += [
                 self.fill_valid.eq(following.valid & ~following.pool),
-                self.fill_indexed.eq(word.indexed),
-                self.fill_group.eq(0),
+                self.fill_indexed.eq(following.word.indexed),
             ]
+            if config.depthwise:
+                m.d.comb += self.fill_window.eq(following.geometry.window)
 
-        # -- issue ----------------------------------------------------------------------------------------------
-        first_step = Signal()                       # no step of this tile's first block and tap has finished yet
-        m.d.comb += first_step.eq(first & (group == 0) & (kx == 0) & (ky == 0) & (block == 0))
+        # -- issue --------------------------------------------------------------------------------------------------
         issue = self.issue
         m.d.sync += [
-            issue.gemm.eq(go & ~pool & lower),
+            issue.gemm.eq(go & ~pool & loops.lower),
             issue.pool.eq(go & pool),
-            issue.turn.eq(turn),
-            issue.step_start.eq(go & step_start),
-            issue.first.eq(first_step),
-            issue.bank.eq(bank),
-            issue.acc_address.eq(acc_address),
-            issue.post_store.eq(done & post_store & ~pool),
-            issue.lane.eq(lane),
-            issue.window_start.eq(at_tap_start),
-            issue.window_end.eq(last_tap),
+            issue.turn.eq(loops.turn),
+            issue.step_start.eq(go & starts & ~pool),
+            issue.first.eq(loops.word.first & loops.first_step),
+            issue.bank.eq(loops.word.bank),
+            issue.acc_address.eq(loops.acc_address),
+            issue.post_store.eq(done & loops.word.post_store & ~pool),
+            issue.lane.eq(loops.lane),
+            issue.window_start.eq(loops.at_start),
+            issue.window_end.eq(loops.last_tap),
             issue.maximum.eq(maximum),
-            *([issue.spread.eq(g.spread), issue.window.eq(window & go), issue.alternate.eq(g.alternate)] if config.depthwise else []),
-            *([issue.upper_gemm.eq(go & ~pool & upper), issue.upper_address.eq(acc_address - Mux(above, words, 0))]
-              if Accumulators.split(config) else []),
-            self.post_load.eq(done & post_load),
+            self.post_load.eq(done & loops.word.post_load),
         ]
+        if config.depthwise:
+            m.d.sync += [issue.spread.eq(g.spread), issue.window.eq(go & window), issue.alternate.eq(g.alternate)]
+        if Accumulators.split(config):
+            m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]
+
+        # -- report -------------------------------------------------------------------------------------------------
         out_of_buffer = Signal()
-        for b in range(banks):
-            address = Signal(wide, name=f"sum{b}")
-            m.d.comb += address.eq(tap[b] + pixel_offset)
-            m.d.sync += self.address[b].eq(address)
-            with m.If(go & (address >= config.input_depth)):
+        for bank in range(config.banks):
+            m.d.sync += self.address[bank].eq(loops.address[bank])
+            with m.If(go & (loops.address[bank] >= config.input_depth)):
                 m.d.comb += out_of_buffer.eq(1)
-        out_of_bank = go & ~pool & lower & (acc_address >= config.acc_depth)
+        out_of_bank = go & ~pool & loops.lower & (loops.acc_address >= config.acc_depth)
         no_geometry = active & (g.kernel_w == 0)    # no COMPUTE_SET in front of it
         m.d.comb += [
             self.error.valid.eq(out_of_buffer | out_of_bank | no_geometry),
@@ -306,7 +212,7 @@ class TileSequencer(wiring.Component):
         ]
         with m.If(go):
             m.d.comb += self.state.eq(_STATE["busy"])
-        with m.Elif(step_waits_weights):
+        with m.Elif(waits_weights):
             m.d.comb += self.state.eq(_STATE["wait_weights"])
         with m.Elif(active & pool):
             m.d.comb += self.state.eq(_STATE["wait_store"])
@@ -319,62 +225,3 @@ class TileSequencer(wiring.Component):
         with m.Elif(following.valid):
             m.d.comb += self.state.eq(_STATE["setup"])
         return m
-
-    @staticmethod
-    def _restart_taps(m, group, kx, ky, phase, turn, ky_base, tap, base) -> None:
-        m.d.sync += [s.eq(0) for s in (group, kx, ky, phase, turn)]
-        m.d.sync += [s.eq(base) for s in (ky_base, *tap)]
-
-    def _restart_pixels(self, m, g, cols_left, rows_left, row_offset, pixel_offset, lane, pool, again) -> None:
-        """``again``: the step to come is one of the first ky's, which has a row more with ``shift``."""
-        cols, rows = g.cols, g.rows
-        if self.config.depthwise:
-            cols = Mux(g.window & ~pool, g.reads, g.cols)
-            rows = g.rows + (g.shift & ~pool & again)
-        m.d.sync += [cols_left.eq(cols), rows_left.eq(rows), row_offset.eq(0), pixel_offset.eq(0), lane.eq(0)]
-
-    def _advance_tap(self, m, g, group, groups, kx, ky, last_kx, last_group, phase, turn, ky_base, tap, window) -> None:
-        """Next group; after the last, next kx; after the last, next ky. The caller restarts after the last ky."""
-        with m.If(~last_group):
-            m.d.sync += group.eq(group + 1)
-        with m.Else():
-            m.d.sync += group.eq(0)
-            with m.If(last_kx):
-                next_ky = ky_base + g.buf_row_pitch
-                m.d.sync += [kx.eq(0), ky.eq(ky + 1), phase.eq(0), turn.eq(0), ky_base.eq(next_ky)]
-                m.d.sync += [t.eq(next_ky) for t in tap]
-            with m.Else():
-                m.d.sync += kx.eq(kx + 1)
-                if self.config.banks == 1:
-                    m.d.sync += tap[0].eq(tap[0] + 1)
-                else:
-                    with m.If(phase + 1 == g.stride):
-                        # a grows: one bank goes on, the others back to the start of their group of ``stride`` entries.
-                        back = g.stride - 1
-                        m.d.sync += [phase.eq(0), turn.eq(turn + 1)]
-                        m.d.sync += [t.eq(Mux(turn == b, t + 1, t - back)) for b, t in enumerate(tap)]
-                    with m.Else():
-                        m.d.sync += phase.eq(phase + 1)
-                        m.d.sync += [t.eq(t + 1) for t in tap]
-                    if self.config.depthwise:
-                        with m.If(window):
-                            # The next nnz_lanes taps.
-                            m.d.sync += [phase.eq(0), turn.eq(0)]
-                            m.d.sync += [t.eq(t + self.config.nnz_lanes // self.config.banks) for t in tap]
-
-    def _advance_pixel(self, m, g, last_col, taken, cols_left, rows_left, row_offset, pixel_offset, lane, window) -> None:
-        """On by the pixels ``taken``; after the last, next row. The caller restarts after the last row."""
-        with m.If(last_col):
-            next_row = row_offset + g.buf_row_step
-            m.d.sync += [cols_left.eq(Mux(window, g.reads, g.cols) if self.config.depthwise else g.cols),
-                         rows_left.eq(rows_left - 1), row_offset.eq(next_row), pixel_offset.eq(next_row), lane.eq(0)]
-        with m.Else():
-            m.d.sync += cols_left.eq(cols_left - taken)
-            if self.config.banks == 1:
-                m.d.sync += pixel_offset.eq(pixel_offset + g.stride)
-            else:
-                # A read's pixels are used up before the next entry's.
-                with m.If(window | (lane + taken >= self.config.banks)):
-                    m.d.sync += pixel_offset.eq(pixel_offset + g.stride)
-                with m.If(~window):
-                    m.d.sync += lane.eq(lane + taken)
