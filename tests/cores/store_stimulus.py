@@ -1,5 +1,6 @@
 """Random programs of the store queue with all that flows in beside them, and what must come out."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,7 @@ from cores.isa import Instruction, Opcode, encode
 from cores.numerics import POOL_WIDTH
 from sim.golden import requantize, residual_add
 from tests.cores.store_values import (
+    pack,
     pack_parameters,
     random_channels,
     random_clip,
@@ -27,8 +29,8 @@ def _beat(values: np.ndarray) -> int:
 class StoreStimulus:
     """Call `geometry`, then `store` as often as wanted; the lists then hold what to feed and to expect, in order.
 
-    ``banks[n]``: the accumulators that STORE n reads, {word: (acc_lanes,) int64}, None for a pooled one. They appear
-    when its token is given, so a STORE that starts early reads others.
+    ``banks[n]``: the accumulators that STORE n reads, {word: its bits}, None for a pooled one. They appear when its
+    token is given, so a STORE that starts early reads others.
     """
 
     config: NpuConfig
@@ -46,13 +48,27 @@ class StoreStimulus:
         self.instructions.append(int.from_bytes(encode(Instruction(opcode, **fields)), "little"))
         return len(self.instructions) - 1
 
-    def geometry(self, *, rows: int, cols: int, add: bool) -> None:
+    def geometry(self, *, rows: int, cols: int, add: bool, order: str = "") -> None:
+        """``order``: "spread", "alternate", or plain words."""
+        self.order = order
         self.fields = {"rows": rows, "cols": cols, "add": int(add), "row_pitch": int(self.rng.integers(0, 1 << 12)),
                        "block_pitch": int(self.rng.integers(0, 1 << 16)), **random_clip(self.rng)}
+        if order:
+            self.fields[order] = 1
         self.emit(Opcode.STORE_SET, **self.fields)
         if add:
             self.second = random_second_stage(self.rng)
             self.emit(Opcode.STORE_ADD, **self.second)
+
+    def _place(self, block: int, row: int, col: int) -> tuple[int, int, int]:
+        """(word, group, pixel lane) of a pixel in the bank."""
+        pixels, cols = self.config.pixel_lanes, self.fields["cols"]
+        if self.order == "spread":
+            banks = self.config.banks
+            return row * -(-cols // banks) + col // banks, col % banks // pixels, col % pixels
+        if self.order == "alternate":
+            return row // 2 * -(-cols // pixels) + col // pixels, row % 2, col % pixels
+        return row * -(-cols // pixels) + col // pixels, block, col % pixels
 
     def store(self, *, blocks: int, bank: int = 0, pooled: bool = False, offset: int | None = None,
               **flags: int) -> None:
@@ -61,21 +77,19 @@ class StoreStimulus:
         offset = int(rng.integers(0, 1 << 27)) if offset is None else offset
         index = self.emit(Opcode.STORE, offset=offset, blocks=blocks, bank=bank, pooled=int(pooled), **flags)
         self.flags.append({"index": index, "bank": bank, **flags})
-        row_words = -(-cols // config.pixel_lanes)
         limit = 1 << width - 1
-        words = {word: rng.integers(-limit, limit, config.acc_lanes) for word in range(rows * row_words)}
+        words: dict[int, np.ndarray] = defaultdict(lambda: rng.integers(-limit, limit, config.acc_lanes))
         for block in range(blocks):
             channels = random_channels(rng, lanes, width)
             self.side += pack_parameters(*channels, config.beat_bytes)
             source = random_sources(rng, (lanes, rows, cols), channels, POOL_WIDTH if pooled else width, width)
             if pooled:
-                for pixel in source.reshape(lanes, -1).T:
-                    self.pooled.append(sum((int(value) & (1 << POOL_WIDTH) - 1) << POOL_WIDTH * lane
-                                           for lane, value in enumerate(pixel)))
+                self.pooled += [pack(pixel, POOL_WIDTH) for pixel in source.reshape(lanes, -1).T]
             else:
                 for row, col in np.ndindex(rows, cols):
-                    start = col % config.pixel_lanes * config.oc_lanes + block * lanes
-                    words[row * row_words + col // config.pixel_lanes][start:start + lanes] = source[:, row, col]
+                    word, group, pixel = self._place(block, row, col)
+                    start = pixel * config.oc_lanes + group * lanes
+                    words[word][start:start + lanes] = source[:, row, col]
             clip = [geometry[name] for name in ("zero_point", "low", "high")]
             result = requantize(source, *channels, *clip)
             if geometry["add"]:
@@ -87,4 +101,4 @@ class StoreStimulus:
                 start = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                 self.runs.append({"start": start, "beats": cols, "index": index, "post": flags.get("post_load", 0),
                                   "last": int(block == blocks - 1 and row == rows - 1)})
-        self.banks.append(None if pooled else words)
+        self.banks.append(None if pooled else {word: pack(values, width) for word, values in words.items()})

@@ -4,7 +4,13 @@ import numpy as np
 
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
-__all__ = ["pack_parameters", "random_channels", "random_clip", "random_second_stage", "random_sources"]
+__all__ = ["pack", "pack_parameters", "random_channels", "random_clip", "random_second_stage", "random_sources"]
+
+
+def pack(values: np.ndarray, bits: int) -> int:
+    """Numbers of ``bits`` bits side by side, the first lowest."""
+    mask = (1 << bits) - 1
+    return sum((value & mask) << bits * position for position, value in enumerate(values.tolist()))
 
 
 def random_channels(rng: np.random.Generator, lanes: int, acc_width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
