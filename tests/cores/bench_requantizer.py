@@ -1,6 +1,7 @@
 """Requantizer against the golden model: every shift, extreme sources, ties, both stages."""
 
 import random
+from functools import cache
 
 import cocotb
 import numpy as np
@@ -14,7 +15,7 @@ from cores.requantizer import IssueLayout, Requantizer
 from cores.requantizer_lane import ChannelLayout
 from sim.golden import requantize, residual_add
 from tests.bench import bench_parameters
-from tests.cores.store_values import random_channels, random_clip, random_second_stage, random_sources
+from tests.cores.store_values import pack, random_channels, random_clip, random_second_stage, random_sources
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 ISSUE, CHANNEL = IssueLayout(CONFIG), ChannelLayout(CONFIG.acc_width)
@@ -22,9 +23,9 @@ LANES, WIDTH = CONFIG.ic_lanes, CONFIG.acc_width
 PLACES = CONFIG.acc_lanes // LANES
 
 
-def packed(values, bits: int) -> int:
-    """Numbers side by side, the first lowest."""
-    return sum((int(value) & (1 << bits) - 1) << bits * position for position, value in enumerate(values))
+@cache
+def issue_bits(**fields: int) -> int:
+    return ISSUE.const(fields).as_bits()
 
 
 def instruction_bits(opcode: Opcode, fields: dict[str, int]) -> int:
@@ -55,7 +56,7 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     dut.add.value = int(bool(second))
     parameters = [CHANNEL.const({"bias": int(b), "multiplier": int(m), "shift": int(s) - MIN_SHIFT}).as_bits()
                   for b, m, s in zip(*channels, strict=True)]
-    dut.channels.value = packed(parameters, CHANNEL.size)
+    dut.channels.value = pack(np.array(parameters, object), CHANNEL.size)
     due: list[int] = []
     word, done, cycle, issued = 0, 0, 0, 0
     while done < pixels:
@@ -63,26 +64,25 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
         place = random.randrange(PLACES)
         dut.accumulators.value = word
         word = random.getrandbits(WIDTH * CONFIG.acc_lanes)
-        dut.issue.value = ISSUE.const({
-            "valid": int(go), "pooled": int(pooled), "select": place, "load": int(issued == 0 or second is not None),
-            "release": 0}).as_bits()
+        dut.issue.value = issue_bits(valid=int(go), pooled=int(pooled), select=place,
+                                     load=int(issued == 0 or second is not None), release=0)
         dut.pooled.value, dut.residual.value = random.getrandbits(POOL_WIDTH * LANES), random.getrandbits(8 * LANES)
         if go:
             if pooled:
-                dut.pooled.value = packed(source[:, issued], POOL_WIDTH)
+                dut.pooled.value = pack(source[:, issued], POOL_WIDTH)
             else:
                 field = WIDTH * LANES
                 word &= ~((1 << field) - 1 << field * place)
-                word |= packed(source[:, issued], WIDTH) << field * place
-            dut.residual.value = packed(residual[:, issued, 0], 8)
+                word |= pack(source[:, issued], WIDTH) << field * place
+            dut.residual.value = pack(residual[:, issued, 0], 8)
             due.append(cycle + latency)
             issued += 1
         await FallingEdge(dut.clk)
         assert int(dut.output_valid.value) == (cycle in due)
         if int(dut.output_valid.value):
-            values = np.array([int(dut.output.value) >> 8 * lane & 255 for lane in range(LANES)]).astype(np.uint8)
-            assert (values.view(np.int8) == wanted[:, done, 0]).all(), (
-                f"pixel {done}: {values.view(np.int8)}, not {wanted[:, done, 0]}; source {source[:, done]}, "
+            values = np.frombuffer(int(dut.output.value).to_bytes(LANES, "little"), np.int8)
+            assert (values == wanted[:, done, 0]).all(), (
+                f"pixel {done}: {values}, not {wanted[:, done, 0]}; source {source[:, done]}, "
                 f"channels {channels}, {clip}, {second}")
             done += 1
         await RisingEdge(dut.clk)

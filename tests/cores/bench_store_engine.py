@@ -127,9 +127,10 @@ class Environment:
         elif read_before:
             # Held by the real memory; what is not held must not matter either.
             self.read_data = random.getrandbits(CONFIG.acc_width * CONFIG.acc_lanes)
-        error = ErrorReport.from_bits(self.sample("error"))
-        if error.valid:
-            self.errors.append((error.code, error.index))
+        if bits := self.sample("error"):
+            error = ErrorReport.from_bits(bits)
+            if error.valid:
+                self.errors.append((error.code, error.index))
         self.states.append(ENGINE_STATES["store"][self.sample("state")])
         self.cycle += 1
         await RisingEdge(self.dut.clk)
