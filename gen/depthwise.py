@@ -78,8 +78,8 @@ class WindowGeometry(Geometry):
     def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
         return config.pixel_lanes if self.alternate else config.banks
 
-    def steps(self, config: NpuConfig) -> int:
-        return self.step_rows * self.tap_groups(config)
+    def steps(self, config: NpuConfig, rows: range | None = None) -> int:
+        return (self.step_rows if rows is None else len(rows)) * self.tap_groups(config)
 
     def step_cycles(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> float:
         rows = -(-window.rows // self.word_rows) + self.shift / self.step_rows
@@ -97,13 +97,15 @@ class WindowGeometry(Geometry):
     def buffer_row_step(self, window: Window) -> int:
         return self.word_rows * self.stride[0] * window.row_pitch
 
-    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False,
+                       rows: range | None = None) -> Mapping[str, int]:
+        rows = range(self.step_rows) if rows is None else rows
         return {
-            "kernel_h": self.step_rows, "kernel_w": self.tap_groups(config), "stride": 1,
+            "kernel_h": len(rows), "kernel_w": self.tap_groups(config), "stride": 1,
             "rows": -(-window.rows // self.word_rows), "cols": window.cols, "buf_row_pitch": window.row_pitch,
             "buf_row_step": self.buffer_row_step(window), "buf_block_pitch": window.entries,
-            "spread": int(not self.alternate), "window": 1, "alternate": int(self.alternate), "shift": int(self.shift),
-            "reads": self.reads(window.cols, config),
+            "spread": int(not self.alternate), "window": 1, "alternate": int(self.alternate),
+            "shift": int(self.shift and rows.start == 0), "reads": self.reads(window.cols, config),
         }
 
     def store_fields(self, *, narrow: bool = False) -> Mapping[str, int]:
@@ -111,7 +113,10 @@ class WindowGeometry(Geometry):
 
 
 def pack_windows(layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> PackedWeights:
-    """Pack a depthwise layer's weights: a tile for each channel block, with one pass or more if weights exceed int8."""
+    """Pack a depthwise layer's weights: a tile for each channel block, with more than one pass if weights exceed int8.
+
+    The further passes only have the rows of steps in which there is something left.
+    """
     channels, _, height, width = layer.weights.shape
     groups, lanes, tn = geometry.tap_groups(config), config.nnz_lanes, config.ic_lanes
     blocks = -(-channels // tn)
@@ -122,12 +127,18 @@ def pack_windows(layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> Pa
     for group in range(config.oc_groups):
         for row in range(height):
             steps[:, geometry.step_of(row, group), :, group] = by_row[:, row]
-    parts = [part.reshape(blocks, -1, config.beat_bytes) for part in int8_parts(steps)]
+    parts = list(int8_parts(steps))
     chunks: list[np.ndarray] = []
     tiles: list[tuple[Pass, ...]] = []
-    beats = parts[0].shape[1]
+    offset = 0
     for block in range(blocks):
-        needed = [part[block] for number, part in enumerate(parts) if number == 0 or part[block].any()]
-        tiles.append(tuple(Pass(block, 1, 1, False, (len(chunks) + number) * beats) for number in range(len(needed))))
-        chunks += needed
+        passes = []
+        for number, part in enumerate(parts):
+            used = np.flatnonzero(part[block].any(axis=(1, 2, 3, 4))) if number else np.arange(geometry.step_rows)
+            if len(used):
+                first, last = int(used[0]), int(used[-1])
+                passes.append(Pass(block, 1, 1, False, offset, range(first, last + 1)))
+                chunks.append(part[block, first:last + 1].reshape(-1, config.beat_bytes))
+                offset += len(chunks[-1])
+        tiles.append(tuple(passes))
     return PackedWeights(np.concatenate(chunks).view(np.uint8), tuple(tiles))

@@ -131,8 +131,8 @@ class Geometry:
         """The stride that decides the bank of a column."""
         return self.stride[1]
 
-    def steps(self, config: NpuConfig) -> int:
-        """Steps of a block of one group."""
+    def steps(self, config: NpuConfig, rows: range | None = None) -> int:
+        """Steps of a block of one group. ``rows``: of windows, the rows of steps that count."""
         return self.kernel[0] * self.kernel[1]
 
     def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
@@ -152,8 +152,9 @@ class Geometry:
         """Cycles that a step of a tile takes on average."""
         return self.words(window, config, narrow=narrow)
 
-    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
-        """Fields of COMPUTE_SET."""
+    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False,
+                       rows: range | None = None) -> Mapping[str, int]:
+        """Fields of COMPUTE_SET. ``rows``: of windows, the rows of steps that run."""
         return {
             "kernel_h": self.kernel[0], "kernel_w": self.kernel[1], "stride": self.stride[1], "rows": window.rows,
             "cols": window.cols, "buf_row_pitch": window.row_pitch, "buf_row_step": self.buffer_row_step(window),

@@ -217,14 +217,18 @@ class Lowering:
         after = {Queue.LOAD: loaded}
         if self._bank_tile[self._bank] >= 0:
             after[Queue.STORE] = self._stores.position(self._bank_tile[self._bank])
-        self._compute_set(plan, window)
+        self._compute_set(plan, window, part.rows)
+        base = chunk.place.base + (part.block - chunk.first) * window.entries
+        if part.rows is not None:
+            base += part.rows.start * window.row_pitch
         self._emit_compute(
-            Opcode.COMPUTE, after, buf_base=chunk.place.base + (part.block - chunk.first) * window.entries,
-            blocks=part.blocks, groups=part.groups, indexed=int(part.indexed), first=int(first), bank=self._bank)
+            Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups, indexed=int(part.indexed),
+            first=int(first), bank=self._bank)
         self._load_weights(index, part.offset + ahead, self._pass_beats(plan, part) - ahead)
 
-    def _compute_set(self, plan: Plan, window: Window) -> None:
-        self._emitter.set(Opcode.COMPUTE_SET, **plan.geometry.compute_fields(window, self._config, narrow=self._narrow))
+    def _compute_set(self, plan: Plan, window: Window, rows: range | None = None) -> None:
+        fields = plan.geometry.compute_fields(window, self._config, narrow=self._narrow, rows=rows)
+        self._emitter.set(Opcode.COMPUTE_SET, **fields)
 
     def _emit_compute(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         self._emitter.emit(opcode, after=after, **fields)
@@ -241,7 +245,7 @@ class Lowering:
         return parts
 
     def _pass_beats(self, plan: Plan, part: Pass) -> int:
-        steps = part.blocks * plan.geometry.steps(self._config) * part.groups
+        steps = part.blocks * plan.geometry.steps(self._config, part.rows) * part.groups
         return steps * step_beats(self._config, part.indexed)
 
     # -- loads ---------------------------------------------------------------------------------------------------

@@ -23,13 +23,17 @@ PARAMETER_BEATS = PARAMETER_BYTES
 
 @dataclass(frozen=True)
 class Pass:
-    """A run of input blocks that one COMPUTE can cover, and where its weights begin (beats from the layer's first)."""
+    """A run of input blocks that one COMPUTE can cover, and where its weights begin (beats from the layer's first).
+
+    ``rows``: of a depthwise layer in windows, the kernel's rows of steps that it has; None for all.
+    """
 
     block: int
     blocks: int
     groups: int
     indexed: bool
     offset: int
+    rows: range | None = None
 
 
 @dataclass(frozen=True, eq=False)

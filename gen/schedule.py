@@ -168,6 +168,7 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
                       windows: Sequence[tuple[Window, int]], config: NpuConfig) -> tuple[float, float, int, bool]:
     """(cycles, beats, chunk, False) of a depthwise layer's tiling in windows."""
     blocks, passes, depth = len(packed.tiles), sum(map(len, packed.tiles)), config.input_depth
+    steps = sum(geometry.steps(config, part.rows) for tile in packed.tiles for part in tile)
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
     # Instructions of the next chunk should be in their queues in time.
     chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
@@ -176,7 +177,7 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
     for window, count in windows:
         pixels = window.rows * window.cols
         step = max(geometry.step_cycles(window, config), config.weight_beats + _STEP_OVERHEAD)
-        compute = passes * (geometry.steps(config) * step + _WINDOW_OVERHEAD)
+        compute = steps * step + passes * _WINDOW_OVERHEAD
         residual = pixels * (layer.residual is not None)
         load: float = blocks * (window.load_beats + PARAMETER_BEATS + residual) + len(packed.data)
         store = blocks * (pixels * _STORE_CYCLES[layer.residual is not None] + PARAMETER_BEATS)

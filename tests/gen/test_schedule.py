@@ -16,15 +16,16 @@ from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, pool_graph
 
 
-def place(column: int, stride: int, lanes: int) -> int:
+def place(column: int, stride: int, banks: int) -> int:
     """Entry of a padded column within its row (docs/architecture.md, Loading)."""
-    return column // (2 * stride) * stride + column % stride if lanes == 2 else column
+    return column // (banks * stride) * stride + column % stride if banks > 1 else column
 
 
-@pytest.mark.parametrize("lanes", [1, 2])
-def test_windows_hold_what_is_read(lanes, rng):
-    """Every output's input lies inside its block, the partner's of the last odd column too."""
-    config = NpuConfig.preset(256, pixel_lanes=lanes)
+@pytest.mark.parametrize("options", [{"pixel_lanes": 1}, {}, {"depthwise": 1}], ids=["1 bank", "2 banks", "4 banks"])
+def test_windows_hold_what_is_read(options, rng):
+    """Every output's input lies inside its block, that of the outputs read beside the last one too."""
+    config = NpuConfig.preset(256, **options)
+    banks = config.banks
     for _ in range(300):
         size = rng.integers(1, 30, 2)
         kernel = rng.integers(1, 6, 2)
@@ -49,10 +50,10 @@ def test_windows_hold_what_is_read(lanes, rng):
             assert window.col - window.pad_left == x * stride[1] - pads[1]
         assert window.pad_left + window.data_cols + window.pad_right == (cols - 1) * stride[1] + kernel[1]
         # The buffer's.
-        columns = -(-cols // lanes) * lanes
+        columns = -(-cols // banks) * banks
         read = {int(c * stride[1] + kx) for c in range(columns) for kx in range(kernel[1])}
         written = range(window.pad_left + window.data_cols + window.pad_right)
-        last = max(place(column, int(stride[1]), lanes) for column in read.union(written))
+        last = max(place(column, int(stride[1]), banks) for column in read.union(written))
         assert last < window.row_pitch <= last + stride[1]
         lowest_row = (rows - 1) * geometry.buffer_row_step(window) + (kernel[0] - 1) * window.row_pitch
         assert lowest_row + last < window.entries
