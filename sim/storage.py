@@ -65,7 +65,7 @@ class Accumulators:
         return ((words * self._lanes + pixel) * self._groups + group).reshape(-1, 1)
 
     def alternate_places(self, rows: int, cols: int) -> np.ndarray:
-        """(rows * cols, 1) places of each output pixel whose rows alternate between two groups; ``rows``: output rows."""
+        """(rows * cols, 1) places of each output pixel, rows in turn from either group; ``rows``: output rows."""
         pair, group = np.divmod(np.arange(rows), 2)
         pitch = -(-cols // self._lanes) * self._lanes
         return ((pair[:, None] * pitch + np.arange(cols)) * self._groups + group[:, None]).reshape(-1, 1)

@@ -130,7 +130,8 @@ class Compute:
             ring.pop(times.ravel()[held:])
             ready = times[:, -1] + 1
             free = np.concatenate([[idle_from], starts[:-1] + cycles])
-            waited = np.clip(ready - free, 0, starts - free)
+            # Until its weights can be gathered, a step waits for the one before, not for weights.
+            waited = np.clip(ready - np.maximum(free, gathers), 0, starts - free)
             shared.spent(Queue.COMPUTE, "busy", index, count * cycles)
             shared.spent(Queue.COMPUTE, "wait_weights", index, int(waited.sum()))
             shared.spent(Queue.COMPUTE, "setup", index, int((starts - free - waited).sum()))

@@ -12,7 +12,17 @@ from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, TOKEN_MAXIMUM, run
 
 from .programs import (
-    END, Layer, Memory, Requantize, assemble, entries, from_blocks, layer_program, pad, to_blocks, windows,
+    END,
+    Layer,
+    Memory,
+    Requantize,
+    assemble,
+    entries,
+    from_blocks,
+    layer_program,
+    pad,
+    to_blocks,
+    windows,
 )
 
 SMALL = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=256, acc_depth=64, weight_depth=512)
