@@ -68,7 +68,8 @@ class BufferWriter(wiring.Component):
         row_end, block_end = Signal(), Signal()
         m.d.comb += [
             row_end.eq((left_left == 0) & Mux(cols_left == 1, right_left == 0, (cols_left == 0) & (right_left == 1))),
-            block_end.eq((top_left == 0) & Mux(data_left == 1, bottom_left == 0, (data_left == 0) & (bottom_left == 1))),
+            block_end.eq(
+                (top_left == 0) & Mux(data_left == 1, bottom_left == 0, (data_left == 0) & (bottom_left == 1))),
         ]
 
         # -- one beat -------------------------------------------------------------------------------------------
@@ -90,7 +91,8 @@ class BufferWriter(wiring.Component):
             m.d.sync += [
                 self.write_enable.eq(1 << bank if several else 1),
                 self.write_address.eq(address),
-                self.write_data.eq(Mux(is_data, self.input.payload, g.pad_value.as_unsigned().replicate(config.beat_bytes))),
+                self.write_data.eq(
+                    Mux(is_data, self.input.payload, g.pad_value.as_unsigned().replicate(config.beat_bytes))),
             ]
             m.d.comb += self.overrun.eq(address >= config.input_depth)
         with m.If(go):
@@ -103,7 +105,11 @@ class BufferWriter(wiring.Component):
             if several:
                 with m.If(phase + 1 == g.stride):
                     # A bank is done with its ``stride`` columns: the next are the next bank's at the same entries.
-                    m.d.sync += [phase.eq(0), bank.eq(bank + 1), address.eq(Mux(bank.all(), address + 1, address - phase))]
+                    m.d.sync += [
+                        phase.eq(0),
+                        bank.eq(bank + 1),
+                        address.eq(Mux(bank.all(), address + 1, address - phase)),
+                    ]
                 with m.Else():
                     m.d.sync += [phase.eq(phase + 1), address.eq(address + 1)]
             else:
@@ -158,7 +164,8 @@ class BufferWriter(wiring.Component):
                         active.eq(1),
                         to_weights.eq(is_weights),
                         to_side.eq(~is_weights),
-                        *[signal.eq(0) for signal in (rows_top, top_left, rows_bottom, bottom_left, left_left, right_left)],
+                        *[signal.eq(0) for signal in (rows_top, top_left, rows_bottom, bottom_left, left_left,
+                                                      right_left)],
                         *[signal.eq(rows) for signal in (rows_data, data_left)],
                         *[signal.eq(count) for signal in (cols_data, cols_left)],
                     ]

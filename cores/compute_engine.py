@@ -21,8 +21,8 @@ __all__ = ["ComputeEngine"]
 class ComputeEngine(wiring.Component):
     """Executes the compute queue. docs/datapath.md has its pipeline, cycles and area.
 
-    Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as its
-    weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
+    Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as
+    its weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
     """
 
     def __init__(self, config: NpuConfig):
@@ -93,8 +93,8 @@ class ComputeEngine(wiring.Component):
             self.read_data.eq(accumulators.read_data),
         ]
 
-        # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``. ``reads``
-        # go with the pixels, ``words`` with the sums.
+        # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
+        # ``reads`` go with the pixels, ``words`` with the sums.
         align = MacArray.align(config)
         sums_stage = 1 + MacArray.latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD

@@ -82,47 +82,36 @@ class NpuConfig:
                 raise ConfigError(f"{field.name} must be an integer, not {value!r}")
         if self.select_fanin == 0:
             object.__setattr__(self, "select_fanin", self.ic_lanes)
-        checks = [
-            (self.ic_lanes in (8, 16, 32), f"ic_lanes must be 8, 16 or 32 (the AXI data bus is 8 * ic_lanes bits), not {self.ic_lanes}"),
-            (_is_power_of_two(self.nnz_lanes) and self.nnz_lanes <= self.ic_lanes,
-             f"nnz_lanes must be a power of two up to ic_lanes={self.ic_lanes}, not {self.nnz_lanes}"),
-            (_is_power_of_two(self.oc_lanes) and self.ic_lanes <= self.oc_lanes <= 16 * self.ic_lanes,
-             f"oc_lanes must be a power of two from ic_lanes={self.ic_lanes} to {16 * self.ic_lanes}, not {self.oc_lanes}: "
-             "a store writes whole channel blocks"),
-            (self.pixel_lanes in (1, 2), f"pixel_lanes must be 1 or 2, not {self.pixel_lanes}"),
-            (_is_power_of_two(self.select_fanin) and self.ic_lanes // self.nnz_lanes <= self.select_fanin <= self.ic_lanes,
-             f"select_fanin must be a power of two from ic_lanes / nnz_lanes={self.ic_lanes // max(1, self.nnz_lanes)} "
-             f"to ic_lanes={self.ic_lanes}, not {self.select_fanin}"),
-            (24 <= self.acc_width <= 32, f"acc_width must be in 24..32, not {self.acc_width}"),
-            (self.multiplier_width in (18, 25, 27), f"multiplier_width must be 18, 25 or 27, not {self.multiplier_width}"),
-            (_is_power_of_two(self.input_depth) and 256 <= self.input_depth <= 16384,
-             f"input_depth must be a power of two in 256..16384, not {self.input_depth}"),
-            (_is_power_of_two(self.acc_depth) and 64 <= self.acc_depth <= 4096,
-             f"acc_depth must be a power of two in 64..4096, not {self.acc_depth}"),
-            (_is_power_of_two(self.weight_depth) and 512 <= self.weight_depth <= 16384,
-             f"weight_depth must be a power of two in 512..16384 (a whole 256-beat burst is reserved before it is asked for), "
-             f"not {self.weight_depth}"),
-            (_is_power_of_two(self.side_depth) and 512 <= self.side_depth <= 16384,
-             f"side_depth must be a power of two in 512..16384, not {self.side_depth}"),
-            (_is_power_of_two(self.queue_depth) and 4 <= self.queue_depth <= 64,
-             f"queue_depth must be a power of two in 4..64, not {self.queue_depth}"),
-            (_is_power_of_two(self.outstanding_reads) and 2 <= self.outstanding_reads <= 64,
-             f"outstanding_reads must be a power of two in 2..64, not {self.outstanding_reads}"),
-            (_is_power_of_two(self.outstanding_writes) and 2 <= self.outstanding_writes <= 64,
-             f"outstanding_writes must be a power of two in 2..64, not {self.outstanding_writes}"),
-            (self.depthwise in (0, 1), f"depthwise must be 0 or 1, not {self.depthwise}"),
-            (not self.depthwise or self.pixel_lanes == 2, "depthwise needs pixel_lanes=2, not 1"),
-            (not self.depthwise or self.select_fanin == self.ic_lanes,
-             f"depthwise needs select_fanin={self.ic_lanes}, every channel from every lane, not {self.select_fanin}"),
-            (not self.depthwise or self.oc_groups <= 2,
-             f"depthwise needs oc_lanes of at most {2 * self.ic_lanes}, not {self.oc_lanes}"),
-            (not self.depthwise or self.nnz_lanes % self.banks == 0,
-             f"depthwise needs nnz_lanes of a multiple of {self.banks}, the pixels read at once, not {self.nnz_lanes}"),
-            (32 <= self.address_width <= 64, f"address_width must be in 32..64, not {self.address_width}"),
-        ]
-        for passed, message in checks:
-            if not passed:
-                raise ConfigError(message)
+        tn, tm, dn = self.ic_lanes, self.oc_lanes, self.nnz_lanes
+        self._require("ic_lanes", tn in (8, 16, 32), "be 8, 16 or 32 (the AXI data bus is 8 * ic_lanes bits)")
+        self._require("nnz_lanes", _is_power_of_two(dn) and dn <= tn, f"be a power of two up to ic_lanes={tn}")
+        self._require("oc_lanes", _is_power_of_two(tm) and tn <= tm <= 16 * tn,
+                      f"be a power of two from ic_lanes={tn} to {16 * tn}, as a store writes whole channel blocks")
+        self._require("pixel_lanes", self.pixel_lanes in (1, 2), "be 1 or 2")
+        self._require("select_fanin", _is_power_of_two(self.select_fanin) and tn // dn <= self.select_fanin <= tn,
+                      f"be a power of two from ic_lanes / nnz_lanes={tn // dn} to ic_lanes={tn}")
+        self._require("acc_width", 24 <= self.acc_width <= 32, "be in 24..32")
+        self._require("multiplier_width", self.multiplier_width in (18, 25, 27), "be 18, 25 or 27")
+        # Rings and FIFOs of the memory engines take whole bursts of 256 beats.
+        for name, low, high in (("input_depth", 256, 16384), ("acc_depth", 64, 4096), ("weight_depth", 512, 16384),
+                                ("side_depth", 512, 16384), ("queue_depth", 4, 64), ("outstanding_reads", 2, 64),
+                                ("outstanding_writes", 2, 64)):
+            value = getattr(self, name)
+            self._require(name, _is_power_of_two(value) and low <= value <= high, f"be a power of two in {low}..{high}")
+        self._require("address_width", 32 <= self.address_width <= 64, "be in 32..64")
+        self._require("depthwise", self.depthwise in (0, 1), "be 0 or 1")
+        if self.depthwise:
+            self._require("pixel_lanes", self.pixel_lanes == 2, "be 2 with depthwise")
+            self._require("select_fanin", self.select_fanin == tn,
+                          f"be ic_lanes={tn} with depthwise: every lane reaches every channel")
+            self._require("oc_lanes", self.oc_groups <= 2, f"be at most {2 * tn} with depthwise")
+            self._require("nnz_lanes", dn % self.banks == 0,
+                          f"be a multiple of {self.banks} with depthwise, the pixels read at once")
+
+    def _require(self, name: str, condition: bool, what: str) -> None:
+        if not condition:
+            raise ConfigError(f"{name} must {what}, not {getattr(self, name)}")
+
 
     # -- derived -------------------------------------------------------------------------------------------------
 
@@ -197,7 +186,8 @@ class NpuConfig:
         Raises ConfigError when there is no such preset.
         """
         if macs not in _PRESETS:
-            raise ConfigError(f"macs must be one of {', '.join(map(str, _PRESETS))} (or give the lanes by hand), not {macs!r}")
+            presets = ", ".join(map(str, _PRESETS))
+            raise ConfigError(f"macs must be one of {presets} (or give the lanes by hand), not {macs!r}")
         values = {**_PRESETS[macs], **overrides}
         if overrides.get("depthwise") and "input_depth" not in overrides:
             # The same bytes in more banks.

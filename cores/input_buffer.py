@@ -28,8 +28,8 @@ def BankShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
 class InputBuffer(wiring.Component):
     """``config.banks`` banks of ``input_depth`` beats, each with one write and one read port.
 
-    Latency 1, one beat a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". A beat written in
-    the cycle in which it is read is read as it was before.
+    Latency 1, one beat a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". A beat written
+    in the cycle in which it is read is read as it was before.
     """
 
     def __init__(self, config: NpuConfig):

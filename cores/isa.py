@@ -150,13 +150,13 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("rows", 10, minimum=1),            # output rows of the tile
         Field("cols", 12, minimum=1),            # output columns of the tile
         Field("buf_row_pitch", 12),
-        Field("buf_row_step", 14),               # entries from an output row to the next: vertical stride * buf_row_pitch
+        Field("buf_row_step", 14),               # entries from an output row to the next
         Field("buf_block_pitch", 14),
         # The rest needs ``depthwise`` in the configuration; docs/architecture.md, "Spread words".
         Field("spread", 1),                      # a word has a pixel pair for each group of output lanes
         Field("window", 1),                      # reduction lanes are neighbouring taps of one channel
         Field("alternate", 1),                   # window, stride 2: groups of output lanes make alternate rows
-        Field("shift", 1),                       # alternate: the steps of the first ky serve the rows above in the upper group
+        Field("shift", 1),                       # alternate: in the first ky's steps the upper group is a row behind
         Field("reads", 12),                      # window: reads of a row, of ``banks`` pixels each
     ),
     # A tile through the multiplier array: for block, ky, kx, group: all pixels.
@@ -164,7 +164,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("buf_base", 14),
         Field("blocks", 10, minimum=1),
         Field("groups", 6, minimum=1),           # steps of a block (n)
-        Field("indexed", 1),                     # weights carry indices; otherwise step n, lane j is channel j * tn/dn + n
+        Field("indexed", 1),                     # weights carry indices; else lane j of step n: channel j * tn/dn + n
         Field("first", 1),                       # start from zero instead of the bank's sums
         Field("bank", 1),                        # accumulator bank
     ),

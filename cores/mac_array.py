@@ -15,7 +15,7 @@ PRODUCT_BITS = 16
 def packed_products(config: NpuConfig) -> int:
     """How many products of two packed pixels can be summed before they must be separated; 0 when pixels are not packed.
 
-    ``(x1 << s) + x0`` needs ``s + 9`` bits; ``s`` = 16 holds one product of int8 by int8, every further bit doubles that.
+    ``(x1 << s) + x0`` needs ``s + 9`` bits; ``s`` = 16 holds one product of int8 by int8, every further bit doubles it.
     """
     if config.pixel_lanes == 1 or config.multiplier_width < PRODUCT_BITS + 9:
         return 0
@@ -28,7 +28,7 @@ def sum_bits(config: NpuConfig) -> int:
 
 
 def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
-    """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; else one by one."""
+    """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; or singly."""
     parts = [17] if packed_products(config) else [8] * config.pixel_lanes
     return data.StructLayout({f"part{number}": bits for number, bits in enumerate(parts)})
 
@@ -110,8 +110,9 @@ class MacRow(wiring.Component):
     def _sum(self, m: Module, products: list[list[tuple[Value, Value | None]]], group: int, shift: int) -> None:
         """Adder tree, a register a level.
 
-        A packed sum is separated once it holds ``group`` products. Separating leaves the low half's borrow to be given back to
-        the high half; an adder takes one such bit as its carry-in and passes the other on, so one is left at the end.
+        A packed sum is separated once it holds ``group`` products. Separating leaves the low half's borrow to be given
+        back to the high half; an adder takes one such bit as its carry-in and passes the other on, so one is left at
+        the end.
         """
         width, level, summed = PRODUCT_BITS, 0, 1
 
@@ -127,8 +128,8 @@ class MacRow(wiring.Component):
                 node: list[tuple[Value, Value | None]] = []
                 for part, ((a, carry_a), (b, carry_b)) in enumerate(zip(left, right, strict=True)):
                     packed = group and summed <= group
-                    total = Signal(signed(max(len(a), len(b)) + 1 if packed else width), name=f"sum{level}_{number}_{part}",
-                                   reset_less=True)
+                    bits = max(len(a), len(b)) + 1 if packed else width
+                    total = Signal(signed(bits), name=f"sum{level}_{number}_{part}", reset_less=True)
                     carry = None
                     if carry_a is None:
                         m.d.sync += total.eq(a + b)
@@ -147,12 +148,12 @@ class MacRow(wiring.Component):
 class MacArray(wiring.Component):
     """Sum of ``nnz_lanes`` selected products for each output channel and pixel.
 
-    ``pixels`` are read from the banks; pixel 0 is in bank ``turn``, the others follow. Latency from ``pixels`` to ``sums``:
-    ``MacArray.latency(config)``; one word a cycle. Weights and indices are taken over from the weight loader by the
-    first word of a step, when the stages that use them are between two steps: its indices when ``pixels`` are
-    `ALIGN` cycles past (``load_indices`` in the cycle before), its weights a cycle later (``load_weights``).
-    ``carries`` are to be added to pixel 1's sums. With ``depthwise``, ``source`` belongs to the pixels of the cycle
-    before, and words with ``window`` reach back over ``window_reads`` reads.
+    ``pixels`` are read from the banks; pixel 0 is in bank ``turn``, the others follow. Latency from ``pixels`` to
+    ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights are taken over from the
+    weight loader between the last word of the step before and its own first: ``load_indices`` in the cycle in which
+    that word's channels are registered, ``MacArray.align(config)`` - 1 cycles behind its ``pixels``, ``load_weights``
+    in the next. ``carries`` are to be added to pixel 1's sums. With ``depthwise``, ``source`` belongs to the pixels of
+    the cycle before, and words with ``window`` reach back over ``window_reads`` reads.
 
     Golden model: ``sim.golden.conv2d_accumulate``.
     """
@@ -227,7 +228,8 @@ class MacArray(wiring.Component):
         for channel, pixels in enumerate(ordered):
             reads: list[list[Value]] = []
             for age in range(config.window_reads):
-                registers = [Signal(signed(8), name=f"read{age}_{channel}_{q}", reset_less=True) for q in range(config.banks)]
+                registers = [Signal(signed(8), name=f"read{age}_{channel}_{q}", reset_less=True)
+                             for q in range(config.banks)]
                 newer = reads[-1] if reads else pixels
                 m.d.sync += [register.eq(value) for register, value in zip(registers, newer, strict=True)]
                 reads.append(registers)

@@ -192,6 +192,7 @@ class TileLoops(wiring.Component):
                 m.d.sync += [*restart_taps(next_block), *restart_pixels(g, self.pool, first_ky)]
         with m.If(self.start):
             n = self.next_geometry
-            m.d.sync += [block.eq(0), block_base.eq(self.next_word.buf_base), self.acc_address.eq(0), self.at_start.eq(1)]
+            m.d.sync += [block.eq(0), block_base.eq(self.next_word.buf_base), self.acc_address.eq(0)]
+            m.d.sync += self.at_start.eq(1)
             m.d.sync += [*restart_taps(self.next_word.buf_base), *restart_pixels(n, self.next_pool, 1)]
         return m

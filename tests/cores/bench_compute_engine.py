@@ -58,7 +58,8 @@ class Tile:
     def writes(self):
         for block, row, column in np.ndindex(self.values.shape[:3]):
             bank, entry = self.place(column)
-            yield bank, self.base + block * self.block_pitch + row * self.row_pitch + entry, self.values[block, row, column]
+            first = self.base + block * self.block_pitch + row * self.row_pitch
+            yield bank, first + entry, self.values[block, row, column]
 
     def set_instruction(self, **changes: int) -> Instruction:
         fields = {
@@ -116,8 +117,8 @@ class Environment:
 
     async def reset(self):
         dut = self.dut
-        for name in ("queue__valid", "weights__valid", "pooled__ready", "halt", "load_level", "store_level", "write_enable",
-                     "read_enable"):
+        for name in ("queue__valid", "weights__valid", "pooled__ready", "halt", "load_level", "store_level",
+                     "write_enable", "read_enable"):
             getattr(dut, name).value = 0
         dut.rst.value = 1
         for _ in range(3):
@@ -223,9 +224,9 @@ async def sums(dut, stall):
             environment.weights += beats
             expected = expected + part_sums
             environment.push(Instruction(
-                Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, indexed=int(indexed), first=int(part == 0),
-                bank=bank, wait_load=int(part == 0), wait_store=int(part == 0), post_load=int(part == parts - 1),
-                post_store=int(part == parts - 1)))
+                Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, indexed=int(indexed),
+                first=int(part == 0), bank=bank, wait_load=int(part == 0), wait_store=int(part == 0),
+                post_load=int(part == parts - 1), post_store=int(part == parts - 1)))
         for _ in range(random.randrange(20)):
             await environment.step()
         assert environment.stores_posted == number, "a COMPUTE ran without its tokens"
@@ -250,11 +251,12 @@ async def windows(dut, stall):
         await environment.fill(tile)
         maximum = bool(rng.integers(2))
         environment.push(tile.set_instruction())
-        environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=tile.blocks, maximum=int(maximum), post_load=1))
+        environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=tile.blocks, maximum=int(maximum),
+                                     post_load=1))
         taps = [[tile.tap(block, ky, kx) for ky, kx in np.ndindex(*tile.kernel)] for block in range(tile.blocks)]
         reduce = np.max if maximum else np.sum
         expected = np.stack([reduce(np.stack(block), axis=0) for block in taps]).reshape(-1, TN)
-        await environment.until(lambda: len(environment.pooled) >= len(expected))
+        await environment.until(lambda want=expected: len(environment.pooled) >= len(want))
         np.testing.assert_array_equal(np.array(environment.pooled), expected)
         environment.pooled.clear()
         await environment.until(lambda count=number + 1: environment.loads_posted == count, 100)
@@ -270,7 +272,7 @@ async def spread_words(dut, form, stall):
         return
     environment, rng = await start(dut, stall=stall)
     environment.load_level = environment.store_level = 200
-    for number in range(int(bench_parameters().get("tiles", 8))):
+    for _ in range(int(bench_parameters().get("tiles", 8))):
         if form == "spread":
             tile, fields, beats, expected = spread_tile(rng)
         else:
@@ -279,8 +281,8 @@ async def spread_words(dut, form, stall):
         environment.weights += beats
         environment.push(tile.set_instruction(**fields))
         indexed = int(form == "spread")
-        environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=1, indexed=indexed, first=1,
-                                     post_store=1))
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=1, indexed=indexed,
+                                     first=1, post_store=1))
         # What follows at once must neither disturb it nor be disturbed.
         after = Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=PX)
         environment.push(after)
@@ -290,7 +292,8 @@ async def spread_words(dut, form, stall):
         else:
             weights = rng.integers(-128, 128, (TM, DN))
             environment.weights += beats_of(weights.ravel(), 8)
-            environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=1, groups=1, first=1, bank=1, post_store=1))
+            environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=1, groups=1, first=1, bank=1,
+                                         post_store=1))
         await environment.until(lambda: environment.stores_posted + len(environment.pooled) // PX == 2)
         words = await environment.read_words(0, *expected.shape[:2])
         valid = expected != INVALID
@@ -360,8 +363,8 @@ def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
         else:
             place, group = (row, column // BANKS, column % PX), column % BANKS // PX
         expected[place][group * TN:(group + 1) * TN] = sums[:, row, column]
-    fields = {"kernel_h": steps, "kernel_w": taps, "rows": pairs, "window": 1, "reads": reads, "spread": int(not alternate),
-              "alternate": int(alternate), "shift": int(shift)}
+    fields = {"kernel_h": steps, "kernel_w": taps, "rows": pairs, "window": 1, "reads": reads,
+              "spread": int(not alternate), "alternate": int(alternate), "shift": int(shift)}
     if alternate:
         fields["buf_row_step"] = 4 * tile.row_pitch
     return tile, fields, beats, expected
@@ -385,8 +388,8 @@ async def rate(dut):
     for number in range(count):
         beats, _ = random_weights(rng, tile, indexed=True, groups=1)
         environment.weights += beats
-        environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=1, indexed=1, first=1, bank=number % 2,
-                                     post_store=1))
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=1, indexed=1, first=1,
+                                     bank=number % 2, post_store=1))
     await environment.until(lambda: environment.stores_posted == 1)
     began = environment.cycle
     await environment.until(lambda: environment.stores_posted == count)
@@ -397,10 +400,10 @@ async def rate(dut):
 @cocotb.test()
 async def bounds(dut):
     """An input-buffer or accumulator address out of bounds is reported with the instruction's index."""
-    for instruction_fields, cols in (({"buf_base": CONFIG.input_depth - 1}, 4 * PX), ({"buf_base": 0}, PX * (CONFIG.acc_depth + 1))):
-        environment, rng = await start(dut, stall=0.0)
+    for base, cols in ((CONFIG.input_depth - 1, 4 * BANKS), (0, PX * (CONFIG.acc_depth + 1))):
+        environment, _ = await start(dut, stall=0.0)
         environment.push(Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=cols))
-        environment.push(Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, **instruction_fields))
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1))
         environment.weights += [0] * CONFIG.weight_beats
-        await environment.until(lambda: bool(environment.errors), 5000)
+        await environment.until(lambda errors=environment.errors: bool(errors), 5000)
         assert environment.errors[0] == (ErrorCode.BUFFER, 1)
