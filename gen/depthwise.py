@@ -1,16 +1,17 @@
 """Depthwise layers in windows (docs/architecture.md, "Spread words"): their geometry and their packed weights.
 
 Reduction lanes are neighbouring taps of one channel, and one COMPUTE makes one channel block of a tile: with `spread`
-for stride 1, with `alternate` for stride 2.
+for stride 1, with `alternate` for stride 2. A tile may have more rows than fit an accumulator bank: it is loaded and
+computed in parts, so that the rows that two parts need are loaded once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.geometry import MAX_KERNEL, Geometry, Window
+from gen.geometry import MAX_KERNEL, Geometry, Window, split
 from gen.ir import Conv, Tensor
 from gen.pack import PackedWeights, Pass, int8_parts
 
@@ -64,6 +65,29 @@ class WindowGeometry(Geometry):
         """Reads of an input row that cover the taps of ``cols`` outputs, and no fewer than there are words."""
         columns = (cols - 1) * self.stride[1] + min(config.nnz_lanes, self.kernel[1])
         return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
+
+    def part_rows(self, window: Window, config: NpuConfig) -> int:
+        """Output rows of a tile that an accumulator bank holds."""
+        return config.acc_depth // -(-window.cols // self.word_columns(config)) * self.word_rows
+
+    def parts(self, window: Window, config: NpuConfig) -> list[Window]:
+        """A tile's parts from top to bottom, each with the input rows that those before it do not bring."""
+        parts = []
+        loaded = 0
+        for start, rows in split(window.rows, -(-window.rows // self.part_rows(window, config)), self.word_rows):
+            end = (start + rows - 1) * self.stride[0] + self.kernel[0]
+            data = [min(max(row - window.pad_top, 0), window.data_rows) for row in (loaded, end)]
+            above = min(window.pad_top, end) - min(window.pad_top, loaded)
+            data_rows = data[1] - data[0]
+            parts.append(replace(
+                window, y=window.y + start, rows=rows, row=window.row + data[0], data_rows=data_rows, pad_top=above,
+                pad_bottom=end - loaded - above - data_rows, buffer_row=loaded))
+            loaded = end
+        return parts
+
+    def first_row(self, window: Window, part: Window) -> int:
+        """Buffer row at which the reads of a part of a tile begin."""
+        return (part.y - window.y) * self.stride[0]
 
     # -- what `Geometry` says of plain layers ----------------------------------------------------------------------
 

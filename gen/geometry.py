@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from cores.config import NpuConfig
 from gen.ir import Conv, Layer, Tensor
 
-__all__ = ["CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_ROWS", "Split", "Window", "tilings"]
+__all__ = [
+    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_ROWS", "Split", "Window", "split", "tilings",
+]
 
 # Limits of the instruction fields (cores/isa.py) that layers and tilings run into.
 MAX_BLOCKS = 1023
@@ -35,7 +37,8 @@ class Window:
     """One spatial tile: output rows ``y`` and columns ``x`` and following, and the input they need.
 
     ``row`` and ``col`` are the first input row and column that hold data. ``row_pitch`` and ``entries`` (of a channel
-    block) count entries of an input-buffer bank; ``spare_rows`` behind the loaded rows are read, but not used.
+    block) count entries of an input-buffer bank. A block takes ``buffer_rows`` there; those from ``buffer_row`` on are
+    loaded, and what lies behind them is read, but not used.
     """
 
     y: int
@@ -51,7 +54,8 @@ class Window:
     pad_left: int
     pad_right: int
     row_pitch: int
-    spare_rows: int = 0
+    buffer_rows: int
+    buffer_row: int = 0
 
     @property
     def input_rows(self) -> int:
@@ -59,7 +63,7 @@ class Window:
 
     @property
     def entries(self) -> int:
-        return self.row_pitch * (self.input_rows + self.spare_rows)
+        return self.row_pitch * self.buffer_rows
 
     @property
     def load_beats(self) -> int:
@@ -111,7 +115,7 @@ class Geometry:
         col, data_cols, pad_left, pad_right = _input_range(
             x * self.stride[1] - self.pads[1], (cols - 1) * self.stride[1] + self.kernel[1], self.input_size[1])
         return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
-                      self._row_pitch(cols, config), self._rows_read(rows) - data_rows - pad_top - pad_bottom)
+                      self._row_pitch(cols, config), self._rows_read(rows))
 
     def _row_pitch(self, cols: int, config: NpuConfig) -> int:
         """Entries of an input row: up to the partners of the last output, so that its reads stay inside the block."""
@@ -188,7 +192,7 @@ def _row_entries(columns: int, stride: int, banks: int) -> int:
     return max(c // turn * stride + c % stride for c in range(max(0, columns - turn), columns)) + 1
 
 
-def _split(size: int, parts: int, multiple: int) -> Split:
+def split(size: int, parts: int, multiple: int) -> Split:
     """At most ``parts`` nearly equal lengths, all but the last multiples of ``multiple``."""
     units = -(-size // multiple)
     step, longer = divmod(units, parts)
@@ -215,11 +219,11 @@ def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> I
     word = geometry.word_columns(config, narrow=narrow)
     widest = min(_MAX_COLS, config.acc_depth * word)
     for col_parts in _part_counts(-(-width // word), 64):
-        columns = _split(width, col_parts, word)
+        columns = split(width, col_parts, word)
         longest = max(length for _, length in columns)
         if longest > widest:
             continue
         if col_parts > 1 and longest < _MIN_COLS and height > 1:
             return
         for row_parts in _part_counts(-(-height // geometry.word_rows), 256):
-            yield _split(height, row_parts, geometry.word_rows), columns
+            yield split(height, row_parts, geometry.word_rows), columns

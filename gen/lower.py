@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, Queue
+from gen.depthwise import WindowGeometry
 from gen.emitter import Emitter
 from gen.geometry import MAX_BLOCKS, Window
 from gen.ir import Conv, Graph, Pool
@@ -103,19 +104,22 @@ class Lowering:
         """Emit layer ``index``, a depthwise Conv in windows: each channel block is an output tile."""
         self._emitter.layer = index
         self._narrow = False
-        blocks = len(packed.tiles)
+        geometry, blocks = plan.geometry, len(packed.tiles)
+        assert isinstance(geometry, WindowGeometry)
         for window in plan.windows:
             for low in range(0, blocks, plan.chunk):
                 high = min(low + plan.chunk, blocks)
-                chunk, ahead = self._load_chunk(index, plan, window, low, high, packed.tiles[low])
-                for block in range(low, high):
-                    for number, part in enumerate(packed.tiles[block]):
-                        self._compute(index, plan, window, part, chunk, chunk.loaded, number == 0, ahead)
-                        ahead = 0
-                    if block == high - 1:
-                        chunk.place.last_reader = self._last_compute
-                    self._end_tile(OutputTile(index, window, block, 1, self._bank, False, self._last_compute,
-                                              plan.geometry.store_fields()))
+                place, freed = self._ring.take(window.entries * (high - low))
+                for rows in geometry.parts(window, self._config):
+                    chunk, ahead = self._load_chunk(index, plan, rows, low, high, packed.tiles[low], place, freed)
+                    for block in range(low, high):
+                        for number, part in enumerate(packed.tiles[block]):
+                            self._compute(index, plan, rows, part, chunk, chunk.loaded, number == 0, ahead,
+                                          geometry.first_row(window, rows))
+                            ahead = 0
+                        self._end_tile(OutputTile(index, rows, block, 1, self._bank, False, self._last_compute,
+                                                  geometry.store_fields()))
+                place.last_reader = self._last_compute
 
     def pooling(self, index: int, plan: Plan) -> None:
         """Emit layer ``index``, a Pool."""
@@ -212,15 +216,17 @@ class Lowering:
                 group[0].place.last_reader = self._last_compute
 
     def _compute(self, index: int, plan: Plan, window: Window, part: Pass, chunk: _Chunk, loaded: int, first: bool,
-                 ahead: int) -> None:
-        """A COMPUTE and its weights, the first ``ahead`` beats of which are on their way already."""
+                 ahead: int, row: int = 0) -> None:
+        """A COMPUTE and its weights, the first ``ahead`` beats of which are on their way already.
+
+        ``row``: of the input rows in the buffer, the first that it reads.
+        """
         after = {Queue.LOAD: loaded}
         if self._bank_tile[self._bank] >= 0:
             after[Queue.STORE] = self._stores.position(self._bank_tile[self._bank])
         self._compute_set(plan, window, part.rows)
         base = chunk.place.base + (part.block - chunk.first) * window.entries
-        if part.rows is not None:
-            base += part.rows.start * window.row_pitch
+        base += (row + (part.rows.start if part.rows else 0)) * window.row_pitch
         self._emit_compute(
             Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups, indexed=int(part.indexed),
             first=int(first), bank=self._bank)
@@ -251,14 +257,15 @@ class Lowering:
     # -- loads ---------------------------------------------------------------------------------------------------
 
     def _load_chunk(self, index: int, plan: Plan, window: Window, low: int, high: int,
-                    work: Sequence[Pass] = ()) -> tuple[_Chunk, int]:
-        """LOAD_ACT of input blocks ``low..high`` for the passes ``work``.
+                    work: Sequence[Pass] = (), place: Place | None = None, freed: int = -1) -> tuple[_Chunk, int]:
+        """LOAD_ACT of input blocks ``low..high`` for the passes ``work``, to ``place`` (free after COMPUTE ``freed``).
 
         Where it waits for a STORE, weights are fetched before it; the second result is how many beats.
         """
         layer, emitter, stores = self._graph.layers[index], self._emitter, self._stores
         height, width = plan.geometry.input_size
-        place, freed = self._ring.take(window.entries * (high - low))
+        if place is None:
+            place, freed = self._ring.take(window.entries * (high - low))
         start = window.row * width + window.col
         row_pitch = plan.geometry.row_skip * width if window.data_rows > 1 else 0
         writer = -1
@@ -282,8 +289,8 @@ class Lowering:
             buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries)
         loaded = emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=self._tensors[layer.input].offset + low * height * width + start,
-            buf_base=place.base, blocks=high - low, rows=window.data_rows, pad_top=window.pad_top,
-            pad_bottom=window.pad_bottom)
+            buf_base=place.base + window.buffer_row * window.row_pitch, blocks=high - low, rows=window.data_rows,
+            pad_top=window.pad_top, pad_bottom=window.pad_bottom)
         return _Chunk(low, high, place, loaded), ahead
 
     def _load_weights(self, index: int, offset: int, beats: int) -> None:

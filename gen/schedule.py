@@ -169,31 +169,34 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
     """(cycles, beats, chunk, False) of a depthwise layer's tiling in windows."""
     blocks, passes, depth = len(packed.tiles), sum(map(len, packed.tiles)), config.input_depth
     steps = sum(geometry.steps(config, part.rows) for tile in packed.tiles for part in tile)
+    residual = layer.residual is not None
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
     # Instructions of the next chunk should be in their queues in time.
     chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
                 -(-_CHUNK_CYCLES // largest.load_beats))
     cycles = beats = 0.0
     for window, count in windows:
-        pixels = window.rows * window.cols
-        step = max(geometry.step_cycles(window, config), config.weight_beats + _STEP_OVERHEAD)
-        compute = steps * step + passes * _WINDOW_OVERHEAD
-        residual = pixels * (layer.residual is not None)
-        load: float = blocks * (window.load_beats + PARAMETER_BEATS + residual) + len(packed.data)
-        store = blocks * (pixels * _STORE_CYCLES[layer.residual is not None] + PARAMETER_BEATS)
-        if chunk * largest.entries * 2 > depth:
-            # Hardly any loading beside computing.
-            load += compute
-        cycles += count * max(compute, load, store)
+        load, compute, pixels = 0.0, 0.0, window.rows * window.cols
+        parts = geometry.parts(window, config)
+        for part in parts:
+            step = max(geometry.step_cycles(part, config), config.weight_beats + _STEP_OVERHEAD)
+            compute += steps * step + passes * _WINDOW_OVERHEAD
+            load += blocks * (part.load_beats + PARAMETER_BEATS) + len(packed.data)
+        load += blocks * pixels * residual
+        store = blocks * (pixels * _STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
         beats += count * (load + blocks * pixels)
-    return cycles + 3 * _LATENCY + chunk * windows[0][0].load_beats, beats, chunk, False
+        if chunk * largest.entries * 2 > depth:
+            # The next chunk's first part is loaded when this one's last is computed.
+            load += (compute / blocks + chunk * parts[0].load_beats) * -(-blocks // chunk) / len(parts)
+        cycles += count * max(compute, load, store)
+    first, last = geometry.parts(windows[0][0], config)[0], geometry.parts(windows[-1][0], config)[-1]
+    return cycles + 3 * _LATENCY + chunk * first.load_beats + last.rows * last.cols, beats, chunk, False
 
 
 def plan_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights, config: NpuConfig) -> Plan | None:
     """Choose the tiling of a depthwise layer in windows; None if no tiling fits the configuration."""
     plans = [_finish(_estimate_windows(layer, geometry, packed, windows, config), geometry, rows, cols, config)
-             for rows, cols, windows in _candidates(geometry, config)
-             if all(geometry.words(window, config) <= config.acc_depth for window, _ in windows)]
+             for rows, cols, windows in _candidates(geometry, config)]
     return min(plans, key=lambda plan: plan.cost, default=None)
 
 

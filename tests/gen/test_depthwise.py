@@ -209,14 +209,14 @@ def test_shapes(config, stride, kernel, size, pad, rng, windows_only):
 
 def test_fields_of_a_window_layer(rng):
     config = NpuConfig.preset(256, depthwise=1)
-    program, _ = compile_graph(depthwise_graph(32, (3, 3), (12, 12), 2, 1, rng), config)
+    program, _ = compile_graph(depthwise_graph(32, (3, 3), (10, 10), 2, 1, rng), config)
     (load_set,) = settings(program, Opcode.LOAD_SET)
     (compute_set,) = settings(program, Opcode.COMPUTE_SET)
     (store_set,) = settings(program, Opcode.STORE_SET)
     assert load_set["stride"] == 1
     assert [compute_set[name] for name in ("window", "alternate", "shift", "spread", "rows", "cols", "kernel_h",
-                                           "kernel_w", "reads")] == [1, 1, 1, 0, 3, 6, 4, 1, 4]
-    assert (store_set["alternate"], store_set["spread"], store_set["rows"]) == (1, 0, 6)
+                                           "kernel_w", "reads")] == [1, 1, 1, 0, 3, 5, 4, 1, 3]
+    assert (store_set["alternate"], store_set["spread"], store_set["rows"]) == (1, 0, 5)
     stores = [i for i in program.instructions if i.opcode is Opcode.STORE]
     assert [(i["blocks"], i["bank"]) for i in stores] == [(1, 0), (1, 1)]
 
@@ -249,7 +249,7 @@ def test_without_the_feature_nothing_changes():
         programs = [compile_graph(graph, config, depthwise_mode=mode)[0] for mode in ("auto", "plain")]
         assert programs[0].code == programs[1].code
         for instruction in programs[0].instructions:
-            assert not any(instruction.fields.get(name) for name in ("spread", "window", "alternate", "shift", "reads"))
+            assert not any(instruction.fields.get(name) for name in ("spread", "window", "alternate", "reads"))
 
 
 # -- time ------------------------------------------------------------------------------------------------------------
@@ -263,7 +263,9 @@ def test_windows_keep_the_bus_busy(stride, size, rng):
     assert program.layers[0].mode == "window"
     blocks, out = channels // 16, -(-size // stride)
     bound = max(blocks * (out * out + 8), blocks * ((size + 2) ** 2 + 8 + 24))
-    assert estimate(config, program.code).cycles < 1.12 * bound + 400
+    cycles = estimate(config, program.code).cycles
+    # What comes before the first part of a tile is there, and behind the last that is computed.
+    assert cycles < 1.05 * bound + 1500
 
 
 @pytest.mark.parametrize("name, gain", [("mlperf_vww_mnv1_025_int8", 1.3), ("mlperf_kws_dscnn_int8", 1.2),
