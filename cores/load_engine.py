@@ -28,9 +28,9 @@ class LoadEngine(wiring.Component):
     """Executes the load queue: asks for data early, writes it in order.
 
     Two halves. The *requester* waits for ``stores`` tokens, checks the region and turns an instruction into requests,
-    as far ahead as the data FIFO has room. The *writer* (`BufferWriter`) follows with the same instructions: it waits for the
-    compute token, inserts the padding and delivers a beat a cycle. Room in the FIFO is reserved before data is asked
-    for, so the bus never waits.
+    as far ahead as the data FIFO has room. The *writer* (`BufferWriter`) follows with the same instructions: it waits
+    for the compute token, inserts the padding and delivers a beat a cycle. Room in the FIFO is reserved before data is
+    asked for, so the bus never waits.
     """
 
     def __init__(self, config: NpuConfig):

@@ -1,0 +1,92 @@
+"""The configuration: what it refuses and why, presets, JSON, derived figures."""
+
+import dataclasses
+import json
+
+import pytest
+
+from cores.config import PRESET_MACS, ConfigError, NpuConfig
+
+
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"ic_lanes": 12}, r"ic_lanes must be 8, 16 or 32 \(the AXI data bus is 8 \* ic_lanes bits\), not 12"),
+    ({"nnz_lanes": 3}, "nnz_lanes must be a power of two up to ic_lanes=16, not 3"),
+    ({"nnz_lanes": 32}, "nnz_lanes must be a power of two up to ic_lanes=16, not 32"),
+    ({"oc_lanes": 8}, "oc_lanes must be a power of two from ic_lanes=16 to 256, as a store writes whole channel blocks"),
+    ({"pixel_lanes": 3}, "pixel_lanes must be 1 or 2, not 3"),
+    ({"select_fanin": 2}, "select_fanin must be a power of two from ic_lanes / nnz_lanes=4 to ic_lanes=16, not 2"),
+    ({"select_fanin": 12}, "select_fanin must be a power of two"),
+    ({"acc_width": 23}, r"acc_width must be in 24\.\.32, not 23"),
+    ({"multiplier_width": 20}, "multiplier_width must be 18, 25 or 27, not 20"),
+    ({"input_depth": 100}, r"input_depth must be a power of two in 256\.\.16384, not 100"),
+    ({"acc_depth": 32}, r"acc_depth must be a power of two in 64\.\.4096, not 32"),
+    ({"weight_depth": 256}, r"weight_depth must be a power of two in 512\.\.16384, not 256"),
+    ({"side_depth": 513}, r"side_depth must be a power of two in 512\.\.16384, not 513"),
+    ({"queue_depth": 2}, r"queue_depth must be a power of two in 4\.\.64, not 2"),
+    ({"outstanding_reads": 1}, r"outstanding_reads must be a power of two in 2\.\.64, not 1"),
+    ({"outstanding_writes": 128}, r"outstanding_writes must be a power of two in 2\.\.64, not 128"),
+    ({"address_width": 30}, r"address_width must be in 32\.\.64, not 30"),
+    ({"depthwise": 2}, "depthwise must be 0 or 1, not 2"),
+    ({"depthwise": 1, "pixel_lanes": 1}, "pixel_lanes must be 2 with depthwise, not 1"),
+    ({"depthwise": 1, "select_fanin": 4}, "select_fanin must be ic_lanes=16 with depthwise"),
+    ({"depthwise": 1, "oc_lanes": 64}, "oc_lanes must be at most 32 with depthwise, not 64"),
+    ({"depthwise": 1, "nnz_lanes": 2}, "nnz_lanes must be a multiple of 4 with depthwise"),
+    ({"oc_lanes": 32.0}, r"oc_lanes must be an integer, not 32\.0"),
+    ({"pixel_lanes": True}, "pixel_lanes must be an integer, not True"),
+])
+def test_refuses(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        NpuConfig(**fields)
+
+
+@pytest.mark.parametrize("macs", PRESET_MACS)
+def test_preset(macs):
+    config = NpuConfig.preset(macs)
+    assert config.macs == macs
+    assert NpuConfig.from_json(config.to_json()) == config
+    assert config.weight_beats * config.beat_bytes == config.oc_lanes * config.nnz_lanes
+
+
+def test_preset_of_another_size():
+    with pytest.raises(ConfigError, match=r"macs must be one of 16, 32, .*, 512 \(or give the lanes by hand\), not 100"):
+        NpuConfig.preset(100)
+
+
+def test_depthwise_keeps_the_buffers_bytes():
+    plain, depthwise = NpuConfig.preset(256), NpuConfig.preset(256, depthwise=1)
+    assert (plain.banks, depthwise.banks) == (2, 4)
+    assert plain.banks * plain.input_depth == depthwise.banks * depthwise.input_depth
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("{", "configuration is not JSON"),
+    ("[]", "configuration must be a JSON object, not list"),
+    ('{"lanes": 4}', "unknown configuration field 'lanes'; known: acc_depth"),
+    ('{"oc_lanes": "32"}', "oc_lanes must be an integer, not '32'"),
+])
+def test_refuses_json(text, message):
+    with pytest.raises(ConfigError, match=message):
+        NpuConfig.from_json(text)
+
+
+def test_load_names_the_file(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"ic_lanes": 5}')
+    with pytest.raises(ConfigError, match=r"config\.json: ic_lanes must be"):
+        NpuConfig.load(path)
+    with pytest.raises(ConfigError, match="missing"):
+        NpuConfig.load(tmp_path / "missing")
+
+
+def test_digest_tells_every_field_apart():
+    config = NpuConfig()
+    others = [dataclasses.replace(config, **change) for change in (
+        {"oc_lanes": 64}, {"ic_lanes": 32}, {"nnz_lanes": 8}, {"pixel_lanes": 1}, {"select_fanin": 4}, {"acc_width": 32},
+        {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1})]
+    assert len({other.digest for other in [config, *others]}) == 1 + len(others)
+
+
+def test_windows_of_the_lanes():
+    config = NpuConfig(select_fanin=8)
+    assert [config.window_base(lane) for lane in range(4)] == [0, 0, 8, 8]
+    assert json.loads(config.to_json())["select_fanin"] == 8
