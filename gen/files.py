@@ -7,7 +7,7 @@ from pathlib import Path
 __all__ = ["write_file"]
 
 
-def write_file(path: Path, content: str | bytes) -> None:
+def write_file(path: Path, content: str | bytes | memoryview) -> None:
     """Write through a temporary file beside ``path``; folders are made. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -9,7 +9,7 @@ from PIL import Image, UnidentifiedImageError
 
 from gen.ir import Graph
 
-__all__ = ["InputError", "Samples", "read_samples"]
+__all__ = ["InputError", "Samples", "read_samples", "zero_samples"]
 
 
 class InputError(ValueError):
@@ -94,6 +94,8 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
         elif array.shape[1:] != shapes[name][1:]:
             expected = ", ".join(map(str, ("samples", *shapes[name][1:])))
             raise InputError(f"{path}: input {name} must have the shape ({expected}), not {array.shape}")
+    if labels is not None and (labels.ndim != 1 or labels.dtype.kind not in "iuf"):
+        raise InputError(f"{path}: label must have one number for each sample, not {labels.dtype} {labels.shape}")
     counts = {name: len(array) for name, array in inputs.items()} | ({} if labels is None else {"label": len(labels)})
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -41,7 +41,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     with status(f"compiling {arguments.model.name}"):
         program = open_workload(arguments.model, config, density=arguments.density).program
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     program.save(arguments.output)
     facts = {
         "program": str(arguments.output), "layers": len(program.layers),

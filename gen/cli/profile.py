@@ -37,10 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
                         help="the time model, or the Verilog (default cycles)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and profile.png there")
-    parser.add_argument("--clock", type=float, metavar="MHZ", help="to reckon with (default: the board's)")
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ", help="to reckon with (default: the board's)")
     add_density_option(parser)
     add_machine_options(parser)
     add_json_option(parser)
+
+
+def megahertz(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text}")
+    return value
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -68,6 +68,9 @@ def test_it_is_a_module(tmp_path: Path):
     (("run", "x.onnx", "--input", "x.npz", "--limit", "0"), "must be at least 1, not 0"),
     (("run", "x.onnx"), "required: --input"),
     (("compile", "x.onnx", "-o", "y", "--density", "2"), "must be above 0 and at most 1, not 2"),
+    (("profile", "x.onnx", "--clock", "0"), "must be a positive number, not 0"),
+    (("profile", "x.onnx", "--clock", "nan"), "must be a positive number, not nan"),
+    (("bench", "weather"), "no part 'weather'; there are layers, networks, area, speed"),
 ])
 def test_bad_arguments(argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture):
     assert message in error_line(capsys, 2, *argv)
