@@ -131,6 +131,8 @@ def _models(arguments: argparse.Namespace) -> Path | None:
     folder = arguments.models or Path(os.environ.get("NPUGEN_MODELS", root.parent / "shared" / "models"))
     if folder.is_dir():
         return folder
+    if arguments.models:
+        raise UsageError(f"--models {folder}: no such folder")
     messages.print(f"no networks in {folder}: give --models DIR", soft_wrap=True)
     return None
 

@@ -20,7 +20,7 @@ from gen.cli.common import (
     status,
 )
 from gen.cli.compile import add_density_option
-from gen.files import write_file
+from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.workload import Workload
@@ -52,6 +52,8 @@ def megahertz(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> None:
     clock_mhz = arguments.clock or chosen_board(arguments).clock_mhz
+    if arguments.output:
+        require_writable(arguments.output / "profile.json")
     workload = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}"):
         _ = workload.program
