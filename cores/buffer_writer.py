@@ -68,8 +68,9 @@ class BufferWriter(wiring.Component):
         row_end, block_end = Signal(), Signal()
         m.d.comb += [
             row_end.eq((left_left == 0) & Mux(cols_left == 1, right_left == 0, (cols_left == 0) & (right_left == 1))),
-            block_end.eq(
-                (top_left == 0) & Mux(data_left == 1, bottom_left == 0, (data_left == 0) & (bottom_left == 1))),
+            # One row is left: any of the three phases may have no rows.
+            block_end.eq(Mux(top_left != 0, (top_left == 1) & (data_left == 0) & (bottom_left == 0),
+                             Mux(data_left == 1, bottom_left == 0, (data_left == 0) & (bottom_left == 1)))),
         ]
 
         # -- one beat -------------------------------------------------------------------------------------------

@@ -1,7 +1,15 @@
 """Command line: ``python -m gen COMMAND``."""
 
+import os
 import sys
 
-from gen.cli import main
+# The layers are too small for a second thread to help, and on a busy machine the two wait for each other: ten times
+# slower. NumPy looks only when it is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+try:
+    from gen.cli import main
+except KeyboardInterrupt:
+    sys.exit(130)
 
 sys.exit(main())

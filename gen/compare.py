@@ -201,12 +201,15 @@ def compare(path: str | Path, inputs: Mapping[str, np.ndarray]) -> Comparison:
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    table = Table("layer", "op", "tensor", "values", "differing", "largest",
-                  title=f"against onnxruntime, {comparison.samples} samples")
+    table = Table(title=f"against onnxruntime, {comparison.samples} samples", title_justify="left")
+    for heading in ("layer", "op", "tensor", "values", "differing", "largest"):
+        table.add_column(heading, justify="right" if heading in ("values", "differing", "largest") else "left")
     for row in comparison.layers:
         table.add_row(row.layer, row.op, row.tensor, f"{row.values:,}", f"{row.differing:,}", str(row.largest))
     console.print(table)
     for output in comparison.outputs:
-        spread = ", ".join(f"{difference:+d}: {count:,}" for difference, count in output.distribution.items())
-        console.print(f"{output.output}: differences at {output.tensor}: {spread}; same answer {output.agreement:.1%}; "
-                      f"{output.host_differing:,} values differ in the host's part")
+        spread = ", ".join(f"{count:,} {f'differ by {difference:+d}' if difference else 'equal'}"
+                           for difference, count in output.distribution.items())
+        console.print(f"{output.output}: of the values of {output.tensor}, {spread}; "
+                      f"same answer in {100 * output.agreement:.1f} % of the samples; "
+                      f"{output.host_differing:,} values differ in the host's part", soft_wrap=True)

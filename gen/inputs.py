@@ -9,7 +9,11 @@ from PIL import Image, UnidentifiedImageError
 
 from gen.ir import Graph
 
-__all__ = ["InputError", "Samples", "read_samples"]
+__all__ = ["InputError", "Samples", "read_samples", "zero_samples"]
+
+
+#: First bytes of .npy and .npz files, and of an .npz file without arrays.
+_MAGIC = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
 
 
 class InputError(ValueError):
@@ -18,7 +22,7 @@ class InputError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """``inputs``: model input -> (N, ...) array; ``labels``: (N,) integers, if the file had them."""
+    """``inputs``: model input -> (N, ...) array; ``labels``: (N,) numbers, if the file had them, below 0 for none."""
 
     inputs: dict[str, np.ndarray]
     labels: np.ndarray | None
@@ -31,6 +35,8 @@ def _load(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     """What a .npy or .npz file holds."""
     # Opened here: np.load leaves the file of a damaged archive open.
     with path.open("rb") as file:
+        if not file.peek(6).startswith(_MAGIC):  # np.load would take it for a pickle
+            raise InputError(f"{path}: not an {path.suffix} file")
         loaded = np.load(file, allow_pickle=False)
         return {name: loaded[name] for name in loaded.files} if isinstance(loaded, np.lib.npyio.NpzFile) else loaded
 
@@ -94,6 +100,10 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
         elif array.shape[1:] != shapes[name][1:]:
             expected = ", ".join(map(str, ("samples", *shapes[name][1:])))
             raise InputError(f"{path}: input {name} must have the shape ({expected}), not {array.shape}")
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise InputError(f"{path}: input {name} holds values that are not numbers (NaN)")
+    if labels is not None and (labels.ndim != 1 or labels.dtype.kind not in "iuf"):
+        raise InputError(f"{path}: label must have one number for each sample, not {labels.dtype} {labels.shape}")
     counts = {name: len(array) for name, array in inputs.items()} | ({} if labels is None else {"label": len(labels)})
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())

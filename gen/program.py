@@ -1,9 +1,8 @@
 """A compiled program: code, constants, the place of every tensor, and the ``.npu`` file that holds them."""
 
 import dataclasses
+import io
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import numpy as np
 from cores.config import ConfigError, NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, decode
 from cores.registers import VERSION
+from gen.files import write_file
 
 __all__ = ["LayerInfo", "Placement", "Program", "ProgramError"]
 
@@ -122,7 +122,7 @@ class Program:
     # -- file ----------------------------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
-        """Write a ``.npu`` file, whole or not at all. The same program gives the same bytes. Raises ProgramError."""
+        """Write a ``.npu`` file, as `write_file` does. The same program gives the same bytes. Raises ProgramError."""
         path = Path(path)
         header = {
             "format": _FORMAT,
@@ -143,26 +143,19 @@ class Program:
         }
         if self.model is not None:
             members["model.onnx"] = self.model
-        temporary = None
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, content in members.items():
+                info = zipfile.ZipInfo(name, _TIME)
+                # Weights hardly shrink, and take long to find that out.
+                plain = name in ("data.bin", "model.onnx")
+                info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, content)
         try:
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-                for name, content in members.items():
-                    info = zipfile.ZipInfo(name, _TIME)
-                    # Weights hardly shrink, and take long to find that out.
-                    plain = name in ("data.bin", "model.onnx")
-                    info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
-                    info.external_attr = 0o644 << 16
-                    archive.writestr(info, content)
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(temporary, 0o666 & ~umask)
-            os.replace(temporary, path)
+            write_file(path, buffer.getbuffer())
         except OSError as error:
             raise ProgramError(f"{path}: {error.strerror or error}") from None
-        finally:
-            if temporary is not None and os.path.exists(temporary):
-                os.unlink(temporary)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:

@@ -73,10 +73,11 @@ class Run:
 
     @property
     def accuracy(self) -> float | None:
-        if self.labels is None or self.inferences[0].prediction is None:
+        """Share of the labelled samples that are right."""
+        if self.labels is None or self.inferences[0].prediction is None or not (labelled := self.labels >= 0).any():
             return None
         predictions = np.array([inference.prediction for inference in self.inferences])
-        return float((predictions == self.labels).mean())
+        return float((predictions == self.labels)[labelled].mean())
 
 
 def _run_on_image(workload: Workload, tensors: dict[str, np.ndarray], machine: RtlMachine | None,

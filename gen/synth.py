@@ -13,10 +13,12 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gen.files import write_file
 from sim.toolchain import find_yosys
 
 __all__ = ["FAMILIES", "Report", "SynthesisError", "synthesize"]
@@ -181,8 +183,6 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
     components["(top)"] = _count(target, modules.get(top, {}))
     report = Report(family, _count(target, cells), dict(sorted(cells.items())), components)
     if entry:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        partial = entry.with_suffix(".partial")
-        partial.write_text(json.dumps(asdict(report)))
-        partial.replace(entry)
+        with suppress(OSError):  # the next run takes minutes again; this one has its result
+            write_file(entry, json.dumps(asdict(report)))
     return report

@@ -4,8 +4,11 @@ import os
 import zlib
 from pathlib import Path
 
-import numpy as np
-import pytest
+# One thread each, as `python -m gen` has: the tests run beside each other. Only before NumPy is first imported.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
 #: Seed of a run that asks for none, so that two runs of `make test` test the same. `make test-full` draws a new one.
 DEFAULT_SEED = 20

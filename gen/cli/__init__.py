@@ -34,13 +34,24 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{name}: error: {' '.join(message.split())} (help: {self.prog} --help)\n")
 
 
+class _CommandParser(_Parser):
+    """A command's own parser, which names the command when it does not know an option."""
+
+    def parse_known_args(self, args=None, namespace=None):
+        namespace, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return namespace, unknown
+
+
 def make_parser(command: str | None) -> argparse.ArgumentParser:
     """The parser with the options of ``command`` alone; of the others it knows only that they exist."""
     parser = _Parser(
         prog="python -m gen", description="CNN accelerators for small FPGAs, from ONNX to Verilog.",
         epilog="example: python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz "
                "--limit 10 --target rtl")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command",
+                                     parser_class=_CommandParser)
     for name, text in COMMANDS.items():
         if name == command:
             module = importlib.import_module(f"gen.cli.{name}")
@@ -59,15 +70,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in argv if not word.startswith("-")), None)
     try:
-        arguments = make_parser(command).parse_args(argv)
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    try:
+        try:
+            arguments = make_parser(command).parse_args(argv)
+        except SystemExit as stop:
+            return int(stop.code or 0)
         status = arguments.run(arguments) or 0
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
-        print(f"gen {arguments.command}: interrupted", file=sys.stderr)
+        print(f"gen {command}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has enough of it (`| head`). Keep Python from complaining once more while it ends.
@@ -76,5 +87,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("NPUGEN_TRACEBACK"):
             raise
-        print(f"gen {arguments.command}: error: {one_line(error)}", file=sys.stderr)
+        print(f"gen {command}: error: {one_line(error)}", file=sys.stderr)
         return status_of(error)

@@ -21,6 +21,7 @@ from gen.cli.common import (
     print_json,
     status,
 )
+from gen.cli.errors import FAILED, UsageError
 
 EXAMPLE = """example:
   python -m gen bench layers
@@ -41,9 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    from gen.cli.errors import UsageError
-
+def run(arguments: argparse.Namespace) -> int:
     unknown = [part for part in arguments.parts if part not in PARTS]
     if unknown:
         raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
@@ -60,6 +59,10 @@ def run(arguments: argparse.Namespace) -> None:
             _show(titles[part], rows)
     if arguments.json:
         print_json(results)
+    if any(row.get("wrong") for rows in results.values() for row in rows):
+        messages.print("gen bench: error: values differ from the reference")
+        return FAILED
+    return 0
 
 
 def _show(title: str, rows: list[dict[str, Any]]) -> None:
@@ -128,6 +131,8 @@ def _models(arguments: argparse.Namespace) -> Path | None:
     folder = arguments.models or Path(os.environ.get("NPUGEN_MODELS", root.parent / "shared" / "models"))
     if folder.is_dir():
         return folder
+    if arguments.models:
+        raise UsageError(f"--models {folder}: no such folder")
     messages.print(f"no networks in {folder}: give --models DIR", soft_wrap=True)
     return None
 

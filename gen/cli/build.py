@@ -19,7 +19,7 @@ from gen.cli.common import (
     print_json,
     status,
 )
-from gen.files import write_file
+from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:
     from boards.board import Board
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str, list[str]]:
     """Everything but the resources; returns the Verilog and the names of the files."""
+    require_writable(folder / "npu.v")
     from cores.emit import emit_verilog
     from gen.export import driver_header, register_map, vendor_project
 

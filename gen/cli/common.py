@@ -98,8 +98,7 @@ def chosen_config(arguments: argparse.Namespace) -> NpuConfig:
 
 def print_json(value: Any) -> None:
     """One object on stdout. Infinities and NaN are not JSON: ValueError."""
-    json.dump(value, sys.stdout, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def _columns() -> tuple:

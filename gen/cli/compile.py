@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gen.cli.common import add_json_option, add_machine_options, chosen_config, messages, print_json, status
 from gen.cli.errors import UsageError
+from gen.files import require_writable
 
 EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
 
@@ -40,12 +41,12 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError("--calibrate: float models cannot be quantised here yet; give a quantised model")
     if arguments.output.resolve() == arguments.model.resolve():
         raise UsageError(f"-o {arguments.output} would replace the model")
+    require_writable(arguments.output)
     from gen.workload import open_workload
 
     with status(f"compiling {arguments.model.name}"):
         program = open_workload(arguments.model, config, density=arguments.density,
                                 depthwise_mode=arguments.depthwise).program
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
     program.save(arguments.output)
     facts = {
         "program": str(arguments.output), "layers": len(program.layers),

@@ -16,6 +16,9 @@ _OWN = frozenset({
     "UsageError",
 })
 
+#: The project's own: a module missing there is a mistake of ours.
+_PACKAGES = ("boards", "cores", "gen", "sim")
+
 
 class CommandError(RuntimeError):
     """A command could not do its work; the message is for the user."""
@@ -36,6 +39,8 @@ def one_line(error: Exception) -> str:
         return text
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else text
+    if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in _PACKAGES:
+        return f"the package {error.name} is missing: type `. .venv/bin/activate`; `make setup` makes that environment"
     if isinstance(error, MemoryError):
         return "out of memory"
     return f"internal error ({type(error).__name__}: {text}); NPUGEN_TRACEBACK=1 shows where. Please report it"

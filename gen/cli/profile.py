@@ -20,7 +20,7 @@ from gen.cli.common import (
     status,
 )
 from gen.cli.compile import add_compiler_options
-from gen.files import write_file
+from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.workload import Workload
@@ -37,14 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
                         help="the time model, or the Verilog (default cycles)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and profile.png there")
-    parser.add_argument("--clock", type=float, metavar="MHZ", help="to reckon with (default: the board's)")
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ", help="to reckon with (default: the board's)")
     add_compiler_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
 
 
+def megahertz(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text}")
+    return value
+
+
 def run(arguments: argparse.Namespace) -> None:
     clock_mhz = arguments.clock or chosen_board(arguments).clock_mhz
+    if arguments.output:
+        require_writable(arguments.output / "profile.json")
     workload = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}"):
         _ = workload.program

@@ -20,7 +20,7 @@ from gen.cli.common import (
 )
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, UsageError
-from gen.files import write_file
+from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.inputs import Samples
@@ -48,9 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, not {text}")
+    if not text.isdecimal() or not (value := int(text)):
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
     return value
 
 
@@ -71,6 +70,8 @@ def execute(workload: "Workload", samples: "Samples", target: str) -> "Run":
 def run(arguments: argparse.Namespace) -> int:
     if arguments.output and arguments.output.suffix != ".npz":
         raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
+    if arguments.output:
+        require_writable(arguments.output)
     workload = open_given(arguments, arguments.model)
     from gen.inputs import read_samples
 
@@ -116,7 +117,7 @@ def show(result: "Run") -> None:
     for heading in ("sample", "label", "prediction", *(["cycles", "cycles/s"] if rtl else []), "seconds", "mismatches"):
         table.add_column(heading, justify="right")
     for number, inference in enumerate(result.inferences[:_LISTED]):
-        label = None if result.labels is None else int(result.labels[number])
+        label = None if result.labels is None or result.labels[number] < 0 else int(result.labels[number])
         wrong = label is not None and label != inference.prediction
         row = [str(number), *("-" if value is None else str(value) for value in (label, inference.prediction))]
         if inference.cycles is not None:

@@ -65,9 +65,14 @@ def test_it_is_a_module(tmp_path: Path):
     (("build", "--config", "none.json"), "none.json: No such file"),
     (("build", "--config", "x.json", "--macs", "16"), "--config and --macs exclude each other"),
     (("run", "x.onnx", "--input", "x.npz", "--target", "board"), "invalid choice: 'board'"),
-    (("run", "x.onnx", "--input", "x.npz", "--limit", "0"), "must be at least 1, not 0"),
+    (("run", "x.onnx", "--input", "x.npz", "--limit", "0"), "must be a whole number of at least 1, not 0"),
+    (("run", "x.onnx", "--input", "x.npz", "--limit", "few"), "must be a whole number of at least 1, not few"),
     (("run", "x.onnx"), "required: --input"),
     (("compile", "x.onnx", "-o", "y", "--density", "2"), "must be above 0 and at most 1, not 2"),
+    (("profile", "x.onnx", "--clock", "0"), "must be a positive number, not 0"),
+    (("profile", "x.onnx", "--clock", "nan"), "must be a positive number, not nan"),
+    (("boards", "--colour"), "gen boards: error: unrecognized arguments: --colour (help: python -m gen boards --help)"),
+    (("bench", "weather"), "no part 'weather'; there are layers, networks, area, speed"),
 ])
 def test_bad_arguments(argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture):
     assert message in error_line(capsys, 2, *argv)
@@ -171,6 +176,36 @@ def test_mismatches_fail(model: str, samples: str, monkeypatch: pytest.MonkeyPat
     captured = capsys.readouterr()
     assert json.loads(captured.out)["mismatches"] == 2
     assert "gen run: error: 2 values differ from the reference, first in tensor" in captured.err
+
+
+def test_a_label_below_zero_is_none(model: str, samples: str, capsys: pytest.CaptureFixture):
+    image = np.load(samples)["image"][:3]
+    for labels, accuracy in (([-1, -1, -1], None), ([5, -1, 0], 0.5)):  # 5, 7 and 8 are right
+        np.savez("x.npz", image=image, label=labels)
+        assert main(["run", model, "--input", "x.npz", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["accuracy"] == accuracy
+    assert main(["run", model, "--input", "x.npz"]) == 0
+    assert "-1" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["run", "compile", "profile", "build"])
+def test_output_that_cannot_be_written_is_said_first(
+        command: str, model: str, samples: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gen.workload.open_workload", lambda *a, **k: pytest.fail("work was done"))
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda *a, **k: pytest.fail("work was done"))
+    given = {"run": (model, "--input", samples), "build": ()}.get(command, (model,))
+    Path("taken").touch()
+    assert "taken/y.npz" in error_line(capsys, 1, command, *given, "-o", "taken/y.npz")
+    assert Path("taken").read_bytes() == b""
+    if command in ("run", "compile"):
+        Path("folder.npz").mkdir()
+        assert "folder.npz: Is a directory" in error_line(capsys, 1, command, *given, "-o", "folder.npz")
+
+
+def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    monkeypatch.delitem(sys.modules, "gen.cli.boards", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.table", None)
+    assert "the package rich.table is missing: type `. .venv/bin/activate`" in error_line(capsys, 1, "boards")
 
 
 def test_outputs_are_npz(model: str, samples: str, capsys: pytest.CaptureFixture):

@@ -63,7 +63,11 @@ def test_image_with_channels_last(picture: Path):
     ({"x": np.zeros((1, 3, 4, 6))}, "has no array 'image'; the model's inputs are image, the file has x"),
     ({"image": np.zeros((1, 3, 4, 5))}, r"input image must have the shape \(samples, 3, 4, 6\), not \(1, 3, 4, 5\)"),
     ({"image": np.zeros((2, 3, 4, 6)), "label": np.zeros(3)}, "differ in their number of samples: image 2, label 3"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": np.zeros((2, 1))}, r"label must have one number .* float64 \(2, 1\)"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": 3}, r"label must have one number for each sample, not int64 \(\)"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": np.array(["a", "b"])}, "label must have one number"),
     ({"image": np.zeros((0, 3, 4, 6))}, "there are no samples"),
+    ({"image": np.full((1, 3, 4, 6), np.nan)}, "input image holds values that are not numbers"),
 ])
 def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
     np.savez(tmp_path / "x.npz", **arrays)

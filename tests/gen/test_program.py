@@ -95,8 +95,10 @@ def test_foreign_file(content, tmp_path):
 def test_missing_file_and_folder(program, tmp_path):
     with pytest.raises(ProgramError, match="No such file"):
         Program.load(tmp_path / "none.npu")
-    with pytest.raises(ProgramError, match="No such file"):
-        program.save(tmp_path / "none" / "a.npu")
+    program.save(tmp_path / "new" / "a.npu")
+    with pytest.raises(ProgramError, match="Is a directory"):
+        program.save(tmp_path / "new")
+    assert [path.name for path in tmp_path.rglob("*")] == ["new", "a.npu"]
 
 
 def rewritten(path, target, change) -> None:

@@ -1,0 +1,335 @@
+"""Load engine against a memory whose every beat is known: boxes with padding, rings, tokens, rate, errors."""
+
+import random
+from collections import deque
+
+import cocotb
+import numpy as np
+from cocotb.triggers import ClockCycles, RisingEdge
+
+from cores.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from cores.config import NpuConfig
+from cores.instruction_layout import QueueEntry
+from cores.isa import ErrorCode, Instruction, Opcode, encode
+from sim.storage import entry_places
+from tests.bench import bench_parameters
+from tests.cores.bus_models import collect, send, start
+
+CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
+BYTES = CONFIG.beat_bytes
+REQUEST, DATA = read_request_layout(CONFIG), read_data_layout(CONFIG)
+BASE = 0x1234_5000
+REGION = 5000
+
+
+def content(beat: int) -> int:
+    """What the data region holds at ``beat``."""
+    return (beat + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E95 & (1 << 8 * BYTES) - 1
+
+
+class Program:
+    """Instructions of the load queue, and what must come of them, written down from docs/architecture.md."""
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self.writes: list[tuple[int, int, int]] = []        # bank, entry, beat
+        self.rings: dict[str, list[int]] = {"weights": [], "side": []}
+        self.posts: list[tuple[int, int, int]] = []         # what must have been delivered before
+        self.geometry: Instruction | None = None
+
+    def add(self, opcode: Opcode, **fields: int) -> None:
+        instruction = Instruction(opcode, **fields)
+        self.instructions.append(instruction)
+        if opcode == Opcode.LOAD_SET:
+            self.geometry = instruction
+        elif opcode == Opcode.LOAD_ACT and self.geometry:
+            self._box(self.geometry, instruction)
+        elif opcode == Opcode.LOAD_WGT:
+            self.rings["weights"] += [content(instruction["offset"] + beat) for beat in range(instruction["beats"])]
+        elif opcode == Opcode.LOAD_SIDE:
+            self.rings["side"] += [content(instruction["offset"] + row * instruction["row_pitch"] + col)
+                                   for row in range(instruction["rows"]) for col in range(instruction["cols"])]
+        if instruction["post_compute"]:
+            self.posts.append((len(self.writes), *map(len, self.rings.values())))
+
+    def _box(self, geometry: Instruction, act: Instruction) -> None:
+        width = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
+        banks, entries = entry_places(CONFIG.pixel_lanes, geometry["stride"], 0, width)
+        padding = int.from_bytes(bytes([geometry["pad_value"] & 255]) * BYTES, "little")
+        for block in range(act["blocks"]):
+            for line in range(act["pad_top"] + act["rows"] + act["pad_bottom"]):
+                place = act["buf_base"] + block * geometry["buf_block_pitch"] + line * geometry["buf_row_pitch"]
+                row = line - act["pad_top"]
+                first = act["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
+                for column in range(width):
+                    col = column - geometry["pad_left"]
+                    inside = 0 <= row < act["rows"] and 0 <= col < geometry["cols"]
+                    self.writes.append((int(banks[column]), place + int(entries[column]),
+                                        content(first + col) if inside else padding))
+
+
+def random_program(count: int) -> Program:
+    """``count`` loads of all kinds, with tokens; boxes and rows of a single beat among them."""
+    program = Program()
+
+    def tokens() -> dict[str, int]:
+        return dict(wait_compute=random.randrange(2), stores=random.choice([0, 0, 1, 3]),
+                    post_compute=random.randrange(2))
+
+    for number in range(count):
+        kind = "act" if number == 0 else random.choice(["act", "act", "wgt", "side"])
+        if kind == "wgt":
+            beats = random.choice([1, 7, 256, 257, 700])
+            program.add(Opcode.LOAD_WGT, offset=random.randrange(REGION - beats + 1), beats=beats, **tokens())
+        elif kind == "side":
+            cols, rows = random.choice([(1, 1), (8, 1), (1, 9), (random.randint(1, 20), random.randint(1, 9))])
+            pitch = random.randint(0, 50)
+            end = (rows - 1) * pitch + cols
+            program.add(Opcode.LOAD_SIDE, offset=random.choice([0, REGION - end]), cols=cols, rows=rows,
+                        row_pitch=pitch, **tokens())
+        else:
+            _random_box(program, tokens())
+    return program
+
+
+def _random_box(program: Program, tokens: dict[str, int]) -> None:
+    while True:
+        cols, rows, blocks = random.randint(1, 12), random.randint(0, 5), random.randint(1, 3)
+        left, right, top, bottom = (random.choice([0, 0, 1, 3]) for _ in range(4))
+        stride = random.randint(1, 4)
+        _, entries = entry_places(CONFIG.pixel_lanes, stride, 0, left + cols + right)
+        row_pitch = int(entries.max()) + 1 + random.randint(0, 2)
+        block_pitch = row_pitch * (top + rows + bottom) + random.randint(0, 2)
+        room = CONFIG.input_depth - blocks * block_pitch
+        if rows + top + bottom and room >= 0:
+            break
+    pitches = dict(row_pitch=random.randint(0, 60), block_pitch=random.randint(0, 400))
+    end = (blocks - 1) * pitches["block_pitch"] + (rows - 1) * pitches["row_pitch"] + cols if rows else 0
+    program.add(Opcode.LOAD_SET, cols=cols, pad_left=left, pad_right=right, pad_value=random.randint(-128, 127),
+                stride=stride, buf_row_pitch=row_pitch, buf_block_pitch=block_pitch, **pitches)
+    program.add(Opcode.LOAD_ACT, offset=random.choice([0, REGION - end]), buf_base=random.choice([0, room]),
+                blocks=blocks, rows=rows, pad_top=top, pad_bottom=bottom, **tokens)
+
+
+class Surroundings:
+    """Memory, rings, tokens and buffer around the engine; notes what they see."""
+
+    def __init__(self, dut, program: Program, *, stall: float = 0.0, latency: int = 40, region: int = REGION,
+                 fail=lambda beat: 0) -> None:
+        self.dut, self.program, self.stall, self.latency = dut, program, stall, latency
+        self.region, self.fail = region, fail
+        self.writes: list[tuple[int, int, int]] = []
+        self.write_cycles: list[int] = []
+        self.rings: dict[str, list[int]] = {"weights": [], "side": []}
+        self.posts: list[tuple[int, int, int]] = []
+        self.errors: list[tuple[ErrorCode, int]] = []
+        self.requested = self.cycle = 0
+
+    async def begin(self) -> None:
+        dut = self.dut
+        await start(dut, queue__valid=0, compute_level=0, store_level=0, response=0, request__ready=0, weights__ready=0,
+                    side__ready=0, halt=0, data_address=BASE, data_beats=self.region)
+        entries = [QueueEntry.const({"index": 100 + number, "word": int.from_bytes(encode(instruction), "little")})
+                   for number, instruction in enumerate(self.program.instructions)]
+        self.tasks = [cocotb.start_soon(task) for task in (
+            self._memory(), self._watch(), self._tokens("compute", "wait_compute"), self._tokens("store", "stores"),
+            *(collect(dut, name, ring.append, stall=self.stall) for name, ring in self.rings.items()),
+            send(dut, "queue", [entry.as_bits() for entry in entries], idle=self.stall))]
+
+    async def end(self, condition, limit: int = 60_000) -> None:
+        """Wait for ``condition``, then a little longer, in which nothing may happen."""
+        for _ in range(limit):
+            await RisingEdge(self.dut.clk)
+            if condition():
+                break
+        else:
+            raise AssertionError("nothing came")
+        await ClockCycles(self.dut.clk, 60)
+        for task in self.tasks:
+            task.cancel()
+
+    async def _memory(self) -> None:
+        dut, pending = self.dut, deque()
+        while True:
+            ready = random.random() >= self.stall
+            dut.request__ready.value = ready
+            value = 0
+            if pending and pending[0][0] <= self.cycle and random.random() >= self.stall:
+                _, beat, last = pending.popleft()
+                fields = {"valid": 1, "data": content(beat), "last": last, "response": self.fail(beat)}
+                value = DATA.const(fields).as_bits()
+            dut.response.value = value
+            await RisingEdge(dut.clk)
+            self.cycle += 1
+            if ready and int(dut.request__valid.value):
+                request = REQUEST.from_bits(int(dut.request__payload.value))
+                first, rest = divmod(request.address - BASE, BYTES)
+                assert not rest and 1 <= request.beats <= 256
+                assert 0 <= first and first + request.beats <= self.region, "a request outside the region"
+                self.requested += request.beats
+                pending.extend((self.cycle + self.latency, first + beat, beat == request.beats - 1)
+                               for beat in range(request.beats))
+
+    async def _tokens(self, source: str, field: str) -> None:
+        """Gives all tokens that the program takes, one by one."""
+        level_port, take_port = getattr(self.dut, f"{source}_level"), getattr(self.dut, f"{source}_take")
+        left = sum(instruction[field] for instruction in self.program.instructions)
+        level = 0
+        while True:
+            await RisingEdge(self.dut.clk)
+            taken = int(take_port.value)
+            assert taken <= level, f"takes {taken} tokens of {level}"
+            given = int(left > 0 and random.random() < 0.05 + 0.95 * (self.stall == 0))
+            level, left = level - taken + given, left - given
+            level_port.value = level
+
+    async def _watch(self) -> None:
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk)
+            enable = int(dut.write_enable.value)
+            if enable:
+                assert enable in (1, 2)
+                self.writes.append((enable >> 1, int(dut.write_address.value), int(dut.write_data.value)))
+                self.write_cycles.append(self.cycle)
+            if int(dut.post_compute.value):
+                self.posts.append((len(self.writes), *map(len, self.rings.values())))
+            report = ErrorReport.from_bits(int(dut.error.value))
+            if report.valid and not self.errors:
+                self.errors.append((ErrorCode(report.code), report.index - 100))
+
+    def check(self) -> None:
+        program = self.program
+        assert not self.errors, self.errors
+        assert self.writes == program.writes
+        assert self.rings == program.rings
+        assert len(self.posts) == len(program.posts)
+        for found, expected in zip(self.posts, program.posts, strict=True):
+            assert all(a >= b for a, b in zip(found, expected, strict=True)), f"token after {found}, not {expected}"
+
+
+async def run(dut, program: Program, **options) -> Surroundings:
+    around = Surroundings(dut, program, **options)
+    await around.begin()
+    expected = [program.writes, program.posts, *program.rings.values()]
+    found = [around.writes, around.posts, *around.rings.values()]
+    await around.end(lambda: all(len(seen) >= len(wanted) for seen, wanted in zip(found, expected, strict=True)))
+    around.check()
+    assert int(dut.idle.value)
+    return around
+
+
+async def fails(dut, code: ErrorCode, index: int, program: Program, **options) -> Surroundings:
+    around = Surroundings(dut, program, **options)
+    await around.begin()
+    await around.end(lambda: around.errors, limit=2000)
+    assert around.errors == [(code, index)]
+    return around
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.2, 0.7])
+async def random_loads(dut, stall):
+    for _ in range(3):
+        await run(dut, random_program(14), stall=stall)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_pixel_a_cycle(dut):
+    """Padded boxes one behind the other: nothing is lost but the memory's first answer."""
+    program = Program()
+    width = 18 if CONFIG.pixel_lanes == 1 else 9
+    program.add(Opcode.LOAD_SET, cols=16, pad_left=1, pad_right=1, row_pitch=16, block_pitch=64, stride=1,
+                buf_row_pitch=width, buf_block_pitch=6 * width)
+    for _ in range(4):
+        program.add(Opcode.LOAD_ACT, blocks=2, rows=4, pad_top=1, pad_bottom=1)
+    around = await run(dut, program)
+    gaps = np.diff(around.write_cycles) - 1
+    assert np.count_nonzero(gaps) <= 1 and gaps.sum() <= around.latency, gaps
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_beat_a_cycle(dut):
+    """A long LOAD_WGT keeps the bus busy: it takes no longer than its beats."""
+    program = Program()
+    program.add(Opcode.LOAD_WGT, offset=3, beats=3000)
+    around = await run(dut, program)
+    assert around.cycle <= 3000 + around.latency + 100
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def offsets_reach_the_end_of_the_largest_region(dut):
+    """Channel blocks beyond 2^30 beats."""
+    program = Program()
+    program.add(Opcode.LOAD_SET, cols=2, block_pitch=(1 << 24) - 1, stride=1, buf_row_pitch=1, buf_block_pitch=2)
+    program.add(Opcode.LOAD_ACT, offset=(1 << 28) - 1, blocks=100, rows=1)
+    await run(dut, program, region=(1 << 32) - 1)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def ranges_are_checked(dut):
+    """The last row that fits is read, the first that does not is an error."""
+    for beyond in (0, 1):
+        rows = Program()
+        rows.add(Opcode.LOAD_SET, cols=3, row_pitch=10, block_pitch=100, stride=1, buf_row_pitch=3, buf_block_pitch=12)
+        rows.add(Opcode.LOAD_ACT, offset=REGION - 133 + beyond, blocks=2, rows=4)
+        weights = Program()
+        weights.add(Opcode.LOAD_WGT, offset=REGION - 5 + beyond, beats=5)
+        for index, program in ((1, rows), (0, weights)):
+            if beyond:
+                await fails(dut, ErrorCode.READ_RANGE, index, program)
+            else:
+                await run(dut, program)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def the_buffer_is_not_overrun(dut):
+    """Also where an entry computed in too few bits would be inside again."""
+    for base, pitch, wrong in ((CONFIG.input_depth - 8, 8, True), (CONFIG.input_depth - 16, 8, False),
+                               ((1 << 14) - 1, 8, True), (200, (1 << 14) - 100, True)):
+        program = Program()
+        program.add(Opcode.LOAD_SET, cols=8, row_pitch=8, block_pitch=8, stride=1, buf_row_pitch=8,
+                    buf_block_pitch=pitch)
+        program.add(Opcode.LOAD_ACT, buf_base=base, blocks=2, rows=1)
+        if wrong:
+            await fails(dut, ErrorCode.BUFFER, 1, program)
+        else:
+            await run(dut, program)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(rows=[0, 1])
+async def geometry_must_be_set(dut, rows):
+    program = Program()
+    program.add(Opcode.LOAD_ACT, blocks=1, rows=rows, pad_top=1)
+    around = await fails(dut, ErrorCode.ILLEGAL, 0, program)
+    assert not around.requested
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(response=[AxiResponse.SLVERR, AxiResponse.DECERR])
+async def bus_errors_name_their_instruction(dut, response):
+    """The first beat that fails counts, not what was asked for behind it."""
+    program = Program()
+    program.add(Opcode.LOAD_WGT, offset=0, beats=20)
+    program.add(Opcode.LOAD_SIDE, offset=100, cols=4, rows=2, row_pitch=10)
+    program.add(Opcode.LOAD_WGT, offset=200, beats=20)
+    code = ErrorCode.READ_SLVERR if response == AxiResponse.SLVERR else ErrorCode.READ_DECERR
+    await fails(dut, code, 1, program, fail=lambda beat: response if beat >= 112 else AxiResponse.OKAY)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def halt_asks_for_no_more(dut):
+    """And a reset in the middle leaves nothing behind."""
+    program = Program()
+    program.add(Opcode.LOAD_WGT, offset=0, beats=4000)
+    around = Surroundings(dut, program, stall=0.3)
+    await around.begin()
+    await ClockCycles(dut.clk, 300)
+    dut.halt.value = 1
+    await RisingEdge(dut.clk)
+    await RisingEdge(dut.clk)
+    requested = around.requested
+    await around.end(lambda: True)
+    assert 0 < around.requested == requested < 4000
+    await run(dut, random_program(6))

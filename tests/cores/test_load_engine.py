@@ -1,0 +1,20 @@
+"""Load engine: see bench_load_engine."""
+
+import pytest
+
+from cores.config import NpuConfig
+from cores.load_engine import LoadEngine
+from tests.bench import run_bench
+
+CONFIGS = {
+    "16": NpuConfig.preset(16, input_depth=512),
+    "one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, input_depth=512),
+    "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, input_depth=256, address_width=64),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_load_engine(name):
+    config = CONFIGS[name]
+    run_bench(LoadEngine(config), module="tests.cores.bench_load_engine", name=f"load_engine_{name}",
+              parameters={"config": config.to_dict()})
