@@ -10,11 +10,12 @@ from cores.isa import ErrorCode, Instruction, Opcode, Queue, decode, encode
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run
+from sim.rtl import RtlMachine, run_program
 
 from .depthwise import Depthwise, depthwise_program
-from .programs import END, assemble
+from .programs import END, assemble, from_blocks
 from .test_cycles import spent
-from .test_functional import check, place, random_layer
+from .test_functional import check, place, pool_program, random_layer
 
 ONE = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, input_depth=512, acc_depth=64, depthwise=1)
 #: Two groups of output lanes: four banks.
@@ -286,3 +287,61 @@ def test_windows_keep_their_distance():
         return int(timing.last[Queue.COMPUTE - 1, 5]) - int(timing.last[Queue.COMPUTE - 1, 3])
     assert last(dict(window=1, spread=1)) == 32
     assert last(dict(spread=1)) == 32 + TWO.window_reads + 2
+
+
+# -- against the RTL -----------------------------------------------------------------------------------------------
+
+
+def programs(seed: int, config: NpuConfig):
+    """Name, code, image, write_start and expected outputs of layers of every kind."""
+    windows = [((3, 3), (1, 1), SAME, 0, 0), ((5, 5), (2, 1), (2, 2, 2, 2), 0, 2)]
+    if config.oc_groups == 2:
+        windows += [((3, 3), (2, 2), SAME, 1, 0), ((5, 5), (2, 2), (2, 2, 2, 2), 0, 1),
+                    ((3, 12), (2, 2), (1, 6, 1, 6), 1, 0)]
+    for kernel, stride, pads, shift, slack in windows:
+        program, *rest = depthwise_case(seed, config, kernel, stride, pads, (11, 13), 3, shift=shift, slack=slack)
+        yield f"window {kernel} {stride}", assemble(*program, END), *rest
+    rng = np.random.default_rng(seed)
+    for spread, stride, groups in [(0, 1, 1), (0, 3, 0), (1, 1, 0), (1, 2, 1), (1, 3, 0)]:
+        layer = random_layer(rng, config, config.ic_lanes, kernel=(3, 3), stride=(stride, stride), pads=SAME,
+                             tile_rows=2, groups=groups, spread=spread)
+        x = rng.integers(-128, 128, (config.ic_lanes, 9, 11)).astype(np.int8)
+        yield f"spread {spread}, stride {stride}", *place(config, [layer], x)
+    for stride in (1, 2):
+        instructions, *rest = pool_program(rng, config, maximum=True, add=False, kernel=(3, 2), stride=(2, stride))
+        yield f"pool, stride {stride}", assemble(*instructions), *rest
+
+
+@pytest.mark.parametrize("name", ["two", pytest.param("one-dn2", marks=pytest.mark.full),
+                                  pytest.param("256", marks=pytest.mark.full)])
+def test_equals_the_rtl(seed, name):
+    """The same bytes, and a time that is off only by where the instruction fetch cuts in."""
+    config = CONFIGS[name]
+    with RtlMachine(config) as machine:
+        for case, code, image, start, expected in programs(seed, config):
+            result = run_program(config, code, image, write_start=start, machine=machine)
+            simulated = image.copy()
+            run(config, code, simulated, write_start=start)
+            np.testing.assert_array_equal(result.image, simulated, err_msg=case)
+            for beat, value in expected:
+                np.testing.assert_array_equal(from_blocks(config, simulated, beat, value.shape), value, err_msg=case)
+            timing = estimate(config, code)
+            assert timing.cycles == pytest.approx(result.counters["cycles"], rel=0.02), case
+            late = timing.counts[1, 1] - result.trace.counts[1, 1]
+            assert not late.any(), f"{case}: busy {late}"
+
+
+def test_distances_equal_the_rtl():
+    """Windows and others in turn, all weights there: every COMPUTE ends in the cycle that the model says."""
+    forms = [dict(window=1, spread=1), dict(spread=1), dict(window=1, alternate=1, shift=1), {},
+             dict(window=1, spread=1), dict(window=1, alternate=1)]
+    program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=2 * len(forms) * TWO.weight_beats)]
+    for form in forms:
+        program += [Instruction(Opcode.COMPUTE_SET, kernel_h=2, kernel_w=1, stride=1, rows=4, cols=16, reads=9, **form),
+                    Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)]
+    code = assemble(*program, END)
+    with RtlMachine(TWO) as machine:
+        result = run_program(TWO, code, np.zeros(1024 * 8, np.uint8), write_start=0, machine=machine)
+    # The trace begins a cycle earlier.
+    last = estimate(TWO, code).last[Queue.COMPUTE - 1, works(code)] + 1
+    assert last.tolist() == result.trace.last[Queue.COMPUTE - 1, works(code)].tolist()
