@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.compiler import compile_graph
+from gen.compiler import DepthwiseMode, compile_graph
 from gen.ir import Conv, Graph, Requantize, Tensor, output_size, verify
 from gen.pack import prune_weights
 from gen.program import Program
@@ -14,12 +14,16 @@ from sim.golden import quantize_multiplier
 from sim.rtl.machine import RtlMachine
 from sim.rtl.run import RtlResult, run_program
 
-__all__ = ["LAYERS", "NETWORKS", "LayerBenchmark", "Measurement", "NetworkBenchmark", "conv_graph", "measure_layer"]
+__all__ = ["DEPTHWISE", "LAYERS", "NETWORKS", "LayerBenchmark", "Measurement", "NetworkBenchmark", "bus_bound",
+           "conv_graph", "measure_layer"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerBenchmark:
-    """A convolution padded to keep its size; ``density`` is the share of weights kept, ``goal`` is for 256 MACs."""
+    """A convolution padded to keep its size (over ``stride``); ``goal`` is for 256 MACs.
+
+    ``density`` is the share of weights kept.
+    """
 
     name: str
     channels: int
@@ -27,6 +31,8 @@ class LayerBenchmark:
     size: int
     kernel: int
     density: float = 1.0
+    stride: int = 1
+    depthwise: bool = False
     goal: float | None = None
     peer: str = ""
 
@@ -51,6 +57,16 @@ LAYERS: tuple[LayerBenchmark, ...] = (
     LayerBenchmark(name="1x1 512->512 14x14, a quarter", channels=512, outputs=512, size=14, kernel=1, density=0.25),
     LayerBenchmark(name="3x3 512->512 7x7", channels=512, outputs=512, size=7, kernel=3),
 )
+
+#: Goals are of the array's own cycles: a standing layer is bound by the bus, which `bus_bound` counts.
+DEPTHWISE: tuple[LayerBenchmark, ...] = tuple(
+    LayerBenchmark(
+        name=f"{kernel}x{kernel} {channels} {size}x{size} stride {stride}", channels=channels, outputs=channels,
+        size=size, kernel=kernel, stride=stride, depthwise=True, goal=0.6 if stride == 1 else 0.45,
+        peer="NNgen 407,794 cycles with 72 multipliers" if (channels, size, stride) == (256, 14, 1) else "")
+    for kernel, channels, size, stride in (
+        (3, 32, 112, 1), (3, 256, 14, 1), (3, 512, 14, 1), (3, 1024, 14, 1), (5, 256, 14, 1),
+        (3, 64, 112, 2), (3, 256, 28, 2), (3, 512, 28, 2)))
 
 NETWORKS: tuple[NetworkBenchmark, ...] = (
     NetworkBenchmark(file="mlperf_resnet8_int8", title="ResNet-8", goal=100_000,
@@ -85,18 +101,21 @@ def conv_graph(layer: LayerBenchmark, config: NpuConfig, *, seed: int = 0) -> Gr
     """A graph of just this convolution, with seeded weights all over int8."""
     rng = np.random.default_rng(seed)
     pad = layer.kernel // 2
-    size = output_size(layer.size, layer.kernel, 1, pad, pad)
+    size = output_size(layer.size, layer.kernel, layer.stride, pad, pad)
     source = Tensor("input", (layer.channels, layer.size, layer.size), 1.0, 3)
     target = Tensor("output", (layer.outputs, size, size), 1.0, -5)
-    weights = rng.integers(1, 128, (layer.outputs, layer.channels, layer.kernel, layer.kernel)).astype(np.int16)
+    inputs = 1 if layer.depthwise else layer.channels
+    weights = rng.integers(1, 128, (layer.outputs, inputs, layer.kernel, layer.kernel)).astype(np.int16)
     weights *= rng.choice(np.array([-1, 1], np.int16), weights.shape)
     groups = max(1, round(layer.density * config.groups_dense))
-    weights = prune_weights(weights, groups, config)
+    if not layer.depthwise:
+        weights = prune_weights(weights, groups, config)
     # Random sums spread like the root of their length; this brings most of them into int8's range.
     spread = 74.0 * 74.0 * np.sqrt(np.count_nonzero(weights[0]))
     multiplier, shift = quantize_multiplier(np.full(layer.outputs, 40.0 / spread))
     conv = Conv(
-        name=layer.name, input=source.name, output=target.name, weights=weights, depthwise=False, stride=(1, 1),
+        name=layer.name, input=source.name, output=target.name, weights=weights,
+        depthwise=layer.depthwise, stride=(layer.stride, layer.stride),
         pads=(pad, pad, pad, pad), requantize=Requantize(
             bias=rng.integers(-9999, 9999, layer.outputs), multiplier=multiplier, shift=shift,
             zero_point=target.zero_point, low=-128, high=127))
@@ -106,10 +125,18 @@ def conv_graph(layer: LayerBenchmark, config: NpuConfig, *, seed: int = 0) -> Gr
     return graph
 
 
-def measure_layer(layer: LayerBenchmark, machine: RtlMachine, *, seed: int = 0) -> Measurement:
+def bus_bound(layer: LayerBenchmark, config: NpuConfig) -> int:
+    """Cycles that the bus needs at least: every input beat read once, every output beat written once, side by side."""
+    output = output_size(layer.size, layer.kernel, layer.stride, layer.kernel // 2, layer.kernel // 2)
+    blocks = [-(-channels // config.ic_lanes) for channels in (layer.channels, layer.outputs)]
+    return max(blocks[0] * layer.size ** 2, blocks[1] * output ** 2)
+
+
+def measure_layer(layer: LayerBenchmark, machine: RtlMachine, *, depthwise_mode: DepthwiseMode = "auto",
+                  seed: int = 0) -> Measurement:
     """Run a layer on the RTL: from the write to START until DONE, transfers of weights and activations included."""
     graph = conv_graph(layer, machine.config, seed=seed)
-    program, graph = compile_graph(graph, machine.config)
+    program, graph = compile_graph(graph, machine.config, depthwise_mode=depthwise_mode)
     shape = graph.tensors["input"].shape
     inputs = np.random.default_rng(seed + 1).integers(-128, 128, (1, *shape)).astype(np.int8)
     expected, _ = run_reference(graph, {"input": inputs})

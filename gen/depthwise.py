@@ -22,6 +22,9 @@ __all__ = ["WindowGeometry", "pack_windows"]
 class WindowGeometry(Geometry):
     """The loops of a depthwise layer in windows. All input rows are loaded, and all columns in their own order."""
 
+    #: Accumulator words that a part of a tile may take.
+    part_words: int = 0
+
     @classmethod
     def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> "WindowGeometry | None":
         """The geometry of a layer that can be computed in windows; None for others.
@@ -33,7 +36,8 @@ class WindowGeometry(Geometry):
         if not config.depthwise or not layer.depthwise or plain.stride not in strides:
             return None
         # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
-        geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size)
+        geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
+                       part_words=config.acc_depth)
         return geometry if geometry.step_rows <= MAX_KERNEL else None
 
     @property
@@ -67,8 +71,8 @@ class WindowGeometry(Geometry):
         return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
 
     def part_rows(self, window: Window, config: NpuConfig) -> int:
-        """Output rows of a tile that an accumulator bank holds."""
-        return config.acc_depth // -(-window.cols // self.word_columns(config)) * self.word_rows
+        """Output rows of a tile that a part of it has at most."""
+        return max(1, self.part_words // -(-window.cols // self.word_columns(config))) * self.word_rows
 
     def parts(self, window: Window, config: NpuConfig) -> list[Window]:
         """A tile's parts from top to bottom, each with the input rows that those before it do not bring."""

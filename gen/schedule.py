@@ -7,7 +7,7 @@ windows every channel block is an output tile, and a chunk may serve several of 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cores.config import NpuConfig
 from gen.depthwise import WindowGeometry
@@ -174,7 +174,8 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
     # Instructions of the next chunk should be in their queues in time.
     chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
                 -(-_CHUNK_CYCLES // largest.load_beats))
-    cycles = beats = 0.0
+    # Of all tiles, as each engine would take if it never waited.
+    loads = computes = stores = beats = 0.0
     for window, count in windows:
         load, compute, pixels = 0.0, 0.0, window.rows * window.cols
         parts = geometry.parts(window, config)
@@ -183,20 +184,25 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
             compute += steps * step + passes * _WINDOW_OVERHEAD
             load += blocks * (part.load_beats + PARAMETER_BEATS) + len(packed.data)
         load += blocks * pixels * residual
-        store = blocks * (pixels * _STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
         beats += count * (load + blocks * pixels)
         if chunk * largest.entries * 2 > depth:
             # The next chunk's first part is loaded when this one's last is computed.
-            load += (compute / blocks + chunk * parts[0].load_beats) * -(-blocks // chunk) / len(parts)
-        cycles += count * max(compute, load, store)
+            load += compute / blocks * -(-blocks // chunk) / len(parts)
+        loads, computes = loads + count * load, computes + count * compute
+        stores += count * blocks * (pixels * _STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
     first, last = geometry.parts(windows[0][0], config)[0], geometry.parts(windows[-1][0], config)[-1]
-    return cycles + 3 * _LATENCY + chunk * first.load_beats + last.rows * last.cols, beats, chunk, False
+    fill, drain = chunk * first.load_beats, last.rows * last.cols * _STORE_CYCLES[residual]
+    between = steps / blocks * geometry.step_cycles(last, config)
+    cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
+    return cycles + 3 * _LATENCY, beats, chunk, False
 
 
 def plan_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights, config: NpuConfig) -> Plan | None:
     """Choose the tiling of a depthwise layer in windows; None if no tiling fits the configuration."""
-    plans = [_finish(_estimate_windows(layer, geometry, packed, windows, config), geometry, rows, cols, config)
-             for rows, cols, windows in _candidates(geometry, config)]
+    # Small parts are stored sooner, but each takes the weights anew.
+    divided = [replace(geometry, part_words=config.acc_depth // parts) for parts in (1, 2, 4)]
+    plans = [_finish(_estimate_windows(layer, form, packed, windows, config), form, rows, cols, config)
+             for form in divided for rows, cols, windows in _candidates(form, config)]
     return min(plans, key=lambda plan: plan.cost, default=None)
 
 

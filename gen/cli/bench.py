@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
@@ -23,11 +23,15 @@ from gen.cli.common import (
 )
 from gen.cli.errors import FAILED, UsageError
 
+if TYPE_CHECKING:
+    from cores.config import NpuConfig
+    from sim.rtl.machine import RtlMachine
+
 EXAMPLE = """example:
   python -m gen bench layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "networks", "area", "speed")
+PARTS = ("layers", "datapaths", "networks", "area", "speed")
 
 #: What 256 MACs should cost at most, and what SAF-CNN's 256 MACs are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -47,9 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     if unknown:
         raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-        "layers": _layers, "networks": _networks, "area": _area, "speed": _speed}
+        "layers": _layers, "datapaths": _datapaths, "networks": _networks, "area": _area, "speed": _speed}
     titles = {
-        "layers": "layers, from start to done in the RTL", "networks": "networks, whole inferences in the RTL",
+        "layers": "layers, from start to done in the RTL",
+        "datapaths": "depthwise layers with --features depthwise, in the RTL", "networks": "networks, whole inferences in the RTL",
         "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
     results = {}
     for part in arguments.parts or PARTS:
@@ -90,18 +95,18 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _machine(arguments: argparse.Namespace):
+def _machine(config: "NpuConfig") -> "RtlMachine":
     from sim.rtl.machine import RtlMachine
 
     with status("building the simulation"):
-        return RtlMachine(chosen_config(arguments))
+        return RtlMachine(config)
 
 
 def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from gen.benchmarks import LAYERS, measure_layer
 
     rows = []
-    with _machine(arguments) as machine:
+    with _machine(chosen_config(arguments)) as machine:
         for layer in LAYERS:
             with status(layer.name):
                 measured = measure_layer(layer, machine)
@@ -117,6 +122,28 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                     {"idle array": counters["compute_busy"] - round(measured.ideal), **causes, "start, end": rest},
                     measured.rtl.cycles),
                 "published": layer.peer})
+    return rows
+
+
+def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Depthwise layers: one non-zero on the diagonal (plain) against taps and pixels across the lanes (window)."""
+    from gen.benchmarks import DEPTHWISE, bus_bound, measure_layer
+
+    config = chosen_config(arguments)
+    if not config.depthwise:
+        config = chosen_board(arguments).config(config.macs, depthwise=1)
+    rows = []
+    with _machine(config) as machine:
+        for layer in DEPTHWISE:
+            with status(layer.name):
+                plain = measure_layer(layer, machine, depthwise_mode="plain")
+                window = measure_layer(layer, machine)
+            busy = window.rtl.counters["compute_busy"]
+            rows.append({
+                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles, "array_busy": busy,
+                "bus_needs": bus_bound(layer, config), "array_%": 100 * window.ideal / busy,
+                "goal_%": None if layer.goal is None else 100 * layer.goal, "whole_%": 100 * window.utilisation,
+                "wrong": plain.mismatches + window.mismatches, "published": layer.peer})
     return rows
 
 
@@ -148,7 +175,7 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         return []
     config, clock = chosen_config(arguments), chosen_board(arguments).clock_mhz
     rows = []
-    with _machine(arguments) as machine:
+    with _machine(chosen_config(arguments)) as machine:
         for network in NETWORKS:
             with status(network.title):
                 workload = open_workload(folder / f"{network.file}.onnx", config)
@@ -190,7 +217,7 @@ def _speed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with status("emitting Verilog"):
         emit_verilog(config)
     emitted = time.perf_counter() - started
-    with _machine(arguments) as machine, status("simulating"):
+    with _machine(chosen_config(arguments)) as machine, status("simulating"):
         rtl = measure_layer(LAYERS[0], machine).rtl
     return [
         {"what": "Verilog of the machine, seconds", "figure": emitted, "goal": "under 60"},
