@@ -126,7 +126,10 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Depthwise layers: one non-zero on the diagonal (plain) against taps and pixels across the lanes (window)."""
+    """Depthwise layers: one non-zero on the diagonal (plain) against taps and pixels across the lanes (window).
+
+    ``array``: cycles that the multipliers work; ``bus``: cycles that a layer by itself needs for its transfers.
+    """
     from gen.benchmarks import DEPTHWISE, bus_bound, measure_layer
 
     config = chosen_config(arguments)
@@ -140,8 +143,8 @@ def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 window = measure_layer(layer, machine)
             busy = window.rtl.counters["compute_busy"]
             rows.append({
-                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles, "array_busy": busy,
-                "bus_needs": bus_bound(layer, config), "array_%": 100 * window.ideal / busy,
+                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles, "array": busy,
+                "bus": bus_bound(layer, config), "array_%": 100 * window.ideal / busy,
                 "goal_%": None if layer.goal is None else 100 * layer.goal, "whole_%": 100 * window.utilisation,
                 "wrong": plain.mismatches + window.mismatches, "published": layer.peer})
     return rows
