@@ -31,6 +31,9 @@ _CHUNK_CYCLES = 200
 _POOL_CYCLES = 256
 #: Cycles of the store engine for a pixel of a block, without and with a residual.
 _STORE_CYCLES = (1, 3)
+#: What a tile's own cycles weigh: until its first tile is done a layer in windows and the next one keep different parts
+#: of the machine busy one after the other.
+_START_WEIGHT = 0.1
 #: What a beat of memory traffic weighs against a cycle where cycles are equal.
 _BEAT_WEIGHT = 0.01
 
@@ -203,7 +206,7 @@ def plan_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights, c
     divided = [replace(geometry, part_words=config.acc_depth // parts) for parts in (1, 2, 4)]
     plans = [_finish(_estimate_windows(layer, form, packed, windows, config), form, rows, cols, config)
              for form in divided for rows, cols, windows in _candidates(form, config)]
-    return min(plans, key=lambda plan: plan.cost, default=None)
+    return min(plans, key=lambda plan: plan.cost + _START_WEIGHT * plan.cycles / len(plan.windows), default=None)
 
 
 def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int]],

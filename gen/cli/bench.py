@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         "layers": _layers, "datapaths": _datapaths, "networks": _networks, "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
-        "datapaths": "depthwise layers with --features depthwise, in the RTL", "networks": "networks, whole inferences in the RTL",
+        "datapaths": "depthwise layers with --features depthwise, in the RTL",
+        "networks": "networks, whole inferences in the RTL",
         "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
     results = {}
     for part in arguments.parts or PARTS:
@@ -128,7 +129,7 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Depthwise layers: one non-zero on the diagonal (plain) against taps and pixels across the lanes (window).
 
-    ``array``: cycles that the multipliers work; ``bus``: cycles that a layer by itself needs for its transfers.
+    ``bus``: cycles that a layer by itself needs for its transfers; ``array_%``: of the cycles in which the array works.
     """
     from gen.benchmarks import DEPTHWISE, bus_bound, measure_layer
 
@@ -141,10 +142,9 @@ def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             with status(layer.name):
                 plain = measure_layer(layer, machine, depthwise_mode="plain")
                 window = measure_layer(layer, machine)
-            busy = window.rtl.counters["compute_busy"]
             rows.append({
-                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles, "array": busy,
-                "bus": bus_bound(layer, config), "array_%": 100 * window.ideal / busy,
+                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles, "bus": bus_bound(layer, config),
+                "array_%": 100 * window.ideal / window.rtl.counters["compute_busy"],
                 "goal_%": None if layer.goal is None else 100 * layer.goal, "whole_%": 100 * window.utilisation,
                 "wrong": plain.mismatches + window.mismatches, "published": layer.peer})
     return rows
