@@ -70,9 +70,9 @@ class AccumulatorSlice(wiring.Component):
 class Accumulators(wiring.Component):
     """Two banks of ``acc_depth`` words of ``oc_lanes * pixel_lanes`` accumulators.
 
-    A word with ``enable`` high is added to the word at ``address`` of ``bank``, or replaces it if ``first``. ``sums`` come
-    `READ_AHEAD` cycles behind the address; the same word may be used again `HAZARD` cycles later. The store engine reads
-    through a port of its own, one cycle latency, the data held until its next read.
+    A word with ``enable`` high is added to the word at ``address`` of ``bank``, or replaces it if ``first``. ``sums``
+    come `READ_AHEAD` cycles behind the address; the same word may be used again `HAZARD` cycles later. The store engine
+    reads through a port of its own, one cycle latency, the data held until its next read.
 
     Each word is written to two memories that hold both banks, one read by the adders, one by the store engine: as many
     block RAMs as a memory for each bank, without the multiplexers in front of every adder.

@@ -92,7 +92,8 @@ class BufferWriter(wiring.Component):
             m.d.sync += [
                 self.write_enable.eq(1 << bank if two else 1),
                 self.write_address.eq(address),
-                self.write_data.eq(Mux(is_data, self.input.payload, g.pad_value.as_unsigned().replicate(config.beat_bytes))),
+                self.write_data.eq(Mux(is_data, self.input.payload,
+                                       g.pad_value.as_unsigned().replicate(config.beat_bytes))),
             ]
             m.d.comb += self.overrun.eq(address >= config.input_depth)
         with m.If(go):
@@ -160,7 +161,8 @@ class BufferWriter(wiring.Component):
                         active.eq(1),
                         to_weights.eq(is_weights),
                         to_side.eq(~is_weights),
-                        *[signal.eq(0) for signal in (rows_top, top_left, rows_bottom, bottom_left, left_left, right_left)],
+                        *[signal.eq(0) for signal in (rows_top, top_left, rows_bottom, bottom_left, left_left,
+                                                      right_left)],
                         *[signal.eq(rows) for signal in (rows_data, data_left)],
                         *[signal.eq(count) for signal in (cols_data, cols_left)],
                     ]

@@ -21,8 +21,8 @@ __all__ = ["ComputeEngine"]
 class ComputeEngine(wiring.Component):
     """Executes the compute queue. docs/datapath.md has its pipeline, cycles and area.
 
-    Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as its
-    weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
+    Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as
+    its weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
     """
 
     #: Cycles from a step's first issue until the weight loader may gather the next: issue, memory, indices, weights.

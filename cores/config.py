@@ -80,25 +80,29 @@ class NpuConfig:
         if self.select_fanin == 0:
             object.__setattr__(self, "select_fanin", self.ic_lanes)
         checks = [
-            (self.ic_lanes in (8, 16, 32), f"ic_lanes must be 8, 16 or 32 (the AXI data bus is 8 * ic_lanes bits), not {self.ic_lanes}"),
+            (self.ic_lanes in (8, 16, 32),
+             f"ic_lanes must be 8, 16 or 32 (the AXI data bus is 8 * ic_lanes bits), not {self.ic_lanes}"),
             (_is_power_of_two(self.nnz_lanes) and self.nnz_lanes <= self.ic_lanes,
              f"nnz_lanes must be a power of two up to ic_lanes={self.ic_lanes}, not {self.nnz_lanes}"),
             (_is_power_of_two(self.oc_lanes) and self.ic_lanes <= self.oc_lanes <= 16 * self.ic_lanes,
-             f"oc_lanes must be a power of two from ic_lanes={self.ic_lanes} to {16 * self.ic_lanes}, not {self.oc_lanes}: "
-             "a store writes whole channel blocks"),
+             (f"oc_lanes must be a power of two from ic_lanes={self.ic_lanes} to {16 * self.ic_lanes}, "
+              f"not {self.oc_lanes}: a store writes whole channel blocks")),
             (self.pixel_lanes in (1, 2), f"pixel_lanes must be 1 or 2, not {self.pixel_lanes}"),
-            (_is_power_of_two(self.select_fanin) and self.ic_lanes // self.nnz_lanes <= self.select_fanin <= self.ic_lanes,
-             f"select_fanin must be a power of two from ic_lanes / nnz_lanes={self.ic_lanes // max(1, self.nnz_lanes)} "
-             f"to ic_lanes={self.ic_lanes}, not {self.select_fanin}"),
+            (_is_power_of_two(self.select_fanin)
+             and self.ic_lanes // self.nnz_lanes <= self.select_fanin <= self.ic_lanes,
+             ("select_fanin must be a power of two from "
+              f"ic_lanes / nnz_lanes={self.ic_lanes // max(1, self.nnz_lanes)} to ic_lanes={self.ic_lanes}, "
+              f"not {self.select_fanin}")),
             (24 <= self.acc_width <= 32, f"acc_width must be in 24..32, not {self.acc_width}"),
-            (self.multiplier_width in (18, 25, 27), f"multiplier_width must be 18, 25 or 27, not {self.multiplier_width}"),
+            (self.multiplier_width in (18, 25, 27),
+             f"multiplier_width must be 18, 25 or 27, not {self.multiplier_width}"),
             (_is_power_of_two(self.input_depth) and 256 <= self.input_depth <= 16384,
              f"input_depth must be a power of two in 256..16384, not {self.input_depth}"),
             (_is_power_of_two(self.acc_depth) and 64 <= self.acc_depth <= 4096,
              f"acc_depth must be a power of two in 64..4096, not {self.acc_depth}"),
             (_is_power_of_two(self.weight_depth) and 512 <= self.weight_depth <= 16384,
-             f"weight_depth must be a power of two in 512..16384 (a whole 256-beat burst is reserved before it is asked for), "
-             f"not {self.weight_depth}"),
+             (f"weight_depth must be a power of two in 512..16384, not {self.weight_depth}: a whole 256-beat burst is "
+              "reserved before it is asked for")),
             (_is_power_of_two(self.side_depth) and 512 <= self.side_depth <= 16384,
              f"side_depth must be a power of two in 512..16384, not {self.side_depth}"),
             (_is_power_of_two(self.queue_depth) and 4 <= self.queue_depth <= 64,
@@ -176,7 +180,8 @@ class NpuConfig:
         Raises ConfigError when there is no such preset.
         """
         if macs not in _PRESETS:
-            raise ConfigError(f"macs must be one of {', '.join(map(str, _PRESETS))} (or give the lanes by hand), not {macs!r}")
+            raise ConfigError(
+                f"macs must be one of {', '.join(map(str, _PRESETS))} (or give the lanes by hand), not {macs!r}")
         return cls(**{**_PRESETS[macs], **overrides})
 
     def to_dict(self) -> dict[str, int]:

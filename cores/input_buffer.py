@@ -23,8 +23,8 @@ def buffer_address_bits(config: NpuConfig) -> int:
 class InputBuffer(wiring.Component):
     """``pixel_lanes`` banks of ``input_depth`` beats, each with one write and one read port.
 
-    Latency 1, one beat a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". A beat written in
-    the cycle in which it is read is read as it was before.
+    Latency 1, one beat a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". A beat written
+    in the cycle in which it is read is read as it was before.
     """
 
     def __init__(self, config: NpuConfig):

@@ -16,7 +16,7 @@ def _shape(field: Field) -> Shape:
 
 
 def instruction_layout(opcode: Opcode) -> data.StructLayout:
-    """The 128-bit layout of one operation: header, fields, and ``reserved`` above them (absent where nothing is left)."""
+    """The 128-bit layout of one operation: header, fields, and above them ``reserved`` (absent if nothing is left)."""
     members: dict[str, Shape] = {field.name: _shape(field) for field in HEADER + LAYOUTS[opcode]}
     rest = 8 * INSTRUCTION_BYTES - sum(shape.width for shape in members.values())
     if rest:

@@ -150,7 +150,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("rows", 10, minimum=1),            # output rows of the tile
         Field("cols", 12, minimum=1),            # output columns of the tile
         Field("buf_row_pitch", 12),
-        Field("buf_row_step", 14),               # entries from an output row to the next: vertical stride * buf_row_pitch
+        Field("buf_row_step", 14),               # entries between output rows: vertical stride * buf_row_pitch
         Field("buf_block_pitch", 14),
     ),
     # A tile through the multiplier array: for block, ky, kx, group: all pixels.
@@ -158,7 +158,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("buf_base", 14),
         Field("blocks", 10, minimum=1),
         Field("groups", 6, minimum=1),           # steps of a block (n)
-        Field("indexed", 1),                     # weights carry indices; otherwise step n, lane j is channel j * tn/dn + n
+        Field("indexed", 1),                     # weights carry indices; else step n, lane j is channel j * tn/dn + n
         Field("first", 1),                       # start from zero instead of the bank's sums
         Field("bank", 1),                        # accumulator bank
     ),

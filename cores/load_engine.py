@@ -27,10 +27,10 @@ _CONTEXTS = 8
 class LoadEngine(wiring.Component):
     """Executes the load queue: asks for data early, writes it in order.
 
-    Two halves. The *requester* waits for ``stores`` tokens, checks the region and turns an instruction into requests, as far
-    ahead as the data FIFO has room. The *writer* (`BufferWriter`) follows with the same instructions: it waits for the
-    compute token, inserts the padding and delivers a beat a cycle. Room in the FIFO is reserved before data is asked for,
-    so the bus never waits.
+    Two halves. The *requester* waits for ``stores`` tokens, checks the region and turns an instruction into requests,
+    as far ahead as the data FIFO has room. The *writer* (`BufferWriter`) follows with the same instructions: it waits
+    for the compute token, inserts the padding and delivers a beat a cycle. Room in the FIFO is reserved before data is
+    asked for, so the bus never waits.
     """
 
     def __init__(self, config: NpuConfig):
@@ -183,7 +183,8 @@ class LoadEngine(wiring.Component):
                 self.error.index.eq(writer.index),
             ]
         with m.Elif(writer.overrun):
-            m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.BUFFER), self.error.index.eq(writer.index)]
+            m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.BUFFER),
+                         self.error.index.eq(writer.index)]
         with m.Elif(no_geometry):
             m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.ILLEGAL), self.error.index.eq(index)]
         with m.Elif(out_of_range):

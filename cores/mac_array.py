@@ -14,7 +14,7 @@ PRODUCT_BITS = 16
 def packed_products(config: NpuConfig) -> int:
     """How many products of two packed pixels can be summed before they must be separated; 0 when pixels are not packed.
 
-    ``(x1 << s) + x0`` needs ``s + 9`` bits; ``s`` = 16 holds one product of int8 by int8, every further bit doubles that.
+    ``(x1 << s) + x0`` needs ``s + 9`` bits; ``s`` = 16 holds one product of int8 by int8, each bit more doubles that.
     """
     if config.pixel_lanes == 1 or config.multiplier_width < PRODUCT_BITS + 9:
         return 0
@@ -27,7 +27,7 @@ def sum_bits(config: NpuConfig) -> int:
 
 
 def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
-    """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; else one by one."""
+    """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; else singly."""
     parts = [17] if packed_products(config) else [8] * config.pixel_lanes
     return data.StructLayout({f"part{number}": bits for number, bits in enumerate(parts)})
 
@@ -97,8 +97,9 @@ class MacRow(wiring.Component):
     def _sum(self, m: Module, products: list[list[tuple[Value, Value | None]]], group: int, shift: int) -> None:
         """Adder tree, a register a level.
 
-        A packed sum is separated once it holds ``group`` products. Separating leaves the low half's borrow to be given back to
-        the high half; an adder takes one such bit as its carry-in and passes the other on, so one is left at the end.
+        A packed sum is separated once it holds ``group`` products. Separating leaves the low half's borrow to be given
+        back to the high half; an adder takes one such bit as its carry-in and passes the other on, so one is left at
+        the end.
         """
         width, level, summed = PRODUCT_BITS, 0, 1
 
@@ -114,8 +115,8 @@ class MacRow(wiring.Component):
                 node: list[tuple[Value, Value | None]] = []
                 for part, ((a, carry_a), (b, carry_b)) in enumerate(zip(left, right, strict=True)):
                     packed = group and summed <= group
-                    total = Signal(signed(max(len(a), len(b)) + 1 if packed else width), name=f"sum{level}_{number}_{part}",
-                                   reset_less=True)
+                    total = Signal(signed(max(len(a), len(b)) + 1 if packed else width),
+                                   name=f"sum{level}_{number}_{part}", reset_less=True)
                     carry = None
                     if carry_a is None:
                         m.d.sync += total.eq(a + b)

@@ -39,7 +39,8 @@ class Npu(wiring.Component):
             "s_axi": In(AxiLite()),
             "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),
             "trace": Out(wiring.Signature({
-                f"{engine}_{part}": Out(bits) for engine in ENGINE_STATES for part, bits in (("state", 4), ("index", INDEX_BITS))
+                f"{engine}_{part}": Out(bits)
+                for engine in ENGINE_STATES for part, bits in (("state", 4), ("index", INDEX_BITS))
             })),
         })
 

@@ -10,7 +10,8 @@ MULTIPLIER_BITS = 17
 #: Right shifts that the hardware can make.
 MIN_SHIFT = 12
 MAX_SHIFT = 43
-#: Bytes of one channel's parameters in memory: int32 bias, then uint32 with the multiplier in bits 0..16 and the shift in 24..29.
+#: Bytes of one channel's parameters in memory: int32 bias, then uint32 with the multiplier in bits 0..16 and
+#: the shift in 24..29.
 PARAMETER_BYTES = 8
 #: Bits of a window sum in the pool unit: windows of up to 4,096 pixels.
 POOL_WIDTH = 20

@@ -16,9 +16,9 @@ _FIFO_DEPTH = 16
 class PoolUnit(wiring.Component):
     """Reduce the taps of a window, channel by channel: one tap of ``ic_lanes`` channels a cycle.
 
-    ``enable`` marks a cycle whose ``pixels`` (straight from the banks) hold a tap; ``start`` and ``end`` mark the window's
-    first and last. Results leave on ``output`` three cycles behind the last tap. ``ready``: there is room for one more
-    window besides those under way. Golden model: ``sim.golden.pool_accumulate``.
+    ``enable`` marks a cycle whose ``pixels`` (straight from the banks) hold a tap; ``start`` and ``end`` mark the
+    window's first and last. Results leave on ``output`` three cycles behind the last tap. ``ready``: there is room for
+    one more window besides those under way. Golden model: ``sim.golden.pool_accumulate``.
     """
 
     def __init__(self, config: NpuConfig):
@@ -41,8 +41,8 @@ class PoolUnit(wiring.Component):
         m.submodules.fifo = fifo = SyncFIFO(width=POOL_WIDTH * config.ic_lanes, depth=_FIFO_DEPTH)
 
         enable, start, end, maximum, finished = Signal(), Signal(), Signal(), Signal(), Signal()
-        m.d.sync += [enable.eq(self.enable), start.eq(self.start), end.eq(self.enable & self.end), maximum.eq(self.maximum),
-                     finished.eq(end)]
+        m.d.sync += [enable.eq(self.enable), start.eq(self.start), end.eq(self.enable & self.end),
+                     maximum.eq(self.maximum), finished.eq(end)]
         results = Signal(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes), reset_less=True)
         for channel in range(config.ic_lanes):
             tap = Signal(signed(8), name=f"tap{channel}", reset_less=True)

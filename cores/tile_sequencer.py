@@ -41,8 +41,8 @@ class TileSequencer(wiring.Component):
 
     COMPUTE: for block, ky, kx, group: for row, column pair. POOL: for block, row, column: for ky, kx.
     The address is the sum of a tap's part and a pixel's part; the two loop nests differ in which part runs inside.
-    Both banks' tap parts are kept: with horizontal stride s and tap kx = a * s + r, bank 1 is at ``(a // 2) * s + r`` and
-    bank 0 at ``((a + 1) // 2) * s + r``, and for odd a pixel 0 is in bank 1.
+    Both banks' tap parts are kept: with horizontal stride s and tap kx = a * s + r, bank 1 is at ``(a // 2) * s + r``
+    and bank 0 at ``((a + 1) // 2) * s + r``, and for odd a pixel 0 is in bank 1.
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
     The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
@@ -159,7 +159,8 @@ class TileSequencer(wiring.Component):
                 with m.If(last_pixel):
                     m.d.sync += [at_pixel_start.eq(1), acc_address.eq(0)]
                     self._restart_pixels(m, g, cols_left, rows_left, row_offset, pixel_offset, lane)
-                    self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, parity, ky_base, tap, pool)
+                    self._advance_tap(m, g, group, groups, kx, ky, last_kx, last_group, phase, parity, ky_base, tap,
+                                      pool)
             with m.If(inner_done & outer_done):
                 next_block = block_base + g.buf_block_pitch
                 m.d.sync += [block.eq(block + 1), block_base.eq(next_block)]
@@ -300,7 +301,7 @@ class TileSequencer(wiring.Component):
                         m.d.sync += [t.eq(t + 1) for t in tap]
 
     def _advance_pixel(self, m, g, last_col, cols_left, rows_left, row_offset, pixel_offset, lane, pool) -> None:
-        """Next column (POOL) or word of columns (COMPUTE); after the last, next row. The caller restarts after the last row."""
+        """Next column (POOL) or word of columns (COMPUTE); after the last, next row. After all, the caller restarts."""
         two = self.config.pixel_lanes == 2
         with m.If(last_col):
             next_row = row_offset + g.buf_row_step

@@ -13,9 +13,9 @@ class WeightLoader(wiring.Component):
     """Shift one step's weights and indices in from the weight ring and hold them until the array takes them over.
 
     A step takes ``weight_beats`` cycles, and ``index_beats`` more if indexed. ``ready`` says that a step is complete;
-    ``release`` that the array has copied it. The weights of a step that is not indexed get the indices of docs/architecture.md,
-    "Computing", made here, so that both kinds look alike to the array. ``fill_*`` describe the step to gather; they
-    must not change their meaning while it is being gathered.
+    ``release`` that the array has copied it. The weights of a step that is not indexed get the indices of
+    docs/architecture.md, "Computing", made here, so that both kinds look alike to the array. ``fill_*`` describe the
+    step to gather; they must not change their meaning while it is being gathered.
     """
 
     def __init__(self, config: NpuConfig):

@@ -52,7 +52,8 @@ class Tile:
     def writes(self):
         for block, row, column in np.ndindex(self.values.shape[:3]):
             bank, entry = self.place(column)
-            yield bank, self.base + block * self.block_pitch + row * self.row_pitch + entry, self.values[block, row, column]
+            entry += self.base + block * self.block_pitch + row * self.row_pitch
+            yield bank, entry, self.values[block, row, column]
 
     def set_instruction(self) -> Instruction:
         return Instruction(
@@ -109,8 +110,8 @@ class Environment:
 
     async def reset(self):
         dut = self.dut
-        for name in ("queue__valid", "weights__valid", "pooled__ready", "halt", "load_level", "store_level", "write_enable",
-                     "read_enable"):
+        for name in ("queue__valid", "weights__valid", "pooled__ready", "halt", "load_level", "store_level",
+                     "write_enable", "read_enable"):
             getattr(dut, name).value = 0
         dut.rst.value = 1
         for _ in range(3):
@@ -213,9 +214,9 @@ async def sums(dut, stall):
             environment.weights += beats
             expected = expected + part_sums
             environment.push(Instruction(
-                Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, indexed=int(indexed), first=int(part == 0),
-                bank=bank, wait_load=int(part == 0), wait_store=int(part == 0), post_load=int(part == parts - 1),
-                post_store=int(part == parts - 1)))
+                Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, indexed=int(indexed),
+                first=int(part == 0), bank=bank, wait_load=int(part == 0), wait_store=int(part == 0),
+                post_load=int(part == parts - 1), post_store=int(part == parts - 1)))
         for _ in range(random.randrange(20)):
             await environment.step()
         assert environment.stores_posted == number, "a COMPUTE ran without its tokens"
@@ -240,11 +241,12 @@ async def windows(dut, stall):
         await environment.fill(tile)
         maximum = bool(rng.integers(2))
         environment.push(tile.set_instruction())
-        environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=tile.blocks, maximum=int(maximum), post_load=1))
+        environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=tile.blocks, maximum=int(maximum),
+                                     post_load=1))
         taps = [[tile.tap(block, ky, kx) for ky, kx in np.ndindex(*tile.kernel)] for block in range(tile.blocks)]
         reduce = np.max if maximum else np.sum
         expected = np.stack([reduce(np.stack(block), axis=0) for block in taps]).reshape(-1, TN)
-        await environment.until(lambda: len(environment.pooled) >= len(expected))
+        await environment.until(lambda expected=expected: len(environment.pooled) >= len(expected))
         np.testing.assert_array_equal(np.array(environment.pooled), expected)
         environment.pooled.clear()
         await environment.until(lambda count=number + 1: environment.loads_posted == count, 100)
@@ -270,8 +272,8 @@ async def rate(dut):
     for number in range(count):
         beats, _ = random_weights(rng, tile, indexed=True, groups=1)
         environment.weights += beats
-        environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=1, indexed=1, first=1, bank=number % 2,
-                                     post_store=1))
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=1, indexed=1, first=1,
+                                     bank=number % 2, post_store=1))
     await environment.until(lambda: environment.stores_posted == 1)
     began = environment.cycle
     await environment.until(lambda: environment.stores_posted == count)
@@ -282,10 +284,10 @@ async def rate(dut):
 @cocotb.test()
 async def bounds(dut):
     """An input-buffer or accumulator address out of bounds is reported with the instruction's index."""
-    for instruction_fields, cols in (({"buf_base": CONFIG.input_depth - 1}, 4 * PX), ({"buf_base": 0}, PX * (CONFIG.acc_depth + 1))):
+    for base, cols in ((CONFIG.input_depth - 1, 4 * PX), (0, PX * (CONFIG.acc_depth + 1))):
         environment, rng = await start(dut, stall=0.0)
         environment.push(Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=cols))
-        environment.push(Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, **instruction_fields))
+        environment.push(Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, buf_base=base))
         environment.weights += [0] * CONFIG.weight_beats
-        await environment.until(lambda: bool(environment.errors), 5000)
+        await environment.until(lambda errors=environment.errors: bool(errors), 5000)
         assert environment.errors[0] == (ErrorCode.BUFFER, 1)

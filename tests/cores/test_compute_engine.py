@@ -31,8 +31,8 @@ def test_compute_engine(name):
 @pytest.mark.full
 @pytest.mark.parametrize("name", FULL_CONFIGS)
 def test_compute_engine_full(name):
-    run_bench(ComputeEngine(FULL_CONFIGS[name]), module="tests.cores.bench_compute_engine", name=f"compute_engine_{name}",
-              parameters={"config": FULL_CONFIGS[name].to_dict(), "tiles": 30})
+    run_bench(ComputeEngine(FULL_CONFIGS[name]), module="tests.cores.bench_compute_engine",
+              name=f"compute_engine_{name}", parameters={"config": FULL_CONFIGS[name].to_dict(), "tiles": 30})
 
 
 def test_sequencer_needs_a_step():
