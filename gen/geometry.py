@@ -4,22 +4,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cores.config import NpuConfig
+from cores.isa import LAYOUTS, Opcode
 from gen.ir import Conv, Layer, Tensor
 
 __all__ = [
-    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_ROWS", "Split", "Window", "split", "tilings",
+    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "Split", "Window", "largest_field", "split", "tilings",
 ]
 
-# Limits of the instruction fields (cores/isa.py) that layers and tilings run into.
-MAX_BLOCKS = 1023
-MAX_ROWS = 1023
-_MAX_COLS = 4095
-_MAX_PAD_SIDE = 15
-_MAX_PAD_ROWS = 63
-MAX_KERNEL = 63
-_MAX_STRIDE = 7
-_MAX_ROW_PITCH = 4095
-_MAX_BLOCK_PITCH = 16383
+
+def largest_field(opcode: Opcode, name: str) -> int:
+    """The largest value of an instruction's unsigned field."""
+    return (1 << next(field.bits for field in LAYOUTS[opcode] if field.name == name)) - 1
+
+
+# Limits that layers and tilings run into.
+MAX_BLOCKS = largest_field(Opcode.COMPUTE, "blocks")
+_MAX_ROWS = largest_field(Opcode.LOAD_ACT, "rows")
+_MAX_COLS = largest_field(Opcode.LOAD_SET, "cols")
+_MAX_PAD_SIDE = largest_field(Opcode.LOAD_SET, "pad_left")
+_MAX_PAD_ROWS = largest_field(Opcode.LOAD_ACT, "pad_top")
+MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
+_MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
+_MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
+_MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
 
 #: Tiles narrower than this only cost, where there is more than one row.
 _MIN_COLS = 8
@@ -171,7 +178,7 @@ class Geometry:
 
     def fits(self, window: Window, config: NpuConfig) -> bool:
         """Whether instructions can express a window and the input buffer hold a block of it."""
-        return (1 <= window.data_cols <= _MAX_COLS and window.data_rows <= MAX_ROWS and window.rows <= MAX_ROWS
+        return (1 <= window.data_cols <= _MAX_COLS and window.data_rows <= _MAX_ROWS and window.rows <= _MAX_ROWS
                 and max(window.pad_left, window.pad_right) <= _MAX_PAD_SIDE
                 and max(window.pad_top, window.pad_bottom) <= _MAX_PAD_ROWS
                 and window.row_pitch <= _MAX_ROW_PITCH and self.buffer_row_step(window) <= _MAX_BLOCK_PITCH

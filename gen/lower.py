@@ -28,7 +28,7 @@ from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, Queue
 from gen.depthwise import WindowGeometry
 from gen.emitter import Emitter
-from gen.geometry import MAX_BLOCKS, Window
+from gen.geometry import MAX_BLOCKS, Window, largest_field
 from gen.ir import Conv, Graph, Pool
 from gen.pack import PackedWeights, Pass, step_beats
 from gen.places import BufferRing, Place
@@ -38,8 +38,7 @@ from gen.stores import OutputTile, Stores
 
 __all__ = ["Lowering"]
 
-#: The limit of LOAD_WGT's field.
-_MAX_WEIGHT_BEATS = (1 << 24) - 1
+_MAX_WEIGHT_BEATS = largest_field(Opcode.LOAD_WGT, "beats")
 
 
 @dataclass(frozen=True, eq=False)

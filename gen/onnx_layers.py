@@ -113,6 +113,8 @@ def convolution(importer: "Importer", node: Node, inputs: Sequence[Value | None]
         weights = weights[:, :, None, :]
     groups = int(node.attributes.get("group", 1))
     depthwise = groups == dims[0] == weights.shape[0] > 1
+    if groups < 1 or weights.shape[0] % groups:
+        importer.fail(node, f"{weights.shape[0]} output channels cannot be divided into {groups} groups")
     if not depthwise and groups > 1:
         weights = _ungrouped(weights, groups)
     if weights.shape[1] != (1 if depthwise else dims[0]):

@@ -76,7 +76,9 @@ class _Builder:
             kernel = (3, 3)
         else:
             kernel = (self.between(1, largest), self.between(1, largest))
-        top, left, bottom, right = (self.between(0, kernel[axis] // 2) for axis in (0, 1, 0, 1))
+        # Now and then so many rows of padding that whole windows lie in them.
+        most = (kernel[0] + 1 if self.chance(0.1) else kernel[0] // 2, kernel[1] // 2)
+        top, left, bottom, right = (self.between(0, most[axis]) for axis in (0, 1, 0, 1))
         pads = (top, left, bottom, right)
         kernel = (min(kernel[0], height + pads[0] + pads[2]), min(kernel[1], width + pads[1] + pads[3]))
         if square:

@@ -5,6 +5,7 @@ from collections import deque
 
 import numpy as np
 
+from cores.axi import BOUNDARY_BYTES, MAX_BURST
 from cores.config import NpuConfig
 
 from .fifo import NEVER
@@ -12,12 +13,10 @@ from .latencies import AR_CYCLES
 
 __all__ = ["ReadBus", "burst_lengths"]
 
-_MAX_BURST, _BOUNDARY_BYTES = 256, 4096
-
 
 def burst_lengths(config: NpuConfig, offset: int, beats: int) -> list[int]:
     """Beats of the bursts that a run from beat ``offset`` becomes: cut at multiples of the longest burst."""
-    longest = min(_MAX_BURST, _BOUNDARY_BYTES // config.beat_bytes)
+    longest = min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes)
     lengths = []
     while beats:
         lengths.append(min(beats, longest - offset % longest))

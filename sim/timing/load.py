@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cores.axi import MAX_BURST
 from cores.isa import Instruction, Opcode, Queue
 
 from .fifo import NEVER, TimedFifo, earliest
@@ -9,8 +10,6 @@ from .latencies import FIRST_REQUEST, LOAD_ARRIVAL, ROW_CYCLES
 from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Requester", "Writer"]
-
-_MAX_BURST = 256
 
 
 def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.ndarray, int]:
@@ -58,8 +57,8 @@ class Requester:
             time = accepted + FIRST_REQUEST
             rows, beats = _rows(geometry, instruction)
             for offset in rows.tolist():
-                for begin in range(0, beats, _MAX_BURST):
-                    count = min(_MAX_BURST, beats - begin)
+                for begin in range(0, beats, MAX_BURST):
+                    count = min(MAX_BURST, beats - begin)
                     while shared.load_data.room < count:
                         yield "room for load data"
                     time = max(time, int(shared.load_data.writable(count)[-1]))

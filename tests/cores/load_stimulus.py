@@ -83,7 +83,7 @@ class LoadStimulus:
             "pad_value": int(rng.integers(-128, 128))}
         # Rows and blocks may lie anywhere, over each other too, as long as a box of a few fits.
         room = self.config.input_depth - self._row_entries()
-        self.fields["buf_row_pitch"] = int(rng.integers(0, min(4095, room // 16) + 1))
+        self.fields["buf_row_pitch"] = int(rng.integers(0, min(4095, room // 32) + 1))
         self.fields["buf_block_pitch"] = int(rng.integers(0, min(16383, room // 8) + 1))
         self.emit(Opcode.LOAD_SET, **self.fields)
 

@@ -130,7 +130,6 @@ def _other_shapes(b: Builder, x: str) -> str:
     return b.node("Add", x, b.dequantize(b.input(1, 3, 1, 1, name="other")))
 
 
-
 def _too_large_scale(b: Builder, x: str) -> str:
     weights = b.node("DequantizeLinear", b.constant(np.ones((4, 3, 3, 3), np.int8)), b.scale(1000.0))
     return b.node("Conv", x, weights)
@@ -144,6 +143,8 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: conv(b, x, kernel_shape=[5, 5]), ("conv", "kernel_shape")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 9, 9)), ("conv", "does not fit")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 5, 3, 3)), ("conv", "5 channels")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 1, 3, 3), group=3), ("conv", "4 output channels", "3 groups")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), group=0), ("conv", "0 groups")),
     (lambda b, x: b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), ("count_include_pad",)),
     (lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2]), ("maxpool", "dilation")),
     (lambda b, x: b.node("ReduceMean", x, axes=[1]), ("reducemean", "spatial axes")),

@@ -10,6 +10,7 @@ from cores.isa import ErrorCode, Instruction, Opcode, Queue, decode, encode
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run
+from sim.hazards import Hazards, Stage
 from sim.rtl import RtlMachine, run_program
 
 from .depthwise import Depthwise, depthwise_program
@@ -151,16 +152,17 @@ def test_one_group_cannot_alternate(program):
     fails(ONE, program, np.zeros(512, np.uint8), 0, HazardError, "alternate between two groups")
 
 
-def test_reads_too_few(seed):
-    program, image, start, _ = depthwise_case(seed, TWO, (3, 3), (1, 1), SAME, (5, 8), 4)
-    reads = program[1]["reads"]
-    assert reads == 3
-    fails(TWO, replaced(program, Opcode.COMPUTE_SET, reads=reads - 1), image, start, HazardError, "2 reads end before")
+@pytest.mark.parametrize("kernel,pads", [((3, 3), SAME), ((3, 2), (1, 0, 1, 1))])
+def test_reads_too_few(seed, kernel, pads):
+    """Eight outputs need columns 0..9 or 0..8: three reads of four."""
+    program, image, start, _ = depthwise_case(seed, TWO, kernel, (1, 1), pads, (5, 8), 4)
+    assert program[1]["reads"] == 3
+    fails(TWO, replaced(program, Opcode.COMPUTE_SET, reads=2), image, start, HazardError, "2 reads end before")
 
 
-@pytest.mark.parametrize("stride,shift,depth", [(1, 0, 14), (2, 0, 28), (2, 1, 24)])
-def test_reads_stay_inside_the_buffer(stride, shift, depth):
-    """Every read counts, also those that nobody needs: exactly ``depth`` entries are reached."""
+@pytest.mark.parametrize("stride,shift", [(1, 0), (2, 0), (2, 1)])
+def test_reads_stay_inside_the_buffer(stride, shift):
+    """Every read counts, also those that nobody needs."""
     geometry = dict(kernel_h=3 + 2 * (stride - 1) - shift, kernel_w=1, stride=1, rows=1 + stride // 2, cols=8,
                     buf_row_pitch=4, reads=5 - stride // 2, window=1, shift=shift, buf_row_step=4 * stride ** 2)
     form = dict(spread=1) if stride == 1 else dict(alternate=1)
@@ -212,6 +214,56 @@ def test_row_left_out_must_not_be_stored(seed):
     program, image, start, expected = depthwise_case(seed, TWO, (3, 3), (2, 2), SAME, (6, 9), 3)
     check(TWO, assemble(*program, END), image, start, expected)
     fails(TWO, replaced(program, Opcode.STORE_SET, rows=4), image, start, HazardError, "not there yet, or no longer")
+
+
+@pytest.fixture
+def hazards():
+    """Instruction 0 has loaded entries 0 and 1, which COMPUTE 1 reads for sums that a STORE may want."""
+    hazards = Hazards(TWO, 16)
+    hazards.load_writes(0, np.array([0, 1]))
+    hazards.taken(Queue.COMPUTE, hazards.posted(Queue.LOAD, 0, Stage.LOADED))
+    optional_read(hazards, 1, [0, 1])
+    return hazards
+
+
+def optional_read(hazards: Hazards, index: int, entries: list[int]) -> None:
+    hazards.compute_writes(index, 0, np.array([4]), True)
+    hazards.compute_may_read(index, np.array(entries), 0, np.array([4]))
+    hazards.taken(Queue.STORE, hazards.posted(Queue.COMPUTE, index, Stage.COMPUTED))
+
+
+def test_optional_read_before_a_load_that_is_not_ordered(hazards):
+    hazards.store_reads(2, 0, np.array([4]))
+    with pytest.raises(HazardError, match="instruction 3: no token orders it behind instruction 1, which reads"):
+        hazards.load_writes(3, np.array([1]))
+
+
+def test_optional_read_behind_a_load_that_is_not_ordered(hazards):
+    hazards.load_writes(3, np.array([1]))
+    with pytest.raises(HazardError, match="instruction 4: .*no longer"):
+        hazards.store_reads(4, 0, np.array([4]))
+
+
+def test_optional_read_that_a_load_waits_for(hazards):
+    hazards.taken(Queue.LOAD, hazards.posted(Queue.COMPUTE, 1, Stage.COMPUTED))
+    hazards.load_writes(3, np.array([1]))
+    hazards.store_reads(4, 0, np.array([4]))
+
+
+def test_optional_read_that_nobody_wants(hazards):
+    """The next sums at the same place are judged by their own reads."""
+    hazards.load_writes(3, np.array([1]))
+    optional_read(hazards, 5, [0])
+    hazards.load_writes(6, np.array([1]))
+    hazards.store_reads(7, 0, np.array([4]))
+
+
+def test_optional_read_that_does_not_wait_for_its_load(hazards):
+    hazards.load_writes(3, np.array([2]))
+    hazards.taken(Queue.COMPUTE, hazards.posted(Queue.STORE, 2, Stage.READ))
+    optional_read(hazards, 5, [2])
+    with pytest.raises(HazardError, match="not there yet"):
+        hazards.store_reads(7, 0, np.array([4]))
 
 
 @pytest.mark.parametrize("stride,shift", [(1, 0), (2, 0), (2, 1)])
