@@ -1,466 +1,335 @@
-"""Load engine: requests, padding, places, order, room for data, tokens, rate and errors under random stalls."""
+"""Load engine against a memory whose every beat is known: boxes with padding, rings, tokens, rate, errors."""
 
 import random
 from collections import deque
 
 import cocotb
 import numpy as np
-from cocotb.clock import Clock
-from cocotb.triggers import FallingEdge, RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge
 
-from cores.axi import AxiResponse, ErrorReport, read_request_layout
+from cores.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from cores.instruction_layout import QueueEntry
-from cores.isa import ErrorCode, Opcode
-from cores.registers import ENGINE_STATES
+from cores.isa import ErrorCode, Instruction, Opcode, encode
+from sim.storage import entry_places
 from tests.bench import bench_parameters
-from tests.cores.load_stimulus import LoadStimulus
+from tests.cores.bus_models import collect, send, start
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
-REQUEST = read_request_layout(CONFIG)
-DATA_ADDRESS = 0x3_4000_0000
-#: Beats that the engine has room for.
-ROOM = 512
-RINGS = ("weights", "side")
+BYTES = CONFIG.beat_bytes
+REQUEST, DATA = read_request_layout(CONFIG), read_data_layout(CONFIG)
+BASE = 0x1234_5000
+REGION = 5000
 
 
-class Environment:
-    """All around the engine, a cycle at a time: inputs change at the rising edge, outputs are read at the falling.
+def content(beat: int) -> int:
+    """What the data region holds at ``beat``."""
+    return (beat + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E95 & (1 << 8 * BYTES) - 1
 
-    The memory has random beats; it answers a request ``latency`` (lowest, highest) cycles after it at the soonest, in
-    order, and never waits for the engine. ``responses`` are its answers for single beats. ``stalls``: how often each
-    side stands still; one that is not named, as often as ``""`` says.
-    """
 
-    def __init__(self, dut, stimulus: LoadStimulus, *, latency: tuple[int, int] = (1, 60), **stalls: float):
-        self.dut, self.stimulus, self.latency, self.stalls = dut, stimulus, latency, stalls
-        self.queue = deque(QueueEntry.const({"index": index, "word": word}).as_bits()
-                           for index, word in enumerate(stimulus.instructions))
-        self.taken = 0                                      # instructions
-        self.requests = deque(stimulus.requests)            # still to be asked for
-        self.memory: dict[int, int] = {}
-        self.responses: dict[int, AxiResponse] = {}
-        self.answers: deque[tuple[int, int, bool]] = deque()    # (earliest cycle, beat, last of its request)
-        self.offered = False
-        self.held: dict[str, int | None] = dict.fromkeys(("request", *RINGS))
-        self.given = {"compute": 0, "store": 0}             # tokens
-        self.used = {"compute": 0, "store": 0}
-        self.stores_of = np.cumsum([load.stores for load in stimulus.loads])
-        self.waits_of = np.cumsum([load.wait_compute for load in stimulus.loads])
-        self.posts_due = [load.end for load in stimulus.loads if load.post_compute]
-        self.posts = self.asked = self.consumed = self.delivered = self.cycle = 0
-        self.halt = False
-        self.errors: list[tuple[int, int]] = []
-        self.states: list[str] = []
-        self.driven: dict[str, int] = {}
-        self.delivery_cycles: list[int] = []
+class Program:
+    """Instructions of the load queue, and what must come of them, written down from docs/architecture.md."""
 
-    async def reset(self, *, region_beats: int | None = None) -> None:
-        """``region_beats``: beats of the data region; just what is needed if None."""
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self.writes: list[tuple[int, int, int]] = []        # bank, entry, beat
+        self.rings: dict[str, list[int]] = {"weights": [], "side": []}
+        self.posts: list[tuple[int, int, int]] = []         # what must have been delivered before
+        self.geometry: Instruction | None = None
+
+    def add(self, opcode: Opcode, **fields: int) -> None:
+        instruction = Instruction(opcode, **fields)
+        self.instructions.append(instruction)
+        if opcode == Opcode.LOAD_SET:
+            self.geometry = instruction
+        elif opcode == Opcode.LOAD_ACT and self.geometry:
+            self._box(self.geometry, instruction)
+        elif opcode == Opcode.LOAD_WGT:
+            self.rings["weights"] += [content(instruction["offset"] + beat) for beat in range(instruction["beats"])]
+        elif opcode == Opcode.LOAD_SIDE:
+            self.rings["side"] += [content(instruction["offset"] + row * instruction["row_pitch"] + col)
+                                   for row in range(instruction["rows"]) for col in range(instruction["cols"])]
+        if instruction["post_compute"]:
+            self.posts.append((len(self.writes), *map(len, self.rings.values())))
+
+    def _box(self, geometry: Instruction, act: Instruction) -> None:
+        width = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
+        banks, entries = entry_places(CONFIG.pixel_lanes, geometry["stride"], 0, width)
+        padding = int.from_bytes(bytes([geometry["pad_value"] & 255]) * BYTES, "little")
+        for block in range(act["blocks"]):
+            for line in range(act["pad_top"] + act["rows"] + act["pad_bottom"]):
+                place = act["buf_base"] + block * geometry["buf_block_pitch"] + line * geometry["buf_row_pitch"]
+                row = line - act["pad_top"]
+                first = act["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
+                for column in range(width):
+                    col = column - geometry["pad_left"]
+                    inside = 0 <= row < act["rows"] and 0 <= col < geometry["cols"]
+                    self.writes.append((int(banks[column]), place + int(entries[column]),
+                                        content(first + col) if inside else padding))
+
+
+def random_program(count: int) -> Program:
+    """``count`` loads of all kinds, with tokens; boxes and rows of a single beat among them."""
+    program = Program()
+
+    def tokens() -> dict[str, int]:
+        return dict(wait_compute=random.randrange(2), stores=random.choice([0, 0, 1, 3]),
+                    post_compute=random.randrange(2))
+
+    for number in range(count):
+        kind = "act" if number == 0 else random.choice(["act", "act", "wgt", "side"])
+        if kind == "wgt":
+            beats = random.choice([1, 7, 256, 257, 700])
+            program.add(Opcode.LOAD_WGT, offset=random.randrange(REGION - beats + 1), beats=beats, **tokens())
+        elif kind == "side":
+            cols, rows = random.choice([(1, 1), (8, 1), (1, 9), (random.randint(1, 20), random.randint(1, 9))])
+            pitch = random.randint(0, 50)
+            end = (rows - 1) * pitch + cols
+            program.add(Opcode.LOAD_SIDE, offset=random.choice([0, REGION - end]), cols=cols, rows=rows,
+                        row_pitch=pitch, **tokens())
+        else:
+            _random_box(program, tokens())
+    return program
+
+
+def _random_box(program: Program, tokens: dict[str, int]) -> None:
+    while True:
+        cols, rows, blocks = random.randint(1, 12), random.randint(0, 5), random.randint(1, 3)
+        left, right, top, bottom = (random.choice([0, 0, 1, 3]) for _ in range(4))
+        stride = random.randint(1, 4)
+        _, entries = entry_places(CONFIG.pixel_lanes, stride, 0, left + cols + right)
+        row_pitch = int(entries.max()) + 1 + random.randint(0, 2)
+        block_pitch = row_pitch * (top + rows + bottom) + random.randint(0, 2)
+        room = CONFIG.input_depth - blocks * block_pitch
+        if rows + top + bottom and room >= 0:
+            break
+    pitches = dict(row_pitch=random.randint(0, 60), block_pitch=random.randint(0, 400))
+    end = (blocks - 1) * pitches["block_pitch"] + (rows - 1) * pitches["row_pitch"] + cols if rows else 0
+    program.add(Opcode.LOAD_SET, cols=cols, pad_left=left, pad_right=right, pad_value=random.randint(-128, 127),
+                stride=stride, buf_row_pitch=row_pitch, buf_block_pitch=block_pitch, **pitches)
+    program.add(Opcode.LOAD_ACT, offset=random.choice([0, REGION - end]), buf_base=random.choice([0, room]),
+                blocks=blocks, rows=rows, pad_top=top, pad_bottom=bottom, **tokens)
+
+
+class Surroundings:
+    """Memory, rings, tokens and buffer around the engine; notes what they see."""
+
+    def __init__(self, dut, program: Program, *, stall: float = 0.0, latency: int = 40, region: int = REGION,
+                 fail=lambda beat: 0) -> None:
+        self.dut, self.program, self.stall, self.latency = dut, program, stall, latency
+        self.region, self.fail = region, fail
+        self.writes: list[tuple[int, int, int]] = []
+        self.write_cycles: list[int] = []
+        self.rings: dict[str, list[int]] = {"weights": [], "side": []}
+        self.posts: list[tuple[int, int, int]] = []
+        self.errors: list[tuple[ErrorCode, int]] = []
+        self.requested = self.cycle = 0
+
+    async def begin(self) -> None:
         dut = self.dut
-        for port in (dut.queue__valid, dut.request__ready, dut.weights__ready, dut.side__ready, dut.halt, dut.response,
-                     dut.compute_level, dut.store_level):
-            port.value = 0
-        dut.data_address.value = DATA_ADDRESS
-        dut.data_beats.value = self.stimulus.region_beats if region_beats is None else region_beats
-        dut.rst.value = 1
-        for _ in range(3):
+        await start(dut, queue__valid=0, compute_level=0, store_level=0, response=0, request__ready=0, weights__ready=0,
+                    side__ready=0, halt=0, data_address=BASE, data_beats=self.region)
+        entries = [QueueEntry.const({"index": 100 + number, "word": int.from_bytes(encode(instruction), "little")})
+                   for number, instruction in enumerate(self.program.instructions)]
+        self.tasks = [cocotb.start_soon(task) for task in (
+            self._memory(), self._watch(), self._tokens("compute", "wait_compute"), self._tokens("store", "stores"),
+            *(collect(dut, name, ring.append, stall=self.stall) for name, ring in self.rings.items()),
+            send(dut, "queue", [entry.as_bits() for entry in entries], idle=self.stall))]
+
+    async def end(self, condition, limit: int = 60_000) -> None:
+        """Wait for ``condition``, then a little longer, in which nothing may happen."""
+        for _ in range(limit):
+            await RisingEdge(self.dut.clk)
+            if condition():
+                break
+        else:
+            raise AssertionError("nothing came")
+        await ClockCycles(self.dut.clk, 60)
+        for task in self.tasks:
+            task.cancel()
+
+    async def _memory(self) -> None:
+        dut, pending = self.dut, deque()
+        while True:
+            ready = random.random() >= self.stall
+            dut.request__ready.value = ready
+            value = 0
+            if pending and pending[0][0] <= self.cycle and random.random() >= self.stall:
+                _, beat, last = pending.popleft()
+                fields = {"valid": 1, "data": content(beat), "last": last, "response": self.fail(beat)}
+                value = DATA.const(fields).as_bits()
+            dut.response.value = value
             await RisingEdge(dut.clk)
-        dut.rst.value = 0
+            self.cycle += 1
+            if ready and int(dut.request__valid.value):
+                request = REQUEST.from_bits(int(dut.request__payload.value))
+                first, rest = divmod(request.address - BASE, BYTES)
+                assert not rest and 1 <= request.beats <= 256
+                assert 0 <= first and first + request.beats <= self.region, "a request outside the region"
+                self.requested += request.beats
+                pending.extend((self.cycle + self.latency, first + beat, beat == request.beats - 1)
+                               for beat in range(request.beats))
 
-    def drive(self, port: str, value: int) -> None:
-        """Set an input. Only changes are passed on: crossing over to the simulator takes most of a bench's time."""
-        if self.driven.get(port) != value:
-            self.driven[port] = value
-            getattr(self.dut, port).value = value
+    async def _tokens(self, source: str, field: str) -> None:
+        """Gives all tokens that the program takes, one by one."""
+        level_port, take_port = getattr(self.dut, f"{source}_level"), getattr(self.dut, f"{source}_take")
+        left = sum(instruction[field] for instruction in self.program.instructions)
+        level = 0
+        while True:
+            await RisingEdge(self.dut.clk)
+            taken = int(take_port.value)
+            assert taken <= level, f"takes {taken} tokens of {level}"
+            given = int(left > 0 and random.random() < 0.05 + 0.95 * (self.stall == 0))
+            level, left = level - taken + given, left - given
+            level_port.value = level
 
-    def sample(self, port: str) -> int:
-        return int(getattr(self.dut, port).value)
-
-    def moves(self, name: str) -> bool:
-        return random.random() >= self.stalls.get(name, self.stalls.get("", 0.0))
-
-    def beat(self, number: int) -> int:
-        if number not in self.memory:
-            self.memory[number] = random.getrandbits(CONFIG.beat_bits)
-        return self.memory[number]
-
-    def _answer(self) -> int:
-        """Bits of the read data port."""
-        if not self.answers or self.answers[0][0] > self.cycle or not self.moves("memory"):
-            return self.driven.get("response", 0) & ~1
-        _, number, last = self.answers.popleft()
-        response = self.responses.get(number, AxiResponse.OKAY)
-        return 1 | self.beat(number) << 1 | last << CONFIG.beat_bits + 1 | response << CONFIG.beat_bits + 2
-
-    def _give_tokens(self) -> None:
-        """One compute token or a few store tokens in a cycle, no more than the loads take."""
-        if self.given["compute"] < (self.waits_of[-1] if len(self.waits_of) else 0) and self.moves("compute"):
-            self.given["compute"] += 1
-        if len(self.stores_of) and self.moves("store"):
-            self.given["store"] = min(int(self.stores_of[-1]), self.given["store"] + random.randint(1, 20))
-
-    def level(self, kind: str) -> int:
-        return self.given[kind] - self.used[kind]
-
-    def _deliver(self, port: str, place: tuple[int, int] | None, value: int) -> None:
-        assert self.delivered < len(self.stimulus.deliveries), f"a beat too many to {port}"
-        wanted = self.stimulus.deliveries[self.delivered]
-        text = f"beat {self.delivered}, for load {wanted.load}"
-        assert (port, place) == (wanted.port, wanted.place), f"{text}: to {port} {place}, not {wanted.port} {wanted.place}"
-        expected = wanted.padding if wanted.source is None else self.memory.get(wanted.source)
-        assert value == expected, f"{text} from {wanted.source}: {value:x}, not {expected}"
-        assert self.used["compute"] >= self.waits_of[wanted.load], f"{text}: without its token"
-        self.delivered += 1
-        self.consumed += wanted.source is not None
-        self.delivery_cycles.append(self.cycle)
-
-    def _ask(self, payload: int) -> None:
-        request = REQUEST.from_bits(payload)
-        assert self.requests, "a request too many"
-        wanted = self.requests.popleft()
-        got = (request.address, request.beats)
-        assert got == (DATA_ADDRESS + wanted.offset * CONFIG.beat_bytes, wanted.beats), f"{got} instead of {wanted}"
-        assert self.used["store"] >= self.stores_of[wanted.load], f"{wanted} without its tokens"
-        self.asked += wanted.beats
-        assert self.asked - self.consumed <= ROOM, "data is asked for that there is no room for"
-        soonest = self.cycle + random.randint(*self.latency)
-        self.answers.extend((soonest, wanted.offset + beat, beat == wanted.beats - 1) for beat in range(wanted.beats))
-
-    def _offer(self, name: str) -> int | None:
-        """Payload that an output stream of the engine offers; it must not change before it is taken."""
-        payload = self.sample(f"{name}__payload") if self.sample(f"{name}__valid") else None
-        if not self.halt:
-            assert self.held[name] in (None, payload), f"{name} changes its offer"
-        self.held[name] = payload
-        return payload
-
-    async def step(self) -> None:
-        """One cycle."""
-        # A stream that has offered a payload keeps it until it is taken.
-        self.offered = self.offered or (bool(self.queue) and self.moves("queue"))
-        self.drive("queue__valid", int(self.offered))
-        if self.offered:
-            self.drive("queue__payload", self.queue[0])
-        ready = {name: self.moves(name) for name in self.held}
-        for name, moves in ready.items():
-            self.drive(f"{name}__ready", int(moves))
-        self.drive("response", self._answer())
-        self._give_tokens()
-        for kind in self.given:
-            self.drive(f"{kind}_level", self.level(kind))
-        self.drive("halt", int(self.halt))
-
-        await FallingEdge(self.dut.clk)
-        if self.sample("idle"):
-            # At least all writes of what was taken up to the cycle before last have been made.
-            done = [load for load in self.stimulus.loads if load.index < self.taken]
-            assert not done or self.delivered >= done[-1].end, "idle before all is delivered"
-        if self.offered and self.sample("queue__ready"):
-            self.queue.popleft()
-            self.taken += 1
-            self.offered = False
-        for kind in self.used:
-            take = self.sample(f"{kind}_take")
-            assert take <= self.level(kind), f"a {kind} token is taken that is not there"
-            self.used[kind] += take
-        enable = self.sample("write_enable")
-        if enable:
-            assert enable.bit_count() == 1, "a beat is written to more than one bank"
-            place = enable.bit_length() - 1, self.sample("write_address")
-            self._deliver("write", place, self.sample("write_data"))
-        # What is written was taken a cycle ago and its room is free again; what goes to a ring leaves only now.
-        payload = self._offer("request")
-        if payload is not None and ready["request"]:
-            self.held["request"] = None
-            self._ask(payload)
-        for name in RINGS:
-            payload = self._offer(name)
-            if payload is not None and ready[name]:
-                self.held[name] = None
-                self._deliver(name, None, payload)
-        if self.sample("post_compute"):
-            assert self.posts < len(self.posts_due), "a token is posted too many"
-            assert self.delivered >= self.posts_due[self.posts], "a token is posted before the last write"
-            self.posts += 1
-        error = ErrorReport.from_bits(self.sample("error"))
-        if error.valid:
-            self.errors.append((error.code, error.index))
-        self.states.append(ENGINE_STATES["load"][self.sample("state")])
-        self.cycle += 1
-        await RisingEdge(self.dut.clk)
-
-    async def steps(self, count: int) -> None:
-        for _ in range(count):
-            await self.step()
-
-    async def run(self) -> None:
-        """Until all is delivered. Raises AssertionError when nothing moves any more."""
-        moved, since = None, 0
-        while self.queue or not self.sample("idle") or self.delivered < len(self.stimulus.deliveries):
-            await self.step()
-            now = len(self.queue), self.delivered, self.asked, len(self.answers)
-            moved, since = now, 0 if now != moved else since + 1
-            assert since < 500, f"stuck in {self.states[-1]} after {self.delivered} beats, with {self.errors}"
-        await self.steps(3)
+    async def _watch(self) -> None:
+        dut = self.dut
+        while True:
+            await RisingEdge(dut.clk)
+            enable = int(dut.write_enable.value)
+            if enable:
+                assert enable in (1, 2)
+                self.writes.append((enable >> 1, int(dut.write_address.value), int(dut.write_data.value)))
+                self.write_cycles.append(self.cycle)
+            if int(dut.post_compute.value):
+                self.posts.append((len(self.writes), *map(len, self.rings.values())))
+            report = ErrorReport.from_bits(int(dut.error.value))
+            if report.valid and not self.errors:
+                self.errors.append((ErrorCode(report.code), report.index - 100))
 
     def check(self) -> None:
-        """All is asked for and delivered (each was compared when it came), all tokens are taken and posted."""
-        assert not self.requests and self.delivered == len(self.stimulus.deliveries)
-        assert self.used == {"compute": sum(load.wait_compute for load in self.stimulus.loads),
-                             "store": sum(load.stores for load in self.stimulus.loads)}
-        assert self.posts == len(self.posts_due) and not self.errors
-        assert self.states[-1] == "idle"
+        program = self.program
+        assert not self.errors, self.errors
+        assert self.writes == program.writes
+        assert self.rings == program.rings
+        assert len(self.posts) == len(program.posts)
+        for found, expected in zip(self.posts, program.posts, strict=True):
+            assert all(a >= b for a, b in zip(found, expected, strict=True)), f"token after {found}, not {expected}"
 
 
-def random_program(rng: np.random.Generator, loads: int) -> LoadStimulus:
-    stimulus = LoadStimulus(CONFIG, rng)
-    stimulus.geometry()
-    while len(stimulus.loads) < loads:
-        flags = {"wait_compute": int(rng.random() < 0.4), "post_compute": int(rng.random() < 0.5),
-                 "stores": int(rng.choice([0, 0, 1, rng.integers(1, 256)]))}
-        long = rng.random() < 0.1
-        kind = rng.integers(4)
-        if kind == 0:
-            stimulus.weights(int(rng.integers(250, 700) if long else rng.integers(1, 40)), **flags)
-        elif kind == 1:
-            stimulus.side(cols=int(rng.integers(250, 300) if long else rng.integers(1, 20)), rows=int(rng.integers(1, 4)),
-                          **flags)
-        else:
-            if rng.random() < 0.6:
-                stimulus.geometry(cols=int(rng.integers(250, 300)) if long else None)
-            long = stimulus.fields["cols"] >= 250
-            stimulus.box(blocks=1 if long else None, rows=2 if long else None, pads=(1, 0) if long else None, **flags)
-    return stimulus
+async def run(dut, program: Program, **options) -> Surroundings:
+    around = Surroundings(dut, program, **options)
+    await around.begin()
+    expected = [program.writes, program.posts, *program.rings.values()]
+    found = [around.writes, around.posts, *around.rings.values()]
+    await around.end(lambda: all(len(seen) >= len(wanted) for seen, wanted in zip(found, expected, strict=True)))
+    around.check()
+    assert int(dut.idle.value)
+    return around
 
 
-def begin(dut) -> np.random.Generator:
-    cocotb.start_soon(Clock(dut.clk, 2, "ns").start())
-    return np.random.default_rng(random.getrandbits(32))
+async def fails(dut, code: ErrorCode, index: int, program: Program, **options) -> Surroundings:
+    around = Surroundings(dut, program, **options)
+    await around.begin()
+    await around.end(lambda: around.errors, limit=2000)
+    assert around.errors == [(code, index)]
+    return around
 
 
-async def start(dut, stimulus: LoadStimulus, *, region_beats: int | None = None, **options) -> Environment:
-    environment = Environment(dut, stimulus, **options)
-    await environment.reset(region_beats=region_beats)
-    return environment
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(stall=[0.0, 0.2, 0.7])
+async def random_loads(dut, stall):
+    for _ in range(3):
+        await run(dut, random_program(14), stall=stall)
 
 
-@cocotb.test()
-@cocotb.parametrize(stalls=[0.0, 0.3, 0.7])
-async def random_loads(dut, stalls):
-    """Programs of all kinds, fast and slow surroundings."""
-    environment = await start(dut, random_program(begin(dut), 20), **{"": stalls})
-    await environment.run()
-    environment.check()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_pixel_a_cycle(dut):
+    """Padded boxes one behind the other: nothing is lost but the memory's first answer."""
+    program = Program()
+    width = 18 if CONFIG.pixel_lanes == 1 else 9
+    program.add(Opcode.LOAD_SET, cols=16, pad_left=1, pad_right=1, row_pitch=16, block_pitch=64, stride=1,
+                buf_row_pitch=width, buf_block_pitch=6 * width)
+    for _ in range(4):
+        program.add(Opcode.LOAD_ACT, blocks=2, rows=4, pad_top=1, pad_bottom=1)
+    around = await run(dut, program)
+    gaps = np.diff(around.write_cycles) - 1
+    assert np.count_nonzero(gaps) <= 1 and gaps.sum() <= around.latency, gaps
 
 
-@cocotb.test()
-async def one_side_slow(dut):
-    """Each side in turn is the slow one: a source runs dry, or a sink stands still."""
-    rng = begin(dut)
-    for slow in ("queue", "request", "memory", "weights", "side", "compute", "store"):
-        environment = await start(dut, random_program(rng, 6), **{slow: 0.85})
-        await environment.run()
-        environment.check()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_beat_a_cycle(dut):
+    """A long LOAD_WGT keeps the bus busy: it takes no longer than its beats."""
+    program = Program()
+    program.add(Opcode.LOAD_WGT, offset=3, beats=3000)
+    around = await run(dut, program)
+    assert around.cycle <= 3000 + around.latency + 100
 
 
-@cocotb.test()
-async def padding_alone(dut):
-    """Boxes without data rows, of one row and of more, padded above, below or both; nothing is asked for them."""
-    rng = begin(dut)
-    stimulus = LoadStimulus(CONFIG, rng)
-    for pads in ((1, 0), (0, 1), (3, 0), (0, 3), (2, 2)):
-        for blocks in (1, 2):
-            stimulus.geometry(cols=int(rng.integers(1, 6)))
-            stimulus.box(blocks=blocks, rows=0, pads=pads, post_compute=1)
-    stimulus.box(rows=1, blocks=1, pads=(0, 0), post_compute=1)
-    environment = await start(dut, stimulus)
-    await environment.run()
-    environment.check()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def offsets_reach_the_end_of_the_largest_region(dut):
+    """Channel blocks beyond 2^30 beats."""
+    program = Program()
+    program.add(Opcode.LOAD_SET, cols=2, block_pitch=(1 << 24) - 1, stride=1, buf_row_pitch=1, buf_block_pitch=2)
+    program.add(Opcode.LOAD_ACT, offset=(1 << 28) - 1, blocks=100, rows=1)
+    await run(dut, program, region=(1 << 32) - 1)
 
 
-@cocotb.test()
-async def full_rate(dut):
-    """A beat a cycle, also from one load to the next of its kind, as long as the memory keeps up."""
-    rng = begin(dut)
-    long = min(700, CONFIG.banks * CONFIG.input_depth // 2)
-    programs = {}
-    for cols, pads, rows, blocks in ((long, (0, 0), 3, 1), (long // 2, (3, 2), 3, 2), (2, (0, 0), 5, 4), (1, (1, 1), 5, 4)):
-        stimulus = LoadStimulus(CONFIG, rng)
-        stimulus.geometry(cols=cols, pads=pads, stride=1)
-        for number in range(3):
-            stimulus.box(blocks=blocks, rows=rows, pads=(1, 1) if any(pads) else (0, 0), wait_compute=int(not number))
-        programs[f"boxes of {cols} columns"] = stimulus
-    for name in RINGS:
-        stimulus = LoadStimulus(CONFIG, rng)
-        for number in range(3):
-            flags = {"wait_compute": int(not number)}
-            if name == "weights":
-                stimulus.weights(700, **flags)
-            else:
-                stimulus.side(cols=300, rows=2, **flags)
-        programs[name] = stimulus
-    for name, stimulus in programs.items():
-        environment = await start(dut, stimulus, latency=(40, 40), compute=1.0)
-        await environment.steps(120)    # the data is on its way before the token
-        environment.stalls["compute"] = 0.0
-        await environment.run()
-        environment.check()
-        gaps = np.diff(environment.delivery_cycles)
-        cocotb.log.info("%s: %d beats in %d cycles", name, len(gaps) + 1, gaps.sum() + 1)
-        assert (gaps == 1).all(), (name, gaps)
-
-
-@cocotb.test()
-async def room(dut):
-    """With its sink standing still the engine asks for what its FIFO holds, all of it and no beat more."""
-    rng = begin(dut)
-    for sink, state in (("weights", "wait_ring"), ("side", "wait_ring"), ("compute", "wait_compute")):
-        stimulus = LoadStimulus(CONFIG, rng)
-        if sink == "weights":
-            stimulus.weights(1500)
-        elif sink == "side":
-            stimulus.side(cols=128, rows=10)
-        else:
-            stimulus.geometry(cols=64)
-            stimulus.box(blocks=4, rows=5, pads=(1, 1), wait_compute=1)
-        environment = await start(dut, stimulus, latency=(1, 20), **{sink: 1.0})
-        await environment.steps(700)
-        assert environment.asked == ROOM and not environment.delivered and not environment.answers
-        assert environment.states[-1] == state
-        assert environment.sample("index") == stimulus.loads[0].index
-        environment.stalls[sink] = 0.0
-        await environment.run()
-        environment.check()
-
-
-@cocotb.test()
-async def tokens(dut):
-    """Store tokens are taken in one go when all are there; nothing of the load or behind it is asked for before."""
-    rng = begin(dut)
-    stimulus = LoadStimulus(CONFIG, rng)
-    stimulus.weights(5)
-    stimulus.weights(3, stores=200, post_compute=1)
-    stimulus.weights(2)
-    environment = await start(dut, stimulus, latency=(5, 5), store=1.0)
-    environment.given["store"] = 199
-    await environment.steps(60)
-    assert (environment.taken, environment.asked, environment.delivered) == (1, 5, 5)
-    assert environment.states[-1] == "wait_store" and environment.sample("index") == 1
-    assert environment.used["store"] == 0
-    environment.given["store"] = 200
-    await environment.run()
-    environment.check()
-    # Data is asked for long before the compute token comes, and what is behind it waits with it.
-    stimulus = LoadStimulus(CONFIG, rng)
-    stimulus.geometry(cols=4)
-    stimulus.box(rows=2, wait_compute=1, post_compute=1)
-    stimulus.weights(3)
-    environment = await start(dut, stimulus, latency=(5, 5), compute=1.0)
-    await environment.steps(80)
-    assert not environment.requests and not environment.delivered and not environment.posts
-    environment.stalls["compute"] = 0.0
-    await environment.run()
-    environment.check()
-    assert environment.posts == 1
-    # A slow memory is no fault of the ring's.
-    stimulus = LoadStimulus(CONFIG, rng)
-    stimulus.weights(3)
-    environment = await start(dut, stimulus, latency=(50, 50))
-    await environment.steps(30)
-    assert environment.states[-1] == "wait_bus"
-
-
-@cocotb.test()
-async def read_range(dut):
-    """A row that leaves the data region is not asked for; those before it are."""
-    rng = begin(dut)
-    for kind in ("box", "weights", "side"):
-        for beyond in (0, 1):
-            stimulus = LoadStimulus(CONFIG, rng)
-            while not stimulus.loads or len({request.offset for request in stimulus.requests}) < len(stimulus.requests):
-                stimulus = LoadStimulus(CONFIG, rng)
-                stimulus.weights(4)
-                if kind == "box":
-                    stimulus.geometry(cols=7)
-                    stimulus.box(blocks=2, rows=3)
-                elif kind == "weights":
-                    stimulus.weights(300)
-                else:
-                    stimulus.side(cols=5, rows=3)
-            last = max(stimulus.requests)
-            within = [request for request in stimulus.requests if request.offset + request.beats <= last.offset]
-            if beyond and stimulus.requests[:len(within)] != within:
-                continue    # what comes first is behind the others: no load of this kind is asked for whole
-            environment = await start(dut, stimulus, region_beats=stimulus.region_beats - beyond)
-            await environment.steps(700)
-            expected = {(ErrorCode.READ_RANGE, stimulus.loads[last.load].index)} if beyond else set()
-            assert set(environment.errors) == expected, (kind, environment.errors)
-            assert len(environment.requests) == (1 if beyond else 0) * (2 if kind == "weights" else 1)
-
-
-@cocotb.test()
-async def bus_errors(dut):
-    """An error response is reported for the load whose beat it is, whatever is under way; EXOKAY is none."""
-    rng = begin(dut)
-    for code, response in ((ErrorCode.READ_SLVERR, AxiResponse.SLVERR), (ErrorCode.READ_DECERR, AxiResponse.DECERR),
-                           (None, AxiResponse.EXOKAY)):
-        for stalls in (0.0, 0.0, 0.5, 0.5):
-            stimulus = random_program(rng, 6)
-            sources = [delivery for delivery in stimulus.deliveries if delivery.source is not None]
-            bad = sources[rng.integers(len(sources))]
-            # The beat may be fetched more than once.
-            wanted = [(code, stimulus.loads[delivery.load].index) for delivery in sources if delivery.source == bad.source]
-            environment = await start(dut, stimulus, **{"": stalls})
-            environment.responses[bad.source] = response
-            await environment.run()
-            assert environment.errors == (wanted if code else []), (environment.errors, wanted)
-
-
-@cocotb.test()
-async def program_errors(dut):
-    """A box that ends with the input buffer and one an entry behind it; a LOAD_ACT without a LOAD_SET."""
-    rng = begin(dut)
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def ranges_are_checked(dut):
+    """The last row that fits is read, the first that does not is an error."""
     for beyond in (0, 1):
-        for stride in (1, 2, 3):
-            stimulus = LoadStimulus(CONFIG, rng)
-            stimulus.geometry(stride=stride)
-            stimulus.box(blocks=2, rows=2, beyond=0)
-            good = len(stimulus.deliveries)
-            stimulus.box(blocks=2, rows=2, beyond=beyond)
-            depth = CONFIG.input_depth
-            # Entries behind the end have no place; where they would go does not matter any more.
-            outside = [number for number, delivery in enumerate(stimulus.deliveries) if delivery.place[1] >= depth]
-            assert bool(outside) == bool(beyond) and all(number >= good for number in outside)
-            environment = await start(dut, stimulus)
-            while not environment.errors and environment.delivered < len(stimulus.deliveries):
-                await environment.step()
-            assert environment.errors == ([(ErrorCode.BUFFER, stimulus.loads[1].index)] if beyond else [])
-            # The report is a cycle ahead of the write.
-            assert environment.delivered == (outside[0] if beyond else len(stimulus.deliveries))
-
-    stimulus = LoadStimulus(CONFIG, rng)
-    index = stimulus.emit(Opcode.LOAD_ACT, blocks=1, rows=1)
-    environment = await start(dut, stimulus, region_beats=1000)
-    await environment.steps(5)
-    assert set(environment.errors) == {(ErrorCode.ILLEGAL, index)}
-    assert not environment.asked and not environment.delivered
+        rows = Program()
+        rows.add(Opcode.LOAD_SET, cols=3, row_pitch=10, block_pitch=100, stride=1, buf_row_pitch=3, buf_block_pitch=12)
+        rows.add(Opcode.LOAD_ACT, offset=REGION - 133 + beyond, blocks=2, rows=4)
+        weights = Program()
+        weights.add(Opcode.LOAD_WGT, offset=REGION - 5 + beyond, beats=5)
+        for index, program in ((1, rows), (0, weights)):
+            if beyond:
+                await fails(dut, ErrorCode.READ_RANGE, index, program)
+            else:
+                await run(dut, program)
 
 
-@cocotb.test()
-async def halted(dut):
-    """After ``halt`` nothing is taken or asked for any more; a reset in mid-stream leaves nothing behind."""
-    rng = begin(dut)
-    for stalls in (0.0, 0.5):
-        environment = await start(dut, random_program(rng, 30), **{"": stalls})
-        await environment.steps(int(rng.integers(50, 300)))
-        environment.halt = True
-        before = environment.taken, environment.asked
-        await environment.steps(200)
-        assert environment.queue and (environment.taken, environment.asked) == before
-        for cycles in (40, 150):
-            environment = await start(dut, random_program(rng, 10), **{"": stalls})
-            await environment.steps(cycles)
-        environment = await start(dut, random_program(rng, 5), **{"": stalls})
-        await environment.run()
-        environment.check()
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def the_buffer_is_not_overrun(dut):
+    """Also where an entry computed in too few bits would be inside again."""
+    for base, pitch, wrong in ((CONFIG.input_depth - 8, 8, True), (CONFIG.input_depth - 16, 8, False),
+                               ((1 << 14) - 1, 8, True), (200, (1 << 14) - 100, True)):
+        program = Program()
+        program.add(Opcode.LOAD_SET, cols=8, row_pitch=8, block_pitch=8, stride=1, buf_row_pitch=8,
+                    buf_block_pitch=pitch)
+        program.add(Opcode.LOAD_ACT, buf_base=base, blocks=2, rows=1)
+        if wrong:
+            await fails(dut, ErrorCode.BUFFER, 1, program)
+        else:
+            await run(dut, program)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(rows=[0, 1])
+async def geometry_must_be_set(dut, rows):
+    program = Program()
+    program.add(Opcode.LOAD_ACT, blocks=1, rows=rows, pad_top=1)
+    around = await fails(dut, ErrorCode.ILLEGAL, 0, program)
+    assert not around.requested
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(response=[AxiResponse.SLVERR, AxiResponse.DECERR])
+async def bus_errors_name_their_instruction(dut, response):
+    """The first beat that fails counts, not what was asked for behind it."""
+    program = Program()
+    program.add(Opcode.LOAD_WGT, offset=0, beats=20)
+    program.add(Opcode.LOAD_SIDE, offset=100, cols=4, rows=2, row_pitch=10)
+    program.add(Opcode.LOAD_WGT, offset=200, beats=20)
+    code = ErrorCode.READ_SLVERR if response == AxiResponse.SLVERR else ErrorCode.READ_DECERR
+    await fails(dut, code, 1, program, fail=lambda beat: response if beat >= 112 else AxiResponse.OKAY)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def halt_asks_for_no_more(dut):
+    """And a reset in the middle leaves nothing behind."""
+    program = Program()
+    program.add(Opcode.LOAD_WGT, offset=0, beats=4000)
+    around = Surroundings(dut, program, stall=0.3)
+    await around.begin()
+    await ClockCycles(dut.clk, 300)
+    dut.halt.value = 1
+    await RisingEdge(dut.clk)
+    await RisingEdge(dut.clk)
+    requested = around.requested
+    await around.end(lambda: True)
+    assert 0 < around.requested == requested < 4000
+    await run(dut, random_program(6))

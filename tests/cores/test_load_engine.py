@@ -7,10 +7,9 @@ from cores.load_engine import LoadEngine
 from tests.bench import run_bench
 
 CONFIGS = {
-    "16": NpuConfig.preset(16),
-    "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, input_depth=1024),
-    "128": NpuConfig.preset(128),
-    "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512),
+    "16": NpuConfig.preset(16, input_depth=512),
+    "one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, input_depth=512),
+    "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, input_depth=256, address_width=64),
 }
 
 
