@@ -12,6 +12,8 @@ from .registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
 __all__ = ["RegisterFile"]
 
 _TIMEOUT_AT_RESET = 1 << 20
+#: Registers that can be written in the middle of a run.
+_ALWAYS_OPEN = ("timeout", "irq_enable")
 
 
 class RegisterFile(wiring.Component):
@@ -19,8 +21,8 @@ class RegisterFile(wiring.Component):
 
     A write takes two cycles and is answered in the third; a read three, and up to ``len(COUNTERS)`` more for a
     counter, whose sum comes from ``PerformanceCounters``. Byte strobes count. Reserved addresses read as zero, writes
-    to them and to read-only registers do nothing; the answer is always OKAY. Bits that a register has no use for read
-    as zero.
+    to them and to read-only registers do nothing, nor do writes while ``busy`` to what a run works by; the answer is
+    always OKAY. Bits that a register has no use for read as zero.
 
     ``start``, ``stop`` (for ABORT) and ``clear`` pulse with a write to ``control``.
     """
@@ -108,9 +110,11 @@ class RegisterFile(wiring.Component):
                     m.d.comb += [signal.eq(bit) for signal, bit in zip(
                         (self.start, self.stop, self.clear), command, strict=True)]
                 for name, targets in bits.items():
+                    # What a run works by stands still while it lasts.
+                    open_ = 1 if name in _ALWAYS_OPEN else ~self.busy
                     with m.Case(address_of(name) >> 2):
                         for lane in range(4):
-                            with m.If(bus.wstrb[lane]):
+                            with m.If(bus.wstrb[lane] & open_):
                                 m.d.sync += [target.eq(bus.wdata[position]) for position, target in enumerate(targets)
                                              if target is not None and position // 8 == lane]
 

@@ -76,8 +76,14 @@ class Program:
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
-        size = INSTRUCTION_BYTES
-        return tuple(decode(self.code[start:start + size]) for start in range(0, len(self.code), size))
+        """Raises ProgramError for code that is none."""
+        decoded = []
+        for index, start in enumerate(range(0, len(self.code), INSTRUCTION_BYTES)):
+            try:
+                decoded.append(decode(self.code[start:start + INSTRUCTION_BYTES]))
+            except ValueError as error:
+                raise ProgramError(f"program {self.name}: instruction {index}: {error}") from None
+        return tuple(decoded)
 
     # -- data region ---------------------------------------------------------------------------------------------
 

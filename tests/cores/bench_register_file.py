@@ -159,6 +159,22 @@ async def status_error_and_interrupt(dut):
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_run_keeps_its_regions(dut):
+    master = await master_of(dut, 0.0)
+    names = ("program_low", "program_length", "data_low", "data_beats", "write_start")
+    for name in names:
+        await master.write_dword(address_of(name), 0x5000)
+    dut.busy.value = 1
+    for name in (*names, "timeout"):
+        await master.write_dword(address_of(name), 0x9000)
+    assert [await master.read_dword(address_of(name)) for name in names] == [0x5000] * len(names)
+    assert await master.read_dword(address_of("timeout")) == 0x9000
+    dut.busy.value = 0
+    await master.write_dword(address_of("data_beats"), 0x9000)
+    assert await master.read_dword(address_of("data_beats")) == 0x9000
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def counters_are_caught_when_they_come_by(dut):
     master = await master_of(dut, 0.3)
     values = [random.getrandbits(32) for _ in COUNTERS]
