@@ -1,6 +1,7 @@
 """The register map: one table that the register file, the runner, the driver header and the documents read.
 
-32-bit registers on AXI4-Lite; addresses in bytes. Reserved addresses read as zero.
+32-bit registers on AXI4-Lite; addresses in bytes. Reserved addresses read as zero. While BUSY the regions cannot be
+written.
 """
 
 import enum

@@ -136,7 +136,7 @@ class Store:
                     self._responses.append(self.answered)
                 self._address_free = burst
                 run = max(run + RUN_CYCLES, self._address_free)
-                self._runs_free = max(self._runs_free, burst) + FIFO
+                self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
         return time - pace + 1, sent - FIFO

@@ -54,7 +54,7 @@ class Program:
 
     def _box(self, geometry: Instruction, act: Instruction) -> None:
         width = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
-        banks, entries = entry_places(CONFIG.pixel_lanes, geometry["stride"], 0, width)
+        banks, entries = entry_places(CONFIG.banks, geometry["stride"], 0, width)
         padding = int.from_bytes(bytes([geometry["pad_value"] & 255]) * BYTES, "little")
         for block in range(act["blocks"]):
             for line in range(act["pad_top"] + act["rows"] + act["pad_bottom"]):
@@ -97,7 +97,7 @@ def _random_box(program: Program, tokens: dict[str, int]) -> None:
         cols, rows, blocks = random.randint(1, 12), random.randint(0, 5), random.randint(1, 3)
         left, right, top, bottom = (random.choice([0, 0, 1, 3]) for _ in range(4))
         stride = random.randint(1, 4)
-        _, entries = entry_places(CONFIG.pixel_lanes, stride, 0, left + cols + right)
+        _, entries = entry_places(CONFIG.banks, stride, 0, left + cols + right)
         row_pitch = int(entries.max()) + 1 + random.randint(0, 2)
         block_pitch = row_pitch * (top + rows + bottom) + random.randint(0, 2)
         room = CONFIG.input_depth - blocks * block_pitch
@@ -189,8 +189,8 @@ class Surroundings:
             await RisingEdge(dut.clk)
             enable = int(dut.write_enable.value)
             if enable:
-                assert enable in (1, 2)
-                self.writes.append((enable >> 1, int(dut.write_address.value), int(dut.write_data.value)))
+                assert enable.bit_count() == 1
+                self.writes.append((enable.bit_length() - 1, int(dut.write_address.value), int(dut.write_data.value)))
                 self.write_cycles.append(self.cycle)
             if int(dut.post_compute.value):
                 self.posts.append((len(self.writes), *map(len, self.rings.values())))

