@@ -63,7 +63,7 @@ def test_it_is_a_module(tmp_path: Path):
     (("build", "--macs", "many"), "invalid int value: 'many'"),
     (("build", "--oc-lanes", "24"), "oc_lanes must be a power of two"),
     (("build", "--features", "depthwise,speed"), "no feature 'speed'; there are depthwise, or none"),
-    (("build", "--macs", "16", "--features", "depthwise"), "depthwise needs nnz_lanes of a multiple of 2"),
+    (("build", "--macs", "16", "--features", "depthwise"), "nnz_lanes must be a multiple of 2 with depthwise"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("build", "--config", "none.json"), "none.json: No such file"),
     (("build", "--config", "x.json", "--macs", "16"), "--config and --macs exclude each other"),
