@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
-from .input_buffer import ENTRY_BITS, buffer_address_bits
+from .input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import Opcode
 from .registers import ENGINE_STATES
@@ -60,7 +60,7 @@ class BufferWriter(wiring.Component):
         cols_data = Signal(24)
         left_left, cols_left, right_left = Signal(4), Signal(24), Signal(4)
         block_base, row_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
-        phase, bank = Signal(3), Signal(range(config.banks))
+        phase, bank = Signal(3), Signal(BankShape(config))
 
         pads = ~to_weights & ~to_side
         in_data_row = (top_left == 0) & (data_left != 0)

@@ -72,7 +72,8 @@ class LoadStimulus:
         self.instructions.append(int.from_bytes(encode(Instruction(opcode, **fields)), "little"))
         return len(self.instructions) - 1
 
-    def geometry(self, *, cols: int | None = None, stride: int | None = None, pads: tuple[int, int] | None = None) -> None:
+    def geometry(self, *, cols: int | None = None, stride: int | None = None,
+                 pads: tuple[int, int] | None = None) -> None:
         """LOAD_SET; the box behind it must fit in the input buffer."""
         rng = self.rng
         cols = cols or int(rng.integers(1, 30))
@@ -118,7 +119,8 @@ class LoadStimulus:
         if top + rows + bottom == 0:
             top = 1
         height = top + rows + bottom
-        reach = ((blocks - 1) * geometry["buf_block_pitch"] + (height - 1) * geometry["buf_row_pitch"] + self._row_entries())
+        reach = self._row_entries() + (height - 1) * geometry["buf_row_pitch"]
+        reach += (blocks - 1) * geometry["buf_block_pitch"]
         spare = self.config.input_depth - reach
         assert spare >= 0, "the box does not fit in the input buffer"
         base = _some(rng, 0, spare) if beyond is None else spare + beyond
