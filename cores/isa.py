@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "ErrorCode", "Field", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS", "NOT_ALL_ZERO", "Opcode", "Queue",
-    "SETTERS", "TOKEN_FLAGS", "decode", "disassemble", "encode",
+    "ErrorCode", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS", "NOT_ALL_ZERO", "Opcode",
+    "Queue", "SETTERS", "TOKEN_FLAGS", "decode", "disassemble", "encode",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -93,6 +93,12 @@ HEADER: tuple[Field, ...] = (
 
 #: Operations that only set what those behind them in their queue use.
 SETTERS = frozenset({Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD})
+
+#: The SET that an operation needs in front of it in its queue.
+GEOMETRY: Mapping[Opcode, Opcode] = {
+    Opcode.LOAD_ACT: Opcode.LOAD_SET, Opcode.COMPUTE: Opcode.COMPUTE_SET, Opcode.POOL: Opcode.COMPUTE_SET,
+    Opcode.STORE: Opcode.STORE_SET,
+}
 
 _LOAD_FLAGS = frozenset({"wait_compute", "stores", "post_compute"})
 

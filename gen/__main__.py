@@ -10,6 +10,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 try:
     from gen.cli import main
 except KeyboardInterrupt:
+    print("gen: interrupted", file=sys.stderr)
     sys.exit(130)
 
 sys.exit(main())

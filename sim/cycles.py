@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import INSTRUCTION_BYTES, ErrorCode, decode
+from cores.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Opcode, decode
 
 from .errors import MachineError
 from .timing.compute import Compute
@@ -46,11 +46,16 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = 40) -> Timing:
     Raises MachineError for an illegal instruction, a program without END, or one that stands still.
     """
     program = []
+    seen: set[Opcode] = set()
     for index in range(len(code) // INSTRUCTION_BYTES):
         try:
             program.append(decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES]))
         except ValueError as error:
             raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
+        opcode = program[-1].opcode
+        if opcode in GEOMETRY and GEOMETRY[opcode] not in seen:
+            raise MachineError(ErrorCode.ILLEGAL, index, f"no {GEOMETRY[opcode].name} is in front of it")
+        seen.add(opcode)
     shared = Shared(config, program, latency)
     dispatcher, requester = Dispatcher(shared), Requester(shared)
     parts: list[Process] = [dispatcher, requester, Writer(shared, requester), Compute(shared), Store(shared)]

@@ -194,6 +194,7 @@ def test_more_of_everything_is_not_slower(seed):
 
 @pytest.mark.parametrize("code,error,index", [
     (assemble(END)[:15] + b"\x80", ErrorCode.ILLEGAL, 0),
+    (assemble(Instruction(Opcode.LOAD_ACT, blocks=1, rows=1), END), ErrorCode.ILLEGAL, 0),
     (assemble(Instruction(Opcode.SYNC)), ErrorCode.NO_END, 1),
     (assemble(Instruction(Opcode.LOAD_WGT, offset=0, beats=513), END), ErrorCode.TIMEOUT, 2),
     (assemble(Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=1), END), ErrorCode.TIMEOUT, 2),
