@@ -129,7 +129,8 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Depthwise layers: one non-zero on the diagonal (plain) against taps and pixels across the lanes (window).
 
-    ``bus``: cycles that a layer by itself needs for its transfers; ``array_%``: of the cycles in which the array works.
+    ``bus``: cycles that a layer by itself needs for its transfers; ``array_%``: useful products in the cycles in which
+    the array works.
     """
     from gen.benchmarks import DEPTHWISE, bus_bound, measure_layer
 
