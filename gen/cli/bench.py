@@ -144,7 +144,8 @@ def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 plain = measure_layer(layer, machine, depthwise_mode="plain")
                 window = measure_layer(layer, machine)
             rows.append({
-                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles, "bus": bus_bound(layer, config),
+                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles,
+                "bus": bus_bound(layer, config),
                 "array_%": 100 * window.ideal / window.rtl.counters["compute_busy"],
                 "goal_%": None if layer.goal is None else 100 * layer.goal, "whole_%": 100 * window.utilisation,
                 "wrong": plain.mismatches + window.mismatches, "published": layer.peer})
