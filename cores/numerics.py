@@ -1,6 +1,6 @@
 """Widths of the requantisation that the hardware, the golden model and the compiler share.
 
-The rule itself is stated in `sim/golden.py`.
+The rule itself is stated in `sim/golden.py`; docs/numerics.md says why it is what it is.
 """
 
 __all__ = ["MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES", "POOL_WIDTH"]
