@@ -58,9 +58,18 @@ def test_random_graphs(config, seed):
 @pytest.mark.full
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.macs}-{c.input_depth}")
 def test_many_random_graphs(config, seed):
+    refused = 0
     for number in range(300):
-        program, graph = compile_graph(random_graph(seed + number), config, density=0.5 if number % 4 == 0 else None)
-        run_and_compare(program, graph, seed, ("load", number))
+        graph = random_graph(seed + number)
+        try:
+            program, graph = compile_graph(graph, config, density=0.5 if number % 4 == 0 else None)
+        except CompileError as error:
+            # A window with all its padding can be larger than a small input buffer.
+            assert "build with deeper memories" in str(error)
+            refused += 1
+        else:
+            run_and_compare(program, graph, seed, ("load", number))
+    assert refused <= 6
 
 
 @pytest.mark.parametrize("name", MODELS)
