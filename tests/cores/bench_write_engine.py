@@ -30,7 +30,7 @@ class Runs:
             position += BYTES * random.choice([0, 0, 1, random.randrange(60)])
             length = random.choice([1, 2, 7, random.randint(1, 30), random.randint(1, 600)])
             length = min(length, (len(before) - position) // BYTES)
-            if length == 0:
+            if length <= 0:     # the memory is full
                 break
             last, post = random.random() < 0.5, random.random() < 0.7
             self.posted += last and post
