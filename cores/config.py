@@ -22,6 +22,9 @@ _PRESETS: dict[int, dict[str, int]] = {
 
 PRESET_MACS = tuple(_PRESETS)
 
+#: Units that instructions and configuration know already, but no hardware does.
+_PENDING = ("gather", "binary_rows", "binary_engine", "winograd", "local_store")
+
 
 class ConfigError(ValueError):
     """A configuration that cannot be built; the message says what to change."""
@@ -74,6 +77,18 @@ class NpuConfig:
     #: 1: groups of output lanes can work on different pixels, and reduction lanes on different taps: layers with few
     #: output channels and depthwise layers fill the array (docs/architecture.md, "Spread words").
     depthwise: int = 0
+    #: 1: loads gather runs of bytes: layers of few input channels take kernel rows as channels, and signs come as bits.
+    gather: int = 0
+    #: Output lanes of the binary unit, each with 8 * ic_lanes bits of each of ``pixel_lanes`` pixels; 0: no unit.
+    #: ``oc_lanes * nnz_lanes / ic_lanes`` make eight times the MACs, ``oc_lanes`` populate it fully.
+    binary_rows: int = 0
+    #: 1: the binary unit is an engine of its own, with its own input buffer and accumulators, instead of a part of the
+    #: compute engine.
+    binary_engine: int = 0
+    #: Winograd F(2x2,3x3): 0 without, 1 narrow (8-bit products), 2 exact (10 x 12 bits).
+    winograd: int = 0
+    #: 1: a STORE can write to the input buffer, so that a pointwise layer follows a depthwise one without memory.
+    local_store: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -99,7 +114,10 @@ class NpuConfig:
             value = getattr(self, name)
             self._require(name, _is_power_of_two(value) and low <= value <= high, f"be a power of two in {low}..{high}")
         self._require("address_width", 32 <= self.address_width <= 64, "be in 32..64")
-        self._require("depthwise", self.depthwise in (0, 1), "be 0 or 1")
+        for name in ("depthwise", "gather", "binary_engine", "local_store"):
+            self._require(name, getattr(self, name) in (0, 1), "be 0 or 1")
+        for name in _PENDING:
+            self._require(name, getattr(self, name) == 0, "be 0: this unit is not finished")
         if self.depthwise:
             self._require("pixel_lanes", self.pixel_lanes == 2, "be 2 with depthwise")
             self._require("select_fanin", self.select_fanin == tn,

@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue
+from .config import NpuConfig
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue, is_supported
 
 __all__ = ["InstructionCheck"]
 
@@ -28,10 +29,11 @@ class InstructionCheck(wiring.Component):
     """``illegal`` and ``queue`` of ``word``, a cycle after it.
 
     Illegal is what ``isa.decode`` refuses: unknown opcodes, reserved bits, zeros where the minimum is one, foreign
-    tokens.
+    tokens; and operations that the configuration does not have (`isa.is_supported`).
     """
 
-    def __init__(self):
+    def __init__(self, config: NpuConfig):
+        self.config = config
         super().__init__({
             "word": In(_BITS),
             "illegal": Out(1),
@@ -41,7 +43,7 @@ class InstructionCheck(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         opcode = self.word[:HEADER[0].bits]
-        reasons = [~opcode.matches(*Opcode)]
+        reasons = [~opcode.matches(*(op for op in Opcode if is_supported(op, self.config)))]
 
         # Bits that the same operations forbid share one term: their OR, and whether it is one of these operations.
         groups: dict[frozenset[Opcode], list[int]] = {}

@@ -61,7 +61,7 @@ class InstructionFetch(wiring.Component):
         word_valid, word_taken, quiet = Signal(), Signal(), Signal()
         self._fetch(m, word=word, response=response, valid=word_valid, taken=word_taken, quiet=quiet)
         queues_empty, queue_ready, push = Signal(), Signal(), Signal()
-        m.submodules.check = check = InstructionCheck()
+        m.submodules.check = check = InstructionCheck(self.config)
         m.d.comb += check.word.eq(word)
         self._queues(m, word=word, queue=check.queue, push=push, ready=queue_ready, empty=queues_empty)
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 __all__ = [
     "ErrorCode", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS", "NOT_ALL_ZERO", "Opcode",
-    "Queue", "SETTERS", "TOKEN_FLAGS", "decode", "disassemble", "encode",
+    "FIELD_FEATURES", "OPCODE_FEATURES", "Queue", "SETTERS", "TOKEN_FLAGS", "decode", "disassemble", "encode",
+    "is_supported",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -41,12 +42,14 @@ class Opcode(enum.IntEnum):
     STORE_SET = 10
     STORE_ADD = 11
     STORE = 12
+    LOAD_GATHER = 13
+    LOAD_WINOGRAD = 14
 
     @property
     def queue(self) -> Queue:
         if self <= Opcode.SYNC:
             return Queue.CONTROL
-        if self <= Opcode.LOAD_SIDE:
+        if self <= Opcode.LOAD_SIDE or self >= Opcode.LOAD_GATHER:
             return Queue.LOAD
         return Queue.COMPUTE if self <= Opcode.POOL else Queue.STORE
 
@@ -92,7 +95,19 @@ HEADER: tuple[Field, ...] = (
 )
 
 #: Operations that only set what those behind them in their queue use.
-SETTERS = frozenset({Opcode.LOAD_SET, Opcode.COMPUTE_SET, Opcode.STORE_SET, Opcode.STORE_ADD})
+SETTERS = frozenset({Opcode.LOAD_SET, Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD, Opcode.COMPUTE_SET, Opcode.STORE_SET,
+                     Opcode.STORE_ADD})
+
+#: Operations and fields that only a machine with an optional unit has: the field of `NpuConfig` that says so. Elsewhere
+#: the operation is illegal, and the hardware takes the field for zero.
+OPCODE_FEATURES: Mapping[Opcode, str] = {Opcode.LOAD_GATHER: "gather", Opcode.LOAD_WINOGRAD: "winograd"}
+FIELD_FEATURES: Mapping[Opcode, Mapping[str, str]] = {
+    Opcode.LOAD_SET: {"sign": "binary_rows", "pad_zero": "binary_rows"},
+    Opcode.COMPUTE_SET: dict.fromkeys(("spread", "window", "alternate", "shift"), "depthwise"),
+    Opcode.COMPUTE: {"binary": "binary_rows", "acc_base": "winograd"},
+    Opcode.STORE_SET: {"spread": "depthwise", "alternate": "depthwise", "binary": "binary_rows",
+                       "winograd": "winograd", "local": "local_store"},
+}
 
 #: The SET that an operation needs in front of it in its queue.
 GEOMETRY: Mapping[Opcode, Opcode] = {
@@ -104,7 +119,7 @@ _LOAD_FLAGS = frozenset({"wait_compute", "stores", "post_compute"})
 
 #: Token flags that each operation may set. A POOL leaves nothing in a bank, so it has no ``post_store``.
 TOKEN_FLAGS: Mapping[Opcode, frozenset[str]] = {
-    **dict.fromkeys((Opcode.END, Opcode.SYNC, *SETTERS), frozenset()),
+    **dict.fromkeys((Opcode.END, Opcode.SYNC, *sorted(SETTERS)), frozenset()),
     **dict.fromkeys((Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE), _LOAD_FLAGS),
     Opcode.COMPUTE: frozenset({"wait_load", "wait_store", "post_load", "post_store"}),
     Opcode.POOL: frozenset({"wait_load", "wait_store", "post_load"}),
@@ -126,6 +141,23 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("stride", 3, minimum=1),           # the layer's horizontal stride: decides the bank of a column
         Field("buf_row_pitch", 12),              # input buffer, entries of a bank from a row to the next
         Field("buf_block_pitch", 14),
+        Field("sign", 1),                        # keep the signs alone, eight blocks to an entry
+        Field("pad_zero", 1),                    # padding counts as zero in a COMPUTE with ``binary``
+    ),
+    # Until the next LOAD_SET, rows of memory are bytes, and runs of them go to parts of entries.
+    Opcode.LOAD_GATHER: (
+        Field("outputs", 12, minimum=1),         # runs of a row, one for each output column
+        Field("length", 5, minimum=1),           # bytes of a run
+        Field("step", 6),                        # bytes from a run to the next
+        Field("start", 6, signed=True),          # first byte of the first run, from the row's first beat
+        Field("place", 5),                       # byte of the entry where a run begins
+        Field("bytes", 16),                      # data bytes of a row, from its first beat; padding follows
+    ),
+    # Until the next LOAD_SET, boxes of pixels become transformed tiles.
+    Opcode.LOAD_WINOGRAD: (
+        Field("shifts", 32),                     # narrow: 2 bits for each of the 16 positions
+        Field("tile_cols", 8, minimum=1),        # 2x2 output tiles of a row
+        Field("position_pitch", 14),             # input buffer, entries from a position to the next
     ),
     # Box of activations -> input buffer, padded.
     Opcode.LOAD_ACT: (
@@ -173,6 +205,8 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("indexed", 1),                     # weights carry indices; else lane j of step n: channel j * tn/dn + n
         Field("first", 1),                       # start from zero instead of the bank's sums
         Field("bank", 1),                        # accumulator bank
+        Field("binary", 1),                      # blocks of 8 * tn channels of a bit each
+        Field("acc_base", 12),                   # first word of the tile in the bank
     ),
     # Windows of one channel block after the other -> store engine, without the multipliers.
     Opcode.POOL: (
@@ -192,6 +226,10 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("add", 1),                         # a residual follows in the side ring: apply STORE_ADD's second stage
         Field("spread", 1),                      # words are those of a COMPUTE with ``spread``
         Field("alternate", 1),                   # words are those of a COMPUTE with ``alternate``
+        Field("binary", 1),                      # write signs, eight pixels of a row to a beat
+        Field("winograd", 1),                    # words are sums of transformed tiles
+        Field("local", 1),                       # to the input buffer; pitches and offset count its entries
+        Field("position_words", 12),             # winograd: words from a position to the next
     ),
     # Second stage: y = clip(((a * multiplier_a + b * multiplier_b + constant) >> shift, rounded) + zero_point).
     Opcode.STORE_ADD: (
@@ -259,6 +297,11 @@ class Instruction:
             if self.fields[field.name] and field.name not in TOKEN_FLAGS[self.opcode]:
                 return f"{field.name} must be 0"
         return None
+
+
+def is_supported(opcode: Opcode, config: object) -> bool:
+    """Whether a machine of this `NpuConfig` has the operation."""
+    return opcode not in OPCODE_FEATURES or bool(getattr(config, OPCODE_FEATURES[opcode]))
 
 
 def encode(instruction: Instruction) -> bytes:

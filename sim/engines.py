@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cores.isa import ErrorCode, Instruction, Opcode, Queue
+from cores.isa import FIELD_FEATURES, ErrorCode, Instruction, Opcode, Queue
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, POOL_WIDTH
 
 from . import golden
@@ -33,7 +33,7 @@ def load_engine(machine: "Machine") -> "Steps":
         index, instruction = yield from machine.fetch(Queue.LOAD)
         match instruction.opcode:
             case Opcode.LOAD_SET:
-                geometry = instruction
+                geometry = _supported(machine, index, instruction)
             case Opcode.LOAD_ACT:
                 if geometry is None:
                     raise MachineError(ErrorCode.ILLEGAL, index, "no LOAD_SET is in front of it")
@@ -103,14 +103,16 @@ def _places(machine: "Machine", index: int, geometry: Instruction, rows: int) ->
     return accumulators.alternate_places(rows, cols) if alternate else accumulators.places(rows, cols)
 
 
-def _supported(machine: "Machine", index: int, geometry: Instruction) -> Instruction:
-    """``geometry`` without what only ``depthwise`` has, where the configuration does not have it."""
-    fields = [name for name in ("spread", "window", "alternate", "shift") if geometry.fields.get(name)]
-    if not fields or machine.config.depthwise:
-        return geometry
+def _supported(machine: "Machine", index: int, instruction: Instruction) -> Instruction:
+    """The instruction without the fields of units that the configuration does not have."""
+    absent = {name: feature for name, feature in FIELD_FEATURES.get(instruction.opcode, {}).items()
+              if instruction[name] and not getattr(machine.config, feature)}
+    if not absent:
+        return instruction
     if machine.strict:
-        raise MachineError(ErrorCode.ILLEGAL, index, f"{fields[0]} needs depthwise in the configuration")
-    return Instruction(geometry.opcode, **{**geometry.fields, **dict.fromkeys(fields, 0)})
+        name, feature = next(iter(absent.items()))
+        raise MachineError(ErrorCode.ILLEGAL, index, f"{name} needs {feature} in the configuration")
+    return Instruction(instruction.opcode, **{**instruction.fields, **dict.fromkeys(absent, 0)})
 
 
 # -- compute -------------------------------------------------------------------------------------------------------
@@ -120,8 +122,9 @@ def compute_engine(machine: "Machine") -> "Steps":
     geometry = None
     while True:
         index, instruction = yield from machine.fetch(Queue.COMPUTE)
+        instruction = _supported(machine, index, instruction)
         if instruction.opcode == Opcode.COMPUTE_SET:
-            geometry = _supported(machine, index, instruction)
+            geometry = instruction
         elif geometry is None:
             raise MachineError(ErrorCode.ILLEGAL, index, "no COMPUTE_SET is in front of it")
         elif instruction.opcode == Opcode.COMPUTE:

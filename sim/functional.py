@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, decode
+from cores.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, decode, is_supported
 
 from .engines import compute_engine, load_engine, store_engine
 from .errors import HazardError, MachineError
@@ -137,6 +137,8 @@ class Machine:
                 instruction = decode(self.code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
             except ValueError as error:
                 raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
+            if not is_supported(instruction.opcode, self.config):
+                raise MachineError(ErrorCode.ILLEGAL, index, f"this machine has no {instruction.opcode.name}")
             if instruction.opcode.queue == Queue.CONTROL:
                 while not self.idle():
                     yield f"all engines to be idle ({instruction.opcode.name} at {index})"

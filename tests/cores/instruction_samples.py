@@ -2,16 +2,31 @@
 
 import random
 
-from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Instruction, Opcode, Queue, encode
+from cores.config import NpuConfig
+from cores.isa import (
+    HEADER,
+    INSTRUCTION_BYTES,
+    LAYOUTS,
+    NOT_ALL_ZERO,
+    TOKEN_FLAGS,
+    Instruction,
+    Opcode,
+    Queue,
+    encode,
+    is_supported,
+)
 
 __all__ = ["broken_word", "random_instruction", "random_word"]
 
+#: A machine without optional units.
+_PLAIN = NpuConfig()
 _HEADER_BITS = sum(field.bits for field in HEADER)
 
 
-def random_instruction(queues: tuple[Queue, ...] = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)) -> Instruction:
+def random_instruction(queues: tuple[Queue, ...] = (Queue.LOAD, Queue.COMPUTE, Queue.STORE),
+                       config: NpuConfig = _PLAIN) -> Instruction:
     """A legal instruction for one of ``queues``; its fields are often at their limits."""
-    opcode = random.choice([op for op in Opcode if op.queue in queues])
+    opcode = random.choice([op for op in Opcode if op.queue in queues and is_supported(op, config)])
     values = {}
     for field in HEADER[1:]:
         if field.name in TOKEN_FLAGS[opcode]:
