@@ -4,11 +4,12 @@ import dataclasses
 import hashlib
 import json
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["ConfigError", "NpuConfig", "PRESET_MACS"]
+__all__ = ["FEATURES", "ConfigError", "NpuConfig", "PRESET_MACS"]
 
 #: Lanes (oc, ic, nnz, pixel) and memory depths behind each ``--macs`` preset.
 _PRESETS: dict[int, dict[str, int]] = {
@@ -24,6 +25,15 @@ PRESET_MACS = tuple(_PRESETS)
 
 #: Units that instructions and configuration know already, but no hardware does.
 _PENDING = ("gather", "binary_rows", "binary_engine", "winograd", "local_store")
+
+#: Optional units by the names that people use, and the fields that each sets.
+FEATURES: dict[str, tuple[str, ...]] = {
+    "depthwise": ("depthwise",),
+    "fusion": ("local_store",),
+    "gather": ("gather",),
+    "binary": ("gather", "binary_rows"),
+    "winograd": ("winograd",),
+}
 
 
 class ConfigError(ValueError):
@@ -211,6 +221,20 @@ class NpuConfig:
             # The same bytes in more banks.
             values["input_depth"] //= values["oc_lanes"] // values["ic_lanes"] or 1
         return cls(**values)
+
+    def feature_fields(self, names: Collection[str]) -> dict[str, int]:
+        """Fields that give a machine of these lanes the named units of `FEATURES` and no others.
+
+        Raises ConfigError for an unknown name.
+        """
+        unknown = [name for name in names if name not in FEATURES]
+        if unknown:
+            raise ConfigError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
+        wanted = {field for name in names for field in FEATURES[name]}
+        # Eight binary lanes for each of the int8 lanes.
+        values = {"binary_rows": self.oc_lanes * self.nnz_lanes // self.ic_lanes}
+        return {field: values.get(field, 1) if field in wanted else 0
+                for fields in FEATURES.values() for field in fields}
 
     def to_dict(self) -> dict[str, int]:
         return dataclasses.asdict(self)

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
-from cores.config import PRESET_MACS, NpuConfig
+from cores.config import FEATURES, PRESET_MACS, NpuConfig
 from gen.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ console = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 
 _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
-#: Fields that --features sets.
-_FEATURES = ("depthwise",)
-_BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FEATURES)
+#: Fields that --features alone sets: those that are either there or not.
+_FLAGS = ("depthwise", "gather", "local_store")
+_BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
 
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +54,8 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--config", type=Path, metavar="JSON",
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
-                       help=f"what the machine has beside the matrix engine: {', '.join(_FEATURES)}, separated by "
-                            "commas, or none")
+                       help=f"what the machine has beside the matrix engine: {', '.join(FEATURES)}, separated by "
+                            "commas, or all, or none")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", dest=name,
@@ -63,12 +63,12 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     by_hand.description = f"{by_hand.description}; also {', '.join('--' + n.replace('_', '-') for n in _BY_HAND[4:])}"
 
 
-def _features(text: str) -> dict[str, int]:
-    names = [] if text == "none" else text.split(",")
-    unknown = [name for name in names if name not in _FEATURES]
+def _features(text: str) -> tuple[str, ...]:
+    names = {"none": (), "all": tuple(FEATURES)}.get(text, tuple(text.split(",")))
+    unknown = [name for name in names if name not in FEATURES]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(_FEATURES)}, or none")
-    return {name: int(name in names) for name in _FEATURES}
+        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}, all, or none")
+    return names
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -87,13 +87,20 @@ def chosen_board(arguments: argparse.Namespace) -> Board:
 
 def chosen_config(arguments: argparse.Namespace) -> NpuConfig:
     """The configuration that the options describe. Raises ConfigError, UsageError."""
-    overrides = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
-    overrides |= arguments.features or {}
-    if arguments.config is None:
-        return chosen_board(arguments).config(DEFAULT_MACS if arguments.macs is None else arguments.macs, **overrides)
-    if arguments.macs is not None:
+    by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
+    if arguments.config is not None and arguments.macs is not None:
         raise UsageError("--config and --macs exclude each other: the file says how many MACs there are")
-    return dataclasses.replace(NpuConfig.load(arguments.config), **overrides)
+
+    def machine(**overrides: int) -> NpuConfig:
+        if arguments.config is not None:
+            return dataclasses.replace(NpuConfig.load(arguments.config), **overrides)
+        macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
+        return chosen_board(arguments).config(macs, **overrides)
+
+    if arguments.features is None:
+        return machine(**by_hand)
+    lanes = {name: value for name, value in by_hand.items() if name in _LANES}
+    return machine(**{**machine(**lanes).feature_fields(arguments.features), **by_hand})
 
 
 def print_json(value: Any) -> None:

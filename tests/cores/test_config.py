@@ -90,3 +90,11 @@ def test_windows_of_the_lanes():
     config = NpuConfig(select_fanin=8)
     assert [config.window_base(lane) for lane in range(4)] == [0, 0, 8, 8]
     assert json.loads(config.to_json())["select_fanin"] == 8
+
+
+def test_features_by_name():
+    fields = NpuConfig.preset(256).feature_fields(["depthwise", "binary"])
+    assert fields == {"depthwise": 1, "local_store": 0, "gather": 1, "binary_rows": 8, "winograd": 0}
+    assert set(fields) <= {field.name for field in dataclasses.fields(NpuConfig)}
+    with pytest.raises(ConfigError, match="no feature 'speed'; there are depthwise, "):
+        NpuConfig().feature_fields(["speed"])
