@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.config import NpuConfig
+from tests.sim.cases import chain, pool_program
 from tests.sim.programs import assemble
-from tests.sim.test_functional import chain, pool_program
 
 __all__ = ["Case", "convolutions", "pooled_sum"]
 

@@ -19,8 +19,8 @@ from sim.rtl import RtlMachine, run_program
 from sim.timing.bus import burst_lengths
 from sim.timing.fifo import NEVER, TimedFifo, earliest
 
+from .cases import CONFIGS, SMALL, chain, pool_program
 from .programs import END, assemble
-from .test_functional import CONFIGS, SMALL, chain, pool_program
 
 
 def spent(timing: Timing, engine: Queue, state: str, index: int) -> int:

@@ -13,10 +13,10 @@ from sim.functional import ORDERS, run
 from sim.hazards import Hazards, Stage
 from sim.rtl import RtlMachine, run_program
 
+from .cases import check, place, pool_program, random_layer
 from .depthwise import Depthwise, depthwise_program
 from .programs import END, assemble, from_blocks
 from .test_cycles import spent
-from .test_functional import check, place, pool_program, random_layer
 
 ONE = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, input_depth=512, acc_depth=64, depthwise=1)
 #: Two groups of output lanes: four banks.

@@ -11,8 +11,8 @@ from sim.errors import MachineError
 from sim.functional import TOKEN_MAXIMUM, run
 from sim.rtl import RtlMachine, run_program
 
+from .cases import PARAMETERS, compute_set, load_set, store_set
 from .programs import END, assemble
-from .test_functional import PARAMETERS, compute_set, load_set, store_set
 
 CONFIG = NpuConfig.preset(16)
 BEATS, WRITE_START = 1024, 512

@@ -11,7 +11,7 @@ from cores.registers import ENGINE_STATES
 from sim.cycles import estimate
 from sim.profile import instruction_beats, layer_timings
 
-from .test_functional import SMALL, chain
+from .cases import SMALL, chain
 
 STATES = ENGINE_STATES["compute"]
 

@@ -1,0 +1,273 @@
+"""Every way a program can fail in the functional simulator, and the hazards that its strict mode finds."""
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from cores.isa import HEADER, ErrorCode, Instruction, Opcode, encode
+from sim.errors import HazardError, MachineError
+from sim.functional import ORDERS, TOKEN_MAXIMUM, run
+
+from .cases import PARAMETERS, SMALL, chain, check, compute_set, load_set, pool_program, store_set
+from .programs import END, assemble
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def fails(code: ErrorCode, index: int, *instructions: Instruction, config: NpuConfig = SMALL, beats: int = 1024,
+          write_start: int = 512, text: str = "") -> np.ndarray:
+    memory = np.zeros(beats * config.beat_bytes, np.uint8)
+    for order in ORDERS:
+        with pytest.raises(MachineError, match=text or None) as caught:
+            run(config, assemble(*instructions), memory, write_start=write_start, order=order)
+        assert (caught.value.code, caught.value.index) == (code, index)
+    return memory
+
+
+@pytest.mark.parametrize("word", [
+    0, 15,                                                              # no such operation
+    Opcode.END | 1 << 127,                                              # reserved bit
+    Opcode.END | 1 << 4,                                                # token flag of another queue
+    Opcode.LOAD_WGT,                                                    # no beats
+    Opcode.COMPUTE | 1 << HEADER[0].bits + 6,                           # stores on the compute queue
+    Opcode.LOAD_ACT | 1 << 60,                                          # a block without rows
+    *(int.from_bytes(encode(Instruction(opcode, **fields)), "little") for opcode, fields in [
+        (Opcode.LOAD_SET, dict(cols=1, stride=1, post_compute=1)),      # a SET operation with a token
+        (Opcode.STORE_ADD, dict(wait_compute=1)),
+        (Opcode.POOL, dict(blocks=1, post_store=1)),
+    ]),
+])
+def test_illegal(word):
+    code = encode(Instruction(Opcode.SYNC)) + int(word).to_bytes(16, "little") + encode(END)
+    with pytest.raises(MachineError) as caught:
+        run(SMALL, code, np.zeros(64, np.uint8), write_start=0)
+    assert (caught.value.code, caught.value.index) == (ErrorCode.ILLEGAL, 1)
+
+
+@pytest.mark.parametrize("setter,instruction", [
+    ("LOAD_SET", Instruction(Opcode.LOAD_ACT, blocks=1, rows=4)),
+    ("LOAD_SET", Instruction(Opcode.LOAD_ACT, blocks=1, pad_top=1)),
+    ("COMPUTE_SET", Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)),
+    ("COMPUTE_SET", Instruction(Opcode.POOL, blocks=1)),
+    ("STORE_SET", Instruction(Opcode.STORE, offset=600, blocks=1)),
+])
+def test_no_geometry(setter, instruction):
+    fails(ErrorCode.ILLEGAL, 0, instruction, END, text=f"no {setter}")
+
+
+def test_no_end():
+    fails(ErrorCode.NO_END, 2, load_set(), Instruction(Opcode.SYNC))
+    fails(ErrorCode.NO_END, 0)
+
+
+@pytest.mark.parametrize("instruction", [
+    Instruction(Opcode.LOAD_ACT, offset=1024 - 15, blocks=1, rows=4),
+    Instruction(Opcode.LOAD_ACT, offset=1024 - 31, blocks=2, rows=4),
+    Instruction(Opcode.LOAD_WGT, offset=1020, beats=5),
+    Instruction(Opcode.LOAD_WGT, offset=(1 << 28) - 1, beats=1),
+    Instruction(Opcode.LOAD_SIDE, offset=1000, cols=4, rows=3, row_pitch=11),
+])
+def test_read_range(instruction):
+    fails(ErrorCode.READ_RANGE, 1, load_set(), instruction, END)
+
+
+def test_last_beat_can_be_read():
+    memory = np.zeros(1024 * 8, np.uint8)
+    code = assemble(load_set(), Instruction(Opcode.LOAD_ACT, offset=1024 - 16, blocks=1, rows=4),
+                    Instruction(Opcode.LOAD_WGT, offset=1020, beats=4), END)
+    result = run(SMALL, code, memory, write_start=0)
+    assert (result.instructions, result.read_beats, result.write_beats) == (4, 20, 0)
+
+
+@pytest.mark.parametrize("offset,row_pitch,written", [
+    (511, 4, 0), (0, 4, 0), (1009, 4, 3), (1021, 4, 0), (600, 200, 3),
+])
+def test_write_range(offset, row_pitch, written):
+    """Rows are written up to the first that is not wholly inside."""
+    compute = Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, post_store=1)
+    weights = Instruction(Opcode.LOAD_WGT, offset=0, beats=2)
+    memory = fails(ErrorCode.WRITE_RANGE, 6, PARAMETERS, weights, compute_set(), compute, Instruction(Opcode.SYNC),
+                   store_set(row_pitch=row_pitch, low=1),
+                   Instruction(Opcode.STORE, offset=offset, blocks=1, wait_compute=1), END)
+    expected = np.zeros((1024, 8), np.uint8)
+    for row in range(written):
+        expected[offset + row * row_pitch:][:4] = 1
+    np.testing.assert_array_equal(memory.reshape(-1, 8), expected)
+
+
+@pytest.mark.parametrize("instructions", [
+    [load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4, buf_base=249)],
+    [load_set(buf_block_pitch=125), Instruction(Opcode.LOAD_ACT, blocks=3, rows=4)],
+    [load_set(pad_right=1), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, buf_base=254)],
+    [compute_set(rows=9, cols=15), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)],      # 9 * 8 words
+    [store_set(rows=9, cols=15), Instruction(Opcode.STORE, offset=600, blocks=1)],
+    [store_set(), Instruction(Opcode.STORE, offset=600, blocks=2)],
+])
+def test_buffer(instructions):
+    fails(ErrorCode.BUFFER, 1, *instructions, END)
+
+
+def test_buffer_of_windows():
+    weights = Instruction(Opcode.LOAD_WGT, offset=0, beats=4)
+    compute = Instruction(Opcode.COMPUTE, buf_base=249, blocks=1, groups=1, first=1)
+    fails(ErrorCode.BUFFER, 2, weights, compute_set(), compute, END)
+    # Columns 0..2 are in entries 0 and 1; the pixel that nobody wants would be in entry 256 of bank 1.
+    odd = compute_set(kernel_w=2, rows=1, cols=3)
+    compute = Instruction(Opcode.COMPUTE, buf_base=254, blocks=1, groups=1, first=1)
+    fails(ErrorCode.BUFFER, 2, weights, odd, compute, END)
+    store = Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1)
+    fails(ErrorCode.BUFFER, 4, PARAMETERS, compute_set(), store_set(), store,
+          Instruction(Opcode.POOL, buf_base=249, blocks=1), END)
+
+
+def test_missing_token():
+    compute = Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1)
+    fails(ErrorCode.TIMEOUT, 1, compute_set(), compute, END,
+          text="compute 1 waits for 1 token.s. of the load queue")
+
+
+def test_starved_rings():
+    compute, store = Instruction(Opcode.COMPUTE, blocks=1, groups=1), Instruction(Opcode.STORE, offset=600, blocks=1)
+    pool = Instruction(Opcode.POOL, blocks=1)
+    fails(ErrorCode.TIMEOUT, 1, compute_set(), compute, END, text="weights")
+    fails(ErrorCode.TIMEOUT, 1, store_set(), store, END, text="channel parameters")
+    fails(ErrorCode.TIMEOUT, 0, Instruction(Opcode.LOAD_WGT, offset=0, beats=513), END, text="room in the weight ring")
+    fails(ErrorCode.TIMEOUT, 1, compute_set(), pool, END, text="a STORE to take pooled pixels")
+
+
+def test_full_queue_blocks_the_dispatcher():
+    """Loads that wait for a COMPUTE behind them fill their queue, so it is never dispatched."""
+    many = [Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=int(i == 0))
+            for i in range(SMALL.queue_depth + 2)]
+    tail = [compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, post_load=1), END]
+    fails(ErrorCode.TIMEOUT, 0, *many, *tail, text="dispatcher waits for room in the load queue")
+
+
+def test_residual_behind_the_pool_that_waits_for_it(seed):
+    """The pool unit cannot run ahead of the residual: it ends only when its last pixel has been added."""
+    rng = np.random.default_rng(seed)
+    instructions, image, start, _ = pool_program(rng, SMALL, maximum=True, add=True, kernel=(1, 1),
+                                                 stride=(1, 1), late_residual=True)
+    with pytest.raises(MachineError, match="TIMEOUT"):
+        run(SMALL, assemble(*instructions), image, write_start=start)
+
+
+def test_token_overflow():
+    weights = [Instruction(Opcode.LOAD_WGT, offset=0, beats=1, post_compute=1)] * TOKEN_MAXIMUM
+    memory = np.zeros(64 * 8, np.uint8)
+    run(SMALL, assemble(*weights, END), memory, write_start=0)
+    fails(ErrorCode.TOKEN, TOKEN_MAXIMUM, *weights, weights[0], END)
+
+
+@pytest.mark.parametrize("memory", [
+    np.zeros(63, np.uint8), np.zeros(64, np.int8), np.zeros((8, 8), np.uint8), np.zeros(128, np.uint8)[::2],
+])
+def test_bad_memory(memory):
+    with pytest.raises(ValueError, match="memory must be"):
+        run(SMALL, assemble(END), memory, write_start=0)
+
+
+def test_bad_code_and_write_start():
+    memory = np.zeros(64, np.uint8)
+    with pytest.raises(ValueError, match="multiple of 16 bytes"):
+        run(SMALL, b"123", memory, write_start=0)
+    with pytest.raises(ValueError, match="write_start must be in 0..8"):
+        run(SMALL, assemble(END), memory, write_start=9)
+
+
+# -- hazards -------------------------------------------------------------------------------------------------------
+
+
+def legal_parameters() -> np.ndarray:
+    """A data region of 1024 beats of `SMALL`, zero but for the shifts of the first block's channel parameters."""
+    memory = np.zeros((1024, 8), np.uint8)
+    memory[:8, 7] = 12
+    return memory.ravel()
+
+
+def hazard(text: str, *instructions: Instruction) -> None:
+    for order in ORDERS:
+        with pytest.raises(HazardError, match=text):
+            run(SMALL, assemble(*instructions, END), legal_parameters(), write_start=512, strict=True, order=order)
+
+
+def test_never_there():
+    weights = Instruction(Opcode.LOAD_WGT, offset=0, beats=2)
+    compute = Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)
+    act = Instruction(Opcode.LOAD_ACT, blocks=1, rows=4)
+    store = Instruction(Opcode.STORE, offset=600, blocks=1)
+    hazard("never loaded", weights, compute_set(), compute)
+    hazard("accumulators that were never computed", load_set(), act, weights, Instruction(Opcode.SYNC), compute_set(),
+           Instruction(Opcode.COMPUTE, blocks=1, groups=1))
+    hazard("stores accumulators that were never computed", PARAMETERS, store_set(), store)
+    hazard("no STORE_ADD", store_set(add=1), store)
+
+
+def test_leftovers_and_oddities():
+    hazard("1 beats are left in the weight ring", Instruction(Opcode.LOAD_WGT, offset=0, beats=1))
+    hazard("8 beats are left in the side ring", PARAMETERS)
+    hazard("an input-buffer entry twice", load_set(buf_row_pitch=1), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4))
+    hazard("5 groups of a dense block of 4", compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=5, first=1))
+
+
+def test_every_token_of_a_chain_matters(seed):
+    """Without any one of the waits of a correct program, strict mode refuses it in every order."""
+    code, image, start, expected = chain(seed)
+    check(SMALL, code, image, start, expected)
+    dropped = 0
+    for at in range(len(code) // 16):
+        word = int.from_bytes(code[16 * at:16 * at + 16], "little")
+        position = HEADER[0].bits
+        for field in HEADER[1:]:
+            mask = (1 << field.bits) - 1 << position
+            position += field.bits
+            if not field.name.startswith(("wait", "stores")) or not word & mask:
+                continue
+            dropped += 1
+            broken = code[:16 * at] + (word & ~mask).to_bytes(16, "little") + code[16 * at + 16:]
+            for order in ORDERS:
+                with pytest.raises(HazardError):
+                    run(SMALL, broken, image.copy(), write_start=start, strict=True, order=order)
+    assert dropped > 15
+
+
+#: A tile of one pixel row, stored to beats 512..515.
+ROW = [
+    load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, post_compute=1), PARAMETERS,
+    Instruction(Opcode.LOAD_WGT, offset=0, beats=2), compute_set(rows=1), store_set(rows=1),
+    Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1, post_store=1),
+]
+
+
+def test_load_of_what_is_being_stored():
+    store = Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1, post_load=1)
+    load = dict(offset=512, blocks=1, rows=1, buf_base=64)
+    hazard("which stores what it loads|which loads the memory it overwrites", *ROW, store,
+           Instruction(Opcode.LOAD_ACT, **load))
+    code = assemble(*ROW, store, Instruction(Opcode.LOAD_ACT, **load, stores=1), END)
+    for order in ORDERS:
+        run(SMALL, code, legal_parameters(), write_start=512, strict=True, order=order)
+
+
+def test_read_accumulators_do_not_mean_written_memory():
+    """A token that came by way of the compute queue says that the bank was read, not that the data is in memory."""
+    second = [
+        Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1, post_compute=1),
+        Instruction(Opcode.LOAD_WGT, offset=0, beats=2),
+        Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_store=1, post_load=1),
+    ]
+    hazard("which stores what it loads", *ROW, *second,
+           Instruction(Opcode.LOAD_ACT, offset=512, blocks=1, rows=1, buf_base=64, wait_compute=1))
+
+
+def test_too_few_stores_awaited(seed):
+    """Taking two of three store tokens lets the next layer begin while the last tile is still under way."""
+    code, image, start, _ = chain(seed)
+    words = [code[i:i + 16] for i in range(0, len(code), 16)]
+    position = sum(field.bits for field in HEADER[:-1])
+    at = next(i for i, word in enumerate(words) if int.from_bytes(word, "little") >> position & 255)
+    assert int.from_bytes(words[at], "little") >> position & 255 == 3
+    words[at] = (int.from_bytes(words[at], "little") - (1 << position)).to_bytes(16, "little")
+    for order in ORDERS:
+        with pytest.raises(HazardError, match="no token orders it behind"):
+            run(SMALL, b"".join(words), image.copy(), write_start=start, strict=True, order=order)
