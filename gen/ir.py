@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "Pool", "Requantize", "Residual", "Tensor", "verify"]
+__all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "Pool", "Requantize", "Residual", "Tensor",
+           "makes_signs", "pad_value", "verify"]
 
 
 class GraphError(ValueError):
@@ -23,7 +24,8 @@ class GraphError(ValueError):
 class Tensor:
     """An int8 feature map.
 
-    ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8.
+    ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8. ``signs``: every
+    value is -1 or +1, as `makes_signs` proves of the layer that writes it; the ONNX tensor is then float.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Tensor:
     zero_point: int
     onnx_name: str = ""
     onnx_unsigned: bool = False
+    signs: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +72,8 @@ class Conv:
     """Convolution (a matrix product is one whose kernel covers its input).
 
     ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
-    subtracted, so -255..255. ``pads``: top, left, bottom, right; padding has the input's zero point.
+    subtracted, so -255..255. ``pads``: top, left, bottom, right; padding has ``pad_value``, None stands for the input's
+    zero point. A convolution whose input has ``signs`` and whose weights are -1 and +1 is binary.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Conv:
     residual: Residual | None = None
     #: ONNX nodes this layer stands for, in order.
     onnx_nodes: tuple[str, ...] = ()
+    pad_value: int | None = None
 
     op = "conv"
 
@@ -114,10 +119,11 @@ class HostStep:
     """Work of the processor, on an input on its way in or an output on its way out; arrays have the sample axis first.
 
     quantize (scale, zero_point, unsigned), dequantize (the same), softmax (axis), reshape (shape, -1 for samples),
-    transpose (axes).
+    transpose (axes), join (parts, constant, scale, bias): channel ``c`` of a sum that int8 does not hold is
+    ``constant`` and the values of channels ``c``, ``c + C``, ... together; float32 after ``scale`` and ``bias``.
     """
 
-    kind: Literal["quantize", "dequantize", "softmax", "reshape", "transpose"]
+    kind: Literal["quantize", "dequantize", "softmax", "reshape", "transpose", "join"]
     parameters: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -136,6 +142,21 @@ class Graph:
 
 def output_size(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> int:
     return (size + pad_before + pad_after - kernel) // stride + 1
+
+
+def pad_value(layer: Layer, source: Tensor) -> int:
+    """What lies around a layer's input."""
+    return source.zero_point if layer.pad_value is None else layer.pad_value
+
+
+def makes_signs(layer: Layer, source: Tensor) -> bool:
+    """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
+    stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
+    if layer.residual or (stage.low, stage.high) != (-1, 1):
+        return False
+    if isinstance(layer, Pool) and layer.maximum and source.signs:
+        return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()
+    return stage.zero_point == 1 and bool((scale == 2).all())
 
 
 def verify(graph: Graph) -> None:
@@ -168,6 +189,8 @@ def verify(graph: Graph) -> None:
         require(all(a.shape == (oc,) for a in (requantize.bias, requantize.multiplier, requantize.shift)),
                 "one bias, multiplier and shift a channel")
         require(-128 <= requantize.low <= requantize.high <= 127, "clip bounds must be ordered int8")
+        require(not target.signs or makes_signs(layer, source), "output is not limited to -1 and +1")
+        require(-128 <= pad_value(layer, source) <= 127, "the padding must be int8")
         if layer.residual:
             require(layer.residual.other in written, f"residual {layer.residual.other!r} is read before it is written")
             require(graph.tensors[layer.residual.other].shape == target.shape, "residual and output differ in shape")

@@ -29,7 +29,7 @@ from cores.isa import Instruction, Opcode, Queue
 from gen.depthwise import WindowGeometry
 from gen.emitter import Emitter
 from gen.geometry import MAX_BLOCKS, Window, largest_field
-from gen.ir import Conv, Graph, Pool
+from gen.ir import Conv, Graph, Pool, pad_value
 from gen.pack import PackedWeights, Pass, step_beats
 from gen.places import BufferRing, Place
 from gen.program import Placement
@@ -281,10 +281,10 @@ class Lowering:
             if work and emitter.waits(Queue.LOAD, Queue.STORE, after[Queue.STORE]):
                 ahead = min(self._pass_beats(plan, work[0]), self._config.weight_depth // 4)
                 self._load_weights(index, work[0].offset, ahead)
-        pad_value = self._graph.tensors[layer.input].zero_point if isinstance(layer, Conv) else layer.pad_value
         emitter.set(
             Opcode.LOAD_SET, cols=window.data_cols, row_pitch=row_pitch, block_pitch=height * width,
-            pad_left=window.pad_left, pad_right=window.pad_right, pad_value=pad_value, stride=plan.geometry.load_stride,
+            pad_left=window.pad_left, pad_right=window.pad_right,
+            pad_value=pad_value(layer, self._graph.tensors[layer.input]), stride=plan.geometry.load_stride,
             buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries)
         loaded = emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=self._tensors[layer.input].offset + low * height * width + start,

@@ -7,7 +7,7 @@ are the passes of `gen.passes`.
 """
 
 from collections.abc import Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import NoReturn
@@ -15,12 +15,13 @@ from typing import NoReturn
 import numpy as np
 from onnx import TensorProto
 
-from gen import onnx_layers, onnx_model, onnx_operators, onnx_qoperators
-from gen.ir import Graph, GraphError, HostStep, Layer, Pool, Requantize, Residual, Tensor, verify
+from gen import onnx_affine, onnx_binary, onnx_layers, onnx_model, onnx_operators, onnx_qoperators
+from gen.ir import Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
 from gen.onnx_model import Model, Node
 from gen.onnx_values import (
     Constant,
     Host,
+    Padded,
     Pending,
     PendingAdd,
     Quantised,
@@ -37,7 +38,8 @@ from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["Imported", "Importer", "load", "load_model"]
 
-_HANDLERS = {**onnx_operators.HANDLERS, **onnx_layers.HANDLERS, **onnx_qoperators.HANDLERS}
+_HANDLERS = {**onnx_operators.HANDLERS, **onnx_layers.HANDLERS, **onnx_affine.HANDLERS, **onnx_binary.HANDLERS,
+             **onnx_qoperators.HANDLERS}
 
 
 @dataclass
@@ -126,6 +128,8 @@ class Importer:
         """Say why ``value`` is no dequantised tensor."""
         if isinstance(value, Pending | PendingAdd):
             self.fail(node, f"{what} comes unquantised from {value.name}; quantise it in between")
+        if isinstance(value, Padded):
+            self.fail(node, f"{what} is padded, which only a Conv can follow")
         if isinstance(value, RawInput):
             self.fail(node, f"{what} is float; this compiler takes quantised models (QDQ or QLinear), "
                             "quantise the model first; a later release calibrates float models itself")
@@ -155,7 +159,7 @@ class Importer:
     def _tensor_name(self, wanted: str) -> str:
         return _unique(wanted, self.tensors)
 
-    def _layer_name(self, value: Pending | PendingAdd) -> str:
+    def _layer_name(self, value: Pending) -> str:
         name = _unique(value.name, self._layer_names)
         self._layer_names.add(name)
         return name
@@ -225,43 +229,59 @@ class Importer:
             self.fail(node, f"clips to an empty range, {low:g}..{high:g}")
         return lower, upper
 
-    def _emit(self, node: Node, value: Pending, scale: float, zero_point: int, unsigned: bool) -> Quantised:
+    def _emit(self, node: Node, value: Pending, scale: float, zero_point: int, unsigned: bool, *,
+              named: bool = True) -> Quantised:
+        """Put a quantised layer into the graph; unless ``named``, its output is none of the model's tensors."""
         try:
             multiplier, shift = quantize_multiplier(value.scale / scale)
         except ValueError as error:
             self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
-        bias = np.rint(value.bias / value.scale) + value.offset
+        bias = onnx_binary.even_bias(self, value, value.bias / value.scale) + value.offset
         if not (np.abs(bias) < 2**31).all():
             self.fail(node, f"the bias of {value.name} does not fit 32 bits; check the scales")
         low, high = self._bounds(node, value.low, value.high, scale, zero_point)
-        output = self._add_tensor(node, value.order, value.shape, scale, zero_point, unsigned)
         requantize = Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
-        self.layers.append(value.layer(name=self._layer_name(value), output=output.tensor, requantize=requantize,
-                                       onnx_nodes=(*value.nodes, node.name), **value.arguments))
-        return output
+        return self.add_layer(node if named else None, value, value.order, value.shape, requantize, scale=scale,
+                              zero_point=zero_point, unsigned=unsigned)
+
+    def add_layer(self, node: Node | None, value: Pending, order: np.ndarray, shape: tuple[int, int, int],
+                  requantize: Requantize, residual: Residual | None = None, *, scale: float = 1.0, zero_point: int = 0,
+                  unsigned: bool = False, signs: bool = False) -> Quantised:
+        """Put a layer into the graph; its output is that of ``node``, or none of the model's."""
+        name = self._layer_name(value)
+        tensor = self._tensor_name(node.outputs[0] if node else f"{name}/parts")
+        onnx_name = node.outputs[0] if node else ""
+        self.tensors[tensor] = Tensor(tensor, shape, scale, zero_point, onnx_name, unsigned, signs)
+        self.orders[tensor] = order
+        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
+                                       onnx_nodes=(*value.nodes, *([node.name] if node else [])), **value.arguments))
+        return Quantised(tensor, order, unsigned)
 
     def _emit_add(self, node: Node, value: PendingAdd, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        """A copy of one operand with the other as residual; `fuse_residual` moves it into the operand's layer."""
+        """A copy of one operand with the other as residual; `fuse_residual` moves it into the operand's layer.
+
+        A layer's result that the model does not quantise takes the scale of the sum.
+        """
+        if isinstance(value.a, Pending):
+            middle = self._emit(node, value.a, scale, 0, False, named=False)
+            value = replace(value, a=Real(middle, scale, 0))
+        assert isinstance(value.a, Real)
         try:
             multiplier_a, multiplier_b, shift = quantize_residual(value.a.scale / scale, value.b.scale / scale)
         except ValueError as error:
             self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
         low, high = self._bounds(node, value.low, value.high, scale, zero_point)
         source = self.tensors[value.a.quantised.tensor]
-        output = self._add_tensor(node, value.order, source.shape, scale, zero_point, unsigned)
         copied = onnx_layers.copy(self, node, value.a)
         multiplier, first_shift = quantize_multiplier(np.ones(source.shape[0]))
-        name = self._layer_name(value)
         residual = Residual(
-            middle=Tensor(f"{name}/middle", source.shape, value.a.scale, value.a.zero_point),
+            middle=Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point),
             other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b, shift=shift,
             zero_point=zero_point, low=low, high=high,
             constant=-(value.a.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-        self.layers.append(Pool(
-            name=name, output=output.tensor, onnx_nodes=(*value.nodes, node.name), residual=residual,
-            requantize=Requantize(copied.offset, multiplier, first_shift, value.a.zero_point, -128, 127),
-            **copied.arguments))
-        return output
+        requantize = Requantize(copied.offset, multiplier, first_shift, value.a.zero_point, -128, 127)
+        return self.add_layer(node, replace(copied, name=value.name, nodes=value.nodes), value.order, source.shape,
+                              requantize, residual, scale=scale, zero_point=zero_point, unsigned=unsigned)
 
     # -- walking -------------------------------------------------------------------------------------------------
 
@@ -322,6 +342,8 @@ class Importer:
             case Quantised():
                 resolved = self.tensor(value, 1.0, 0)
                 return resolved.tensor, self.layout(resolved)
+            case Pending() if (host := onnx_binary.joined(self, name, value)) is not None:
+                return host.tensor, host.steps
             case Pending() | PendingAdd():
                 raise GraphError(f"{self.model.path}: output {name} is the unquantised result of node {value.name}; "
                                  "put QuantizeLinear and DequantizeLinear behind it")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gen.ir import Conv, Pool
+from gen.ir import Conv, Pool, Requantize
 from gen.onnx_handlers import Registry, at
 from gen.onnx_model import Node
 from gen.onnx_values import (
     Constant,
+    Padded,
     Pending,
-    PendingAdd,
     Quantised,
     QuantisedConstant,
     Real,
@@ -20,11 +20,14 @@ from gen.onnx_values import (
     channels_shape,
 )
 from gen.windows import Windows, counts, resolve
+from sim.golden import quantize_multiplier
 
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["HANDLERS", "add", "average_pool", "convolution", "copy", "global_average", "matrix_product", "weights_of"]
+__all__ = [
+    "HANDLERS", "average_pool", "convolution", "copy", "global_average", "matrix_product", "sign_weights", "weights_of",
+]
 
 HANDLERS = Registry()
 
@@ -56,9 +59,21 @@ def _result(dims: tuple[int, int, int], rank: int) -> np.ndarray:
     return np.arange(int(np.prod(dims))).reshape(1, dims[0], *spatial)
 
 
+def sign_weights(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weights that are plus or minus one number in each output channel (axis 0) -> (-1 and 1 int16, the numbers)."""
+    size = np.abs(weights.reshape(len(weights), -1))
+    if not size.size or not (size == size[:, :1]).all() or not (size > 0).all():
+        return None
+    return np.where(weights < 0, -1, 1).astype(np.int16), size[:, 0].astype(np.float64)
+
+
 def weights_of(importer: "Importer", node: Node, value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights with output channels first -> (int16 with the zero point subtracted, their scale per output channel)."""
     if isinstance(value, Constant):
+        weights = np.moveaxis(value.array, axis, 0)
+        signs = sign_weights(weights)
+        if signs is not None and np.isfinite(weights).all() and weights.min() < 0 < weights.max():
+            return signs
         importer.fail(node, "its weights are float; quantise them (DequantizeLinear behind int8 weights)")
     if not isinstance(value, QuantisedConstant):
         importer.fail(node, "its weights must be constants")
@@ -83,12 +98,12 @@ def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _pending(node: Node, source: Real, weights: np.ndarray, weight_scale: np.ndarray, bias: np.ndarray, depthwise: bool,
-             windows: Windows, order: np.ndarray) -> Pending:
+             windows: Windows, order: np.ndarray, pad_value: int | None = None) -> Pending:
     total = weights.sum(axis=(1, 2, 3), dtype=np.int64)
     return Pending(
         name=node.name, nodes=(node.name,), order=order, shape=(weights.shape[0], *windows.output), layer=Conv,
         arguments=dict(input=source.quantised.tensor, weights=weights, depthwise=depthwise, stride=windows.stride,
-                       pads=windows.pads),
+                       pads=windows.pads, pad_value=pad_value),
         scale=source.scale * weight_scale, offset=-source.zero_point * total, bias=bias)
 
 
@@ -101,14 +116,15 @@ def _bias(importer: "Importer", node: Node, value: Value | None, channels: int) 
 
 @HANDLERS.handles("Conv")
 def convolution(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
-    source, dims = _feature_map(importer, node, inputs[0])
+    padded = inputs[0] if isinstance(inputs[0], Padded) else None
+    source, dims = _feature_map(importer, node, padded.real if padded else inputs[0])
     weights, scale = weights_of(importer, node, inputs[1], 0)
     rank = source.order.ndim
     if weights.ndim != rank:
         importer.fail(node, f"weights of shape {weights.shape} on an input of shape {source.order.shape}")
     if any(d != 1 for d in node.attributes.get("dilations", [])):
         importer.fail(node, "dilation is not supported; train or export the model without it")
-    windows = resolve(node.attributes, dims[1:], weights.shape[2:])
+    windows = _padded_windows(importer, node, dims[1:], weights.shape[2:], padded)
     if rank == 3:
         weights = weights[:, :, None, :]
     groups = int(node.attributes.get("group", 1))
@@ -119,11 +135,25 @@ def convolution(importer: "Importer", node: Node, inputs: Sequence[Value | None]
         weights = _ungrouped(weights, groups)
     if weights.shape[1] != (1 if depthwise else dims[0]):
         importer.fail(node, f"weights of {weights.shape[1]} channels on an input of {dims[0]}")
-    if any(windows.pads) and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
+    if not padded and any(windows.pads) and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
         importer.fail(node, "pads a tensor that was quantised with another zero point")
     bias = _bias(importer, node, at(inputs, 2), weights.shape[0])
     order = _result((weights.shape[0], *windows.output), rank)
-    return _pending(node, source, weights, scale, bias, depthwise, windows, order)
+    return _pending(node, source, weights, scale, bias, depthwise, windows, order, padded.pad_value if padded else None)
+
+
+def _padded_windows(importer: "Importer", node: Node, size: Sequence[int], kernel: Sequence[int],
+                    padded: Padded | None) -> Windows:
+    """The windows of a convolution, with the padding in front of it as its own."""
+    if padded is None:
+        return resolve(node.attributes, size, kernel)
+    pads = padded.pads
+    windows = resolve(node.attributes, [size[0] + pads[0] + pads[2], size[-1] + pads[1] + pads[3]][-len(size):], kernel)
+    if any(windows.pads):
+        if padded.pad_value != padded.real.zero_point:
+            importer.fail(node, "pads once more around padding that is not zero")
+        pads = tuple(a + b for a, b in zip(pads, windows.pads, strict=True))  # type: ignore[assignment]
+    return replace(windows, pads=pads)
 
 
 def _product(importer: "Importer", node: Node, value: Value | None, weights: np.ndarray, scale: np.ndarray,
@@ -171,34 +201,6 @@ def matrix_product(importer: "Importer", node: Node, inputs: Sequence[Value | No
     return _product(importer, node, inputs[0], weights, scale * alpha, bias)
 
 
-@HANDLERS.handles("Add")
-def add(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
-    values = list(inputs)
-    constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]
-    others = [v for v in values if isinstance(v, Pending)]
-    if len(constants) == 1 and len(others) == 1:
-        return _add_bias(importer, node, others[0], importer.constant(node, constants[0], "the bias"))
-    a, b = (importer.activation(node, v, f"operand {node.inputs[i]}") for i, v in enumerate(values))
-    shapes = [importer.tensors[v.quantised.tensor].shape for v in (a, b)]
-    if shapes[0] != shapes[1] or not np.array_equal(a.order, b.order):
-        importer.fail(node, f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
-                            "the machine adds tensors of one shape")
-    return PendingAdd(name=node.name, nodes=(node.name,), order=a.order, a=a, b=b)
-
-
-def _add_bias(importer: "Importer", node: Node, value: Pending, constant: np.ndarray) -> Pending:
-    """A constant for each channel, added to a layer's result."""
-    if np.isfinite([value.low, value.high]).any():
-        importer.fail(node, f"adds a constant behind an activation function of {value.name}, which is not quantised")
-    spread = np.broadcast_to(constant.astype(np.float64), value.order.shape)
-    bias = np.empty(value.order.size)
-    bias[value.order.ravel()] = spread.ravel()
-    channels = bias.reshape(value.shape[0], -1)
-    if not (channels == channels[:, :1]).all():
-        importer.fail(node, "the constant must be one number for each channel")
-    return replace(value, bias=value.bias + channels[:, 0], nodes=(*value.nodes, node.name))
-
-
 # -- pooling -------------------------------------------------------------------------------------------------------
 
 
@@ -237,7 +239,13 @@ def max_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -
     source, dims = _feature_map(importer, node, value)
     windows = resolve(node.attributes, dims[1:])
     order = _result((dims[0], *windows.output), source.order.ndim)
-    return _pool(node, source, True, windows, 1, order, dims[0])
+    result = _pool(node, source, True, windows, 1, order, dims[0])
+    if not importer.tensors[source.quantised.tensor].signs or source.scale != 1:
+        return result
+    # The maximum of signs needs no scale.
+    unit, shift = quantize_multiplier(np.ones(dims[0]))
+    stage = Requantize(np.zeros(dims[0], np.int64), unit, shift, 0, -1, 1)
+    return Real(importer.add_layer(node, result, order, result.shape, stage, signs=True), 1.0, 0)
 
 
 @HANDLERS.handles("AveragePool")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gen import onnx_layers as plain
+from gen.onnx_affine import add
 from gen.onnx_handlers import Registry, at
 from gen.onnx_model import Node
 from gen.onnx_operators import dequantized, softmax_of, zero_point
@@ -62,7 +63,7 @@ def qgemm(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> V
 @HANDLERS.handles("QLinearAdd")
 def qlinear_add(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     a, b = _dequantized(importer, node, inputs[:3]), _dequantized(importer, node, inputs[3:6])
-    return _quantized(importer, node, plain.add(importer, node, [a, b]), inputs[6], at(inputs, 7))
+    return _quantized(importer, node, add(importer, node, [a, b]), inputs[6], at(inputs, 7))
 
 
 @HANDLERS.handles("QLinearAveragePool")

@@ -14,8 +14,8 @@ import numpy as np
 from gen.ir import Conv, HostStep, Pool
 
 __all__ = [
-    "Constant", "Host", "Pending", "PendingAdd", "Quantised", "QuantisedConstant", "RawInput", "Real", "Value",
-    "channels_shape", "layout_steps", "quantisation",
+    "Constant", "Host", "Padded", "Pending", "PendingAdd", "Quantised", "QuantisedConstant", "RawInput", "Real",
+    "Value", "channels_shape", "layout_steps", "quantisation",
 ]
 
 
@@ -80,6 +80,19 @@ class Real:
         return self.quantised.order
 
 
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """A dequantised value with ``pads`` (top, left, bottom, right) of raw value ``pad_value``, for a convolution."""
+
+    real: Real
+    pads: tuple[int, int, int, int]
+    pad_value: int
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.real.order
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Result:
     """The real result of node ``name`` on the way to its QuantizeLinear, clipped to ``low``..``high``."""
@@ -112,9 +125,9 @@ class Pending(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingAdd(_Result):
-    """The sum of two tensors."""
+    """The sum of two tensors, the first of which may still be a layer's result."""
 
-    a: Real
+    a: Real | Pending
     b: Real
 
 
@@ -130,7 +143,7 @@ class Host:
         return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
 
 
-Value = Constant | QuantisedConstant | RawInput | Quantised | Real | Pending | PendingAdd | Host
+Value = Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | Pending | PendingAdd | Host
 
 
 def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:

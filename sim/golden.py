@@ -128,14 +128,15 @@ def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
     """Results of a layer's first and last stage; the same array without a residual.
 
     ``layer`` is a Conv or Pool of `gen.ir`, ``x`` its input (..., C, H, W) int8, ``zero_point`` that of the input (a
-    convolution pads with it), ``residual`` the tensor that the layer adds.
+    convolution without ``pad_value`` pads with it), ``residual`` the tensor that the layer adds.
     Raises ValueError when ``residual`` is missing or not wanted.
     """
     if (residual is None) != (layer.residual is None):
         problem = "is missing" if residual is None else "is given and not wanted"
         raise ValueError(f"layer {layer.name}: the residual {problem}")
     if layer.op == "conv":
-        acc = conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, zero_point)
+        padding = zero_point if layer.pad_value is None else layer.pad_value
+        acc = conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, padding)
     else:
         acc = pool_accumulate(x, layer.maximum, layer.kernel, layer.stride, layer.pads, layer.pad_value)
     first = layer.requantize

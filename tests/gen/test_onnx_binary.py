@@ -1,0 +1,164 @@
+"""Binarised layers in ONNX models: what is recognised computes what onnxruntime does, with sign(0) = +1."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper, numpy_helper
+
+from gen import reference
+from gen.ir import Conv, Graph
+from gen.onnx_import import load
+from tests.gen.qdq import Builder
+
+
+def run_onnx(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The model's outputs for each sample in onnxruntime, where every Sign gives +1 for 0."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    changed.graph.initializer.append(numpy_helper.from_array(np.float32(0.5), "half"))
+    nodes = []
+    for node in changed.graph.node:
+        if node.op_type != "Sign":
+            nodes.append(node)
+            continue
+        first, last = node.input[0], node.output[0]
+        nodes += [helper.make_node("Sign", [first], [f"{last}_0"]), helper.make_node("Add", [f"{last}_0", "half"],
+                  [f"{last}_1"]), helper.make_node("Sign", [f"{last}_1"], [last])]
+    del changed.graph.node[:]
+    changed.graph.node.extend(nodes)
+    session = ort.InferenceSession(changed.SerializeToString(), providers=["CPUExecutionProvider"])
+    samples = len(next(iter(feeds.values())))
+    runs = [session.run(None, {n: x[i:i + 1] for n, x in feeds.items()}) for i in range(samples)]
+    return [np.concatenate(values) for values in zip(*runs, strict=True)]
+
+
+class Signs(Builder):
+    """Builder of binarised layers."""
+
+    def sign_weights(self, form: str, *shape: int, transposed: bool = False) -> str:
+        """Weights of -1 and 1 times a scale for each output channel, in one of the forms that exporters write."""
+        signs = self.rng.choice(np.array([-1, 1], np.int8), shape)
+        axis = 1 if transposed else 0
+        alpha = self.rng.choice([0.25, 0.5, 1.0, 2.0], shape[axis]).astype(np.float32)
+        column = [1] * len(shape)
+        column[axis] = -1
+        match form:
+            case "dequantised":
+                zeros = self.constant(np.zeros(shape[axis], np.int8))
+                return self.node("DequantizeLinear", self.constant(signs), self.constant(alpha), zeros, axis=axis)
+            case "float":
+                return self.constant(signs * alpha.reshape(column))
+            case "scaled":
+                plain = self.node("DequantizeLinear", self.constant(signs), self.scale(1.0), self.constant(np.int8(0)))
+                return self.node("Mul", plain, self.constant(alpha.reshape(column)))
+        raise ValueError(form)
+
+    def batch_norm(self, value: str, channels: int, spread: float) -> str:
+        """Slopes of both signs."""
+        rng = self.rng
+        gamma = (rng.uniform(0.5, 2, channels) * rng.choice([-1, 1], channels)).astype(np.float32)
+        parameters = [gamma, rng.normal(0, 1, channels), rng.normal(0, spread, channels),
+                      rng.uniform(0.5, 1.5, channels) * spread ** 2]
+        return self.node("BatchNormalization", value, *(self.constant(p.astype(np.float32)) for p in parameters))
+
+    def save_and_run(self, folder: Path, count: int = 3) -> tuple[Graph, list[np.ndarray], list[np.ndarray]]:
+        """(graph, our outputs, onnxruntime's)."""
+        feeds = self.samples(count)
+        graph = load(self.save(folder))
+        outputs, _ = reference.run(graph, feeds)
+        return graph, list(outputs.values()), run_onnx(self.build(), feeds)
+
+
+def binary_layers(graph: Graph) -> int:
+    return sum(isinstance(layer, Conv) and graph.tensors[layer.input].signs and bool((np.abs(layer.weights) == 1).all())
+               for layer in graph.layers)
+
+
+def first_signs(b: Signs, channels: int, size: int) -> str:
+    """Signs that an int8 convolution makes."""
+    x = b.dequantize(b.input(1, 3, size, size), 1 / 64, 0)
+    return b.node("Sign", b.node("Conv", x, b.weights(channels, 3, 3, 3), b.bias(channels)))
+
+
+@pytest.mark.parametrize("form", ["dequantised", "float", "scaled"])
+@pytest.mark.parametrize("channels", [16, 9])
+@pytest.mark.parametrize("padding", ["none", "zeros", "+1", "-1"])
+def test_thresholds(form: str, channels: int, padding: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Signs(rng)
+    x = first_signs(b, channels, 9)
+    if padding in ("+1", "-1"):
+        x = b.node("Pad", x, b.constant(np.array([0, 0, 1, 2, 0, 0, 0, 1])), b.constant(np.float32(padding)))
+    pads = {"pads": [1, 1, 1, 1]} if padding == "zeros" else {}
+    y = b.node("Conv", x, b.sign_weights(form, 24, channels, 3, 3), **pads)
+    y = b.node("MaxPool", b.node("Sign", b.batch_norm(y, 24, 12.0)), kernel_shape=[2, 2], strides=[2, 2])
+    y = b.node("Sign", b.node("Conv", y, b.sign_weights(form, 10, 24, 1, 1)))
+    size = {"none": 2, "zeros": 3, "+1": 3, "-1": 3}[padding]
+    columns = 4 if padding in ("+1", "-1") else size
+    y = b.node("Flatten", y)
+    y = b.node("Gemm", y, b.sign_weights("scaled", 10 * size * columns, 7, transposed=True))
+    b.output(y, np.float32, rank=2)
+    graph, ours, theirs = b.save_and_run(tmp_path)
+    assert binary_layers(graph) == 3
+    np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_residual_stream(quantised: bool, padded: bool, rng: np.random.Generator, tmp_path: Path) -> None:
+    """An int8 stream around binary layers: scale and bias stay real, the addition rounds."""
+    b, channels = Signs(rng), 32
+    x = b.dequantize(b.input(1, channels, 8, 8), 1 / 16, 0)
+    for _ in range(2):
+        y = b.node("Conv", b.node("Sign", x), b.sign_weights("float", channels, channels, 3, 3),
+                   **({"pads": [1, 1, 1, 1]} if padded else {}))
+        y = b.batch_norm(y, channels, 240.0)
+        if not padded:
+            y = b.requantize(y, 1 / 16, 0)
+            b.output(y, np.float32)
+            break
+        x = b.requantize(b.node("Add", b.requantize(y, 1 / 16, 0) if quantised else y, x), 1 / 16, 0)
+    else:
+        b.output(x, np.float32)
+    graph, ours, theirs = b.save_and_run(tmp_path)
+    assert binary_layers(graph) == (2 if padded else 1)
+    assert sum(layer.residual is not None for layer in graph.layers) == (2 if padded else 0)
+    steps = np.abs(ours[0] - theirs[0]) * 16
+    # A bias is a multiple of two in the accumulator's unit, and the second layer sees the first one's steps.
+    assert steps.max() <= 2 and np.mean(steps > 1) < 0.02
+
+
+def test_shifted_signs(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Constants between a tensor and its Sign, with slopes of both signs."""
+    b, channels = Signs(rng), 16
+    x = b.dequantize(b.input(1, channels, 5, 5), 1 / 16, -3)
+    shifted = b.node("Add", x, b.constant(rng.normal(0, 2, (channels, 1, 1)).astype(np.float32)))
+    turned = b.node("Sub", b.constant(np.float32(0.3)), b.batch_norm(x, channels, 2.0))
+    for value in (shifted, turned, b.node("Neg", x), x):
+        y = b.node("Conv", b.node("Sign", value), b.sign_weights("dequantised", 8, channels, 3, 3))
+        b.output(y, np.float32)
+    graph, ours, theirs = b.save_and_run(tmp_path)
+    assert binary_layers(graph) == 4
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_scale_behind_integer_layers(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Batch normalisation between an int8 layer and its quantisation."""
+    b = Signs(rng)
+    x = b.dequantize(b.input(1, 6, 7, 7), 0.02)
+    y = b.batch_norm(b.node("Conv", x, b.weights(12, 6, 3, 3), b.bias(12)), 12, 2.0)
+    b.output(b.quantize(b.node("Relu", b.node("Div", y, b.constant(np.float32(1.5)))), 0.03))
+    _, ours, theirs = b.save_and_run(tmp_path)
+    assert np.abs(ours[0].astype(int) - theirs[0]).max() <= 1
+
+
+def test_trained_network(models: Path) -> None:
+    """The trained CNV network: every logit is onnxruntime's."""
+    golden = np.load(models / "cnvW1A1_cifar10.golden.npz")
+    graph = load(models / "cnvW1A1_cifar10.onnx")
+    outputs, _ = reference.run(graph, {"image": golden["image"]})
+    np.testing.assert_array_equal(outputs["logits"], golden["ort"])
+    assert binary_layers(graph) == 8
