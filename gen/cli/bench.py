@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from gen.cli import bench_datapaths
 from gen.cli.common import (
     CACHE,
     add_json_option,
@@ -22,6 +23,7 @@ from gen.cli.common import (
     status,
 )
 from gen.cli.errors import FAILED, UsageError
+from gen.files import write_file
 
 if TYPE_CHECKING:
     from cores.config import NpuConfig
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--models", type=Path, metavar="DIR", help="folder of the networks (default: NPUGEN_MODELS, or "
                         "../shared/models beside the checkout); without it that part is left out")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for a plot of the datapaths")
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -51,18 +54,22 @@ def run(arguments: argparse.Namespace) -> int:
     if unknown:
         raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-        "layers": _layers, "datapaths": _datapaths, "networks": _networks, "area": _area, "speed": _speed}
+        "layers": _layers, "datapaths": bench_datapaths.measure, "networks": _networks, "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
-        "datapaths": "depthwise layers with --features depthwise, in the RTL",
         "networks": "networks, whole inferences in the RTL",
         "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
     results = {}
     for part in arguments.parts or PARTS:
         rows = measures[part](arguments)
         results[part] = rows
+        if part == "datapaths" and arguments.output is not None:
+            write_file(arguments.output / "datapaths.png", bench_datapaths.plot(rows))
         if rows and not arguments.json:
-            _show(titles[part], rows)
+            if part == "datapaths":
+                bench_datapaths.show(rows)
+            else:
+                _show(titles[part], rows)
     if arguments.json:
         print_json(results)
     if any(row.get("wrong") for rows in results.values() for row in rows):
@@ -123,32 +130,6 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                     {"idle array": counters["compute_busy"] - round(measured.ideal), **causes, "start, end": rest},
                     measured.rtl.cycles),
                 "published": layer.peer})
-    return rows
-
-
-def _datapaths(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Depthwise layers: one non-zero on the diagonal (plain) against taps and pixels across the lanes (window).
-
-    ``bus``: cycles that a layer by itself needs for its transfers; ``array_%``: useful products in the cycles in which
-    the array works.
-    """
-    from gen.benchmarks import DEPTHWISE, bus_bound, measure_layer
-
-    config = chosen_config(arguments)
-    if not config.depthwise:
-        config = chosen_board(arguments).config(config.macs, depthwise=1)
-    rows = []
-    with _machine(config) as machine:
-        for layer in DEPTHWISE:
-            with status(layer.name):
-                plain = measure_layer(layer, machine, depthwise_mode="plain")
-                window = measure_layer(layer, machine)
-            rows.append({
-                "layer": layer.name, "plain": plain.rtl.cycles, "window": window.rtl.cycles,
-                "bus": bus_bound(layer, config),
-                "array_%": 100 * window.ideal / window.rtl.counters["compute_busy"],
-                "goal_%": None if layer.goal is None else 100 * layer.goal, "whole_%": 100 * window.utilisation,
-                "wrong": plain.mismatches + window.mismatches, "published": layer.peer})
     return rows
 
 

@@ -1,0 +1,136 @@
+"""The ``datapaths`` part of ``gen bench``: optional units against the machine without them."""
+
+import argparse
+import io
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from gen.cli.common import chosen_board, chosen_config, console, messages, status
+
+if TYPE_CHECKING:
+    from cores.config import NpuConfig
+    from gen.comparisons import Comparison
+    from sim.rtl.machine import RtlMachine
+
+__all__ = ["measure", "plot", "show"]
+
+#: A gap to the ideal below this share needs no explanation.
+_EXPLAINED = 0.05
+
+
+class _Part(NamedTuple):
+    name: str
+    title: str
+    #: Fields that make the machine, beside those of the options.
+    machine: Callable[["NpuConfig"], dict[str, int]]
+    compare: Callable[["NpuConfig", "RtlMachine"], Iterator["Comparison"]]
+
+
+def _parts() -> tuple[_Part, ...]:
+    from gen import comparisons
+
+    def features(*names: str) -> Callable[["NpuConfig"], dict[str, int]]:
+        return lambda config: config.feature_fields(names)
+
+    return (
+        _Part("depthwise", "depthwise layers: one non-zero on the diagonal, and taps and pixels across the lanes",
+              features("depthwise"), comparisons.depthwise),
+    )
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each layer of each part. Raises ConfigError, UsageError."""
+    from sim.rtl.machine import RtlMachine
+
+    chosen, rows = chosen_config(arguments), []
+    for part in _parts():
+        config = chosen_board(arguments).config(chosen.macs, **part.machine(chosen))
+        with status(f"{part.name}: building the simulation") as remark, RtlMachine(config) as machine:
+            for comparison in part.compare(config, machine):
+                remark(comparison.layer)
+                rows.append(_row(part, comparison))
+    return rows
+
+
+def _row(part: _Part, comparison: "Comparison") -> dict[str, Any]:
+    goal = comparison.goal
+    return {
+        "part": part.name, "title": part.title, "layer": comparison.layer, "before": comparison.before,
+        "cycles": comparison.cycles, "times": comparison.times, "ideal": round(comparison.ideal),
+        "used_%": 100 * comparison.used, "array_%": 100 * comparison.array,
+        "goal": None if goal is None else {"of": goal.of, "value": goal.value}, "reached": comparison.reached,
+        "wrong": comparison.wrong, "causes": comparison.causes if comparison.used < 1 - _EXPLAINED else {},
+        "remark": comparison.remark}
+
+
+def _goal(row: dict[str, Any]) -> str:
+    if row["goal"] is None:
+        return ""
+    value = row["goal"]["value"]
+    text = f"{value:g} times" if row["goal"]["of"] == "times" else f"{100 * value:g} %"
+    return text if row["reached"] else f"[bold]{text}, missed[/]"
+
+
+def _causes(row: dict[str, Any]) -> str:
+    shares = sorted(((100 * count / row["cycles"], name) for name, count in row["causes"].items()), reverse=True)
+    return ", ".join(f"{name.replace('_', ' ')} {share:.1f} %" for share, name in shares if share >= 0.05)
+
+
+def _cells(row: dict[str, Any], of_array: bool) -> list[str]:
+    return [row["layer"], f"{row['before']:,}", f"{row['cycles']:,}", f"{row['times']:.2f}", f"{row['ideal']:,}",
+            f"{row['used_%']:.1f}", *[f"{row['array_%']:.1f}"] * of_array, _goal(row), f"{row['wrong']:,}"]
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """A table for each part; behind it why layers fall short of the ideal, and remarks."""
+    for part in dict.fromkeys(row["part"] for row in rows):
+        own = [row for row in rows if row["part"] == part]
+        of_array = any(row["goal"] and row["goal"]["of"] == "array" for row in own)
+        headings = ["layer", "before", "cycles", "times", "ideal", "used %", *["array %"] * of_array, "goal", "wrong"]
+        cells = [_cells(row, of_array) for row in own]
+        table = Table(title=own[0]["title"], title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+        for number, heading in enumerate(headings):
+            # Names give way when the terminal is narrow, figures do not.
+            width = None if number == 0 else max(Text.from_markup(line[number]).cell_len for line in [headings, *cells])
+            table.add_column(heading, justify="left" if heading in ("layer", "goal") else "right", no_wrap=True,
+                             min_width=width)
+        for line in cells:
+            table.add_row(*line)
+        console.print(table)
+        for row in own:
+            said = "; ".join(text for text in (_causes(row), row["remark"]) if text)
+            if said:
+                console.print(f"  {row['layer']}: {said}", soft_wrap=True)
+        console.print()
+    missed = [row for row in rows if row["reached"] is False]
+    if missed:
+        messages.print(f"{len(missed)} of {sum(row['goal'] is not None for row in rows)} goals are missed")
+
+
+def plot(rows: list[dict[str, Any]]) -> bytes:
+    """PNG: how many times fewer cycles each layer takes, a group of bars for each part."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    parts = list(dict.fromkeys(row["part"] for row in rows))
+    figure = Figure(figsize=(9, 1.5 + 0.28 * len(rows)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    names = [f"{row['layer']} " for row in rows]
+    for number, part in enumerate(parts):
+        places = [index for index, row in enumerate(rows) if row["part"] == part]
+        axes.barh(places, [rows[index]["times"] for index in places], label=part, color=f"C{number}")
+    for index, row in enumerate(rows):
+        axes.text(row["times"], index, f" {row['times']:.1f}", va="center", fontsize="small")
+    axes.set_yticks(range(len(rows)), names)
+    axes.invert_yaxis()
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.set_xlabel("cycles before, over cycles with the unit")
+    axes.legend(fontsize="small")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,80 @@
+"""Optional datapaths against the machine without them: the same layer, mapped both ways, measured on the RTL."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from cores.config import NpuConfig
+from gen.benchmarks import DEPTHWISE, Measurement, bus_bound, measure_layer
+from sim.rtl.machine import RtlMachine
+
+__all__ = ["Comparison", "Goal", "compare", "depthwise"]
+
+
+class Goal(NamedTuple):
+    """What is to be reached: ``times`` the cycles of before, or a share of ``used`` or of ``array``."""
+
+    of: Literal["times", "used", "array"]
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A layer in two mappings, in cycles from start to done.
+
+    ``before``: cycles of the mapping to compare with, ``ideal``: those that the unit needs with all its lanes at useful
+    work in every cycle. ``busy``: cycles in which the array worked. ``wrong``: output values, of both, that differ from
+    the reference. ``causes``: where the cycles beyond the ideal went.
+    """
+
+    layer: str
+    before: int
+    cycles: int
+    ideal: float
+    busy: int
+    wrong: int
+    causes: dict[str, int]
+    goal: Goal | None = None
+    remark: str = ""
+
+    @property
+    def times(self) -> float:
+        return self.before / self.cycles
+
+    @property
+    def used(self) -> float:
+        """Share of the unit's lanes at useful work, from start to done."""
+        return self.ideal / self.cycles
+
+    @property
+    def array(self) -> float:
+        """The same while the array works."""
+        return self.ideal / self.busy
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the goal is; None without one. Goals are given with two digits."""
+        return None if self.goal is None else round(getattr(self, self.goal.of), 3) >= self.goal.value
+
+
+def compare(layer: str, before: Measurement, after: Measurement, ideal: float, *, goal: Goal | None = None,
+            remark: str = "") -> Comparison:
+    counters = after.rtl.counters
+    causes = {name.removeprefix("compute_wait_"): counters[name] for name in counters
+              if name.startswith("compute_wait_") and counters[name]}
+    rest = after.rtl.cycles - counters["compute_busy"] - sum(causes.values())
+    return Comparison(
+        layer=layer, before=before.rtl.cycles, cycles=after.rtl.cycles, ideal=ideal, busy=counters["compute_busy"],
+        wrong=before.mismatches + after.mismatches, goal=goal, remark=remark,
+        causes={"idle lanes": counters["compute_busy"] - round(ideal), **causes, "start, end": rest})
+
+
+def depthwise(config: NpuConfig, machine: RtlMachine) -> Iterator[Comparison]:
+    """Depthwise layers: one non-zero on the diagonal against taps and pixels across the lanes."""
+    for layer in DEPTHWISE:
+        window = measure_layer(layer, machine)
+        remark = f"the bus alone needs {bus_bound(layer, config):,} cycles"
+        yield compare(
+            layer.name, measure_layer(layer, machine, depthwise_mode="plain"), window, window.ideal,
+            goal=None if layer.goal is None else Goal("array", layer.goal),
+            remark=f"{remark}; {layer.peer}" if layer.peer else remark)
