@@ -24,7 +24,7 @@ _PRESETS: dict[int, dict[str, int]] = {
 PRESET_MACS = tuple(_PRESETS)
 
 #: Units that instructions and configuration know already, but no hardware does.
-_PENDING = ("gather", "binary_rows", "binary_engine", "winograd", "local_store")
+_PENDING = ("gather", "binary_rows", "binary_engine", "local_store")
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {
@@ -95,7 +95,8 @@ class NpuConfig:
     #: 1: the binary unit is an engine of its own, with its own input buffer and accumulators, instead of a part of the
     #: compute engine.
     binary_engine: int = 0
-    #: Winograd F(2x2,3x3): 0 without, 1 narrow (8-bit products), 2 exact (10 x 12 bits).
+    #: Winograd F(2x2,3x3): 0 without, 1 narrow (transformed values of 8 bits), 2 exact (all activations have 10 bits in
+    #: the machine, all weights 12).
     winograd: int = 0
     #: 1: a STORE can write to the input buffer, so that a pointwise layer follows a depthwise one without memory.
     local_store: int = 0
@@ -128,6 +129,11 @@ class NpuConfig:
             self._require(name, getattr(self, name) in (0, 1), "be 0 or 1")
         for name in _PENDING:
             self._require(name, getattr(self, name) == 0, "be 0: this unit is not finished")
+        self._require("winograd", self.winograd in (0, 1, 2), "be 0, 1 or 2")
+        if self.winograd == 2:
+            self._require("multiplier_width", self.pixel_lanes == 1 or self.multiplier_width == 18,
+                          "be 18 with winograd=2 and two pixel_lanes: products of 22 bits do not share a multiplier")
+            self._require("binary_rows", self.binary_rows == 0, "be 0 with winograd=2")
         if self.depthwise:
             self._require("pixel_lanes", self.pixel_lanes == 2, "be 2 with depthwise")
             self._require("select_fanin", self.select_fanin == tn,
@@ -158,6 +164,21 @@ class NpuConfig:
         return 8 * self.beat_bytes
 
     @property
+    def activation_bits(self) -> int:
+        """Bits of an activation in the input buffer and at the multipliers; a beat has 8."""
+        return 10 if self.winograd == 2 else 8
+
+    @property
+    def weight_bits(self) -> int:
+        """Bits of a weight in the weight stream."""
+        return 12 if self.winograd == 2 else 8
+
+    @property
+    def entry_bits(self) -> int:
+        """Bits of an entry of an input-buffer bank: a beat, its activations extended to ``activation_bits``."""
+        return self.ic_lanes * self.activation_bits
+
+    @property
     def groups_dense(self) -> int:
         """Steps that a dense block takes (tn / dn)."""
         return self.ic_lanes // self.nnz_lanes
@@ -185,7 +206,7 @@ class NpuConfig:
     @property
     def weight_beats(self) -> int:
         """Beats of the weights of one step."""
-        return self.oc_lanes * self.nnz_lanes // self.beat_bytes
+        return math.ceil(self.oc_lanes * self.nnz_lanes * self.weight_bits / self.beat_bits)
 
     @property
     def index_beats(self) -> int:

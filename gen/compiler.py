@@ -1,5 +1,7 @@
 """Graph -> program: pack, plan, lower, place."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -8,14 +10,15 @@ from cores.config import NpuConfig
 from gen.assembler import encode_all
 from gen.depthwise import WindowGeometry, pack_windows
 from gen.geometry import CompileError
-from gen.ir import Conv, Graph, Layer, Pool, Tensor, verify
+from gen.ir import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
 from gen.lower import Lowering
 from gen.pack import PackedWeights, pack_conv, pack_parameters, prune
 from gen.program import LayerInfo, Placement, Program
-from gen.schedule import Plan, plan_conv, plan_pool, plan_windows
-from gen.sums import fit_sums
+from gen.schedule import Plan, plan_conv, plan_pool, plan_windows, plan_winograd
+from gen.sums import fit_exact, fit_sums
+from gen.winograd import SAFE_SHIFTS, WinogradGeometry, is_eligible, narrow_layer, pack_tiles
 
-__all__ = ["CompileError", "DepthwiseMode", "compile_graph"]
+__all__ = ["CompileError", "DepthwiseMode", "WinogradMode", "choose_narrow", "compile_graph", "narrow_graph"]
 
 #: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
 _ALIGNMENT = 4096
@@ -23,6 +26,11 @@ _ALIGNMENT = 4096
 
 #: How depthwise layers are computed: the faster way of each, or with one channel a lane whatever the configuration.
 DepthwiseMode = Literal["auto", "plain"]
+
+#: How dense 3x3 layers of stride 1 are computed on a machine that has Winograd. auto: where it is faster, as long as no
+#: value changes, so only in an exact machine; off: never; exact: wherever an exact machine can; narrow: where it is
+#: faster, although values change.
+WinogradMode = Literal["auto", "off", "exact", "narrow"]
 
 
 def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Plan, config: NpuConfig) -> LayerInfo:
@@ -42,28 +50,103 @@ def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Pl
             mode, useful = "sparse", int(np.count_nonzero(layer.weights)) * height * width
         if plan.narrow and len(packed.tiles) == 1:
             mode = "narrow"
+        if isinstance(plan.geometry, WinogradGeometry):
+            mode, useful = "winograd", macs
     return LayerInfo(layer.name, layer.op, mode, layer.input, layer.output, macs, useful)
 
 
-def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig,
-               depthwise_mode: DepthwiseMode) -> tuple[PackedWeights, Plan]:
-    """Pack a convolution and choose its tiling; of a depthwise layer's two forms the one of fewer cycles."""
-    geometry = None
+@dataclass(frozen=True)
+class _Choice:
+    """One way to compute a convolution; ``requantize`` goes with its sums."""
+
+    packed: PackedWeights
+    plan: Plan
+    requantize: Requantize
+
+
+def _plan_tiles(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> _Choice | None:
+    """The layer in transformed tiles: in the narrow form if it has one, else in the exact one. None if it cannot."""
+    geometry = WinogradGeometry.fitting(layer, source, target)
+    form = layer if layer.winograd else fit_exact(layer, config)
+    if geometry is None or form is None:
+        return None
+    packed = pack_tiles(form, config)
+    plan = plan_winograd(form, geometry, target, packed.tiles, config)
+    return None if plan is None else _Choice(packed, plan, form.requantize)
+
+
+def _plan_plain(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> _Choice:
+    packed = pack_conv(layer, config)
+    return _Choice(packed, plan_conv(layer, source, target, packed.tiles, config), layer.requantize)
+
+
+def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, depthwise_mode: DepthwiseMode,
+               winograd_mode: WinogradMode) -> _Choice:
+    """Pack a convolution and choose its tiling; of the forms that compute the same values that of fewer cycles."""
+    if layer.winograd:
+        if config.winograd != 1:
+            raise CompileError(f"layer {layer.name}: the narrow Winograd form needs a machine with winograd=1, "
+                               f"not {config.winograd}")
+        choice = _plan_tiles(layer, source, target, config)
+        if choice is None:
+            raise CompileError(f"layer {layer.name}: no tile of its Winograd form fits "
+                               f"input_depth={config.input_depth} and acc_depth={config.acc_depth}; build with deeper "
+                               "memories")
+        return choice
+    choices = []
     if layer.depthwise and depthwise_mode == "auto":
         geometry = WindowGeometry.fitting(layer, source, target, config)
-    choices = []
-    if geometry is not None:
-        packed = pack_windows(layer, geometry, config)
-        plan = plan_windows(layer, geometry, packed, config)
-        if plan is not None:
-            choices.append((packed, plan))
-    packed = pack_conv(layer, config)
+        if geometry is not None:
+            packed = pack_windows(layer, geometry, config)
+            plan = plan_windows(layer, geometry, packed, config)
+            if plan is not None:
+                choices.append(_Choice(packed, plan, layer.requantize))
+    if config.winograd == 2 and winograd_mode != "off" and is_eligible(layer):
+        choice = _plan_tiles(layer, source, target, config)
+        if choice is not None:
+            if winograd_mode == "exact":
+                return choice
+            choices.append(choice)
     try:
-        choices.append((packed, plan_conv(layer, source, target, packed.tiles, config)))
+        choices.append(_plan_plain(layer, source, target, config))
     except CompileError:
         if not choices:
             raise
-    return min(choices, key=lambda choice: choice[1].cost)
+    return min(choices, key=lambda choice: choice.plan.cost)
+
+
+def choose_narrow(graph: Graph, config: NpuConfig) -> dict[str, tuple[int, ...]]:
+    """The layers that the narrow Winograd form makes faster, by counted cycles, and shifts that suit any input."""
+    chosen = {}
+    for layer in graph.layers:
+        if not isinstance(layer, Conv) or layer.winograd or not is_eligible(layer):
+            continue
+        source, target = graph.tensors[layer.input], graph.tensors[layer.output]
+        try:
+            narrow = fit_sums(narrow_layer(layer, source.zero_point), config)
+        except (CompileError, ValueError):
+            continue
+        assert isinstance(narrow, Conv)
+        choice = _plan_tiles(narrow, source, target, config)
+        if choice is not None and choice.plan.cost < _plan_plain(layer, source, target, config).plan.cost:
+            chosen[layer.name] = SAFE_SHIFTS
+    return chosen
+
+
+def narrow_graph(graph: Graph, shifts: Mapping[str, Sequence[int]]) -> Graph:
+    """The graph with the named layers in the narrow Winograd form, with these shifts. Raises CompileError."""
+
+    def narrow(layer: Layer) -> Layer:
+        if layer.name not in shifts:
+            return layer
+        if not isinstance(layer, Conv) or not is_eligible(layer):
+            raise CompileError(f"layer {layer.name}: only dense 3x3 convolutions of stride 1 have a Winograd form")
+        try:
+            return narrow_layer(layer, graph.tensors[layer.input].zero_point, shifts[layer.name])
+        except ValueError as error:
+            raise CompileError(f"layer {layer.name}: {error}") from None
+
+    return replace(graph, layers=tuple(narrow(layer) for layer in graph.layers))
 
 
 def _place_tensors(graph: Graph, config: NpuConfig, start: int) -> tuple[dict[str, Placement], int]:
@@ -79,11 +162,16 @@ def _place_tensors(graph: Graph, config: NpuConfig, start: int) -> tuple[dict[st
 
 
 def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = None,
-                  depthwise_mode: DepthwiseMode = "auto", model: bytes | None = None) -> tuple[Program, Graph]:
-    """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given.
+                  depthwise_mode: DepthwiseMode = "auto", winograd_mode: WinogradMode = "auto",
+                  winograd_shifts: Mapping[str, Sequence[int]] | None = None,
+                  model: bytes | None = None) -> tuple[Program, Graph]:
+    """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given, and with narrow
+    Winograd layers if there are some.
 
     ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
-    ``depthwise_mode`` matters only where the configuration has ``depthwise``. ``model`` is kept in the program as it
+    ``depthwise_mode`` matters only where the configuration has ``depthwise``. ``winograd_shifts`` names the layers that
+    take the narrow Winograd form, with its shifts, whatever they cost; without it they are chosen if ``winograd_mode``
+    is ``narrow``. ``model`` is kept in the program as it
     is.
 
     Raises GraphError for a graph that breaks the IR's rules, CompileError for a layer that the configuration cannot
@@ -92,6 +180,14 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     verify(graph)
     if density is not None:
         graph = prune(graph, config, density)
+    if winograd_shifts is None and winograd_mode == "narrow":
+        if config.winograd != 1:
+            raise CompileError(f"model {graph.name}: narrow Winograd layers need a machine with winograd=1, "
+                               f"not {config.winograd}")
+        winograd_shifts = choose_narrow(graph, config)
+    if winograd_shifts:
+        graph = narrow_graph(graph, winograd_shifts)
+        verify(graph)
     constants: list[np.ndarray] = []
     beats = 0
 
@@ -108,15 +204,16 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     for original in graph.layers:
         layer = fit_sums(original, config)
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
-        weights = None
+        weights, requantize = None, layer.requantize
         if isinstance(layer, Conv):
-            weights, plan = _plan_conv(layer, source, target, config, depthwise_mode)
+            choice = _plan_conv(layer, source, target, config, depthwise_mode, winograd_mode)
+            weights, plan, requantize = choice.packed, choice.plan, choice.requantize
             plans.append(plan)
         else:
             plans.append(plan_pool(layer, source, target, config))
         packed.append(weights)
         weight_offsets.append(keep(weights.data) if weights else 0)
-        parameter_offsets.append(keep(pack_parameters(layer.requantize, config)))
+        parameter_offsets.append(keep(pack_parameters(requantize, config)))
     align = _ALIGNMENT // config.beat_bytes
     write_start = -(-beats // align) * align
     places, end = _place_tensors(graph, config, write_start)

@@ -13,7 +13,7 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.geometry import MAX_KERNEL, Geometry, Window, split
 from gen.ir import Conv, Tensor
-from gen.pack import PackedWeights, Pass, int8_parts
+from gen.pack import PackedWeights, Pass, pack_lanes, weight_parts
 
 __all__ = ["WindowGeometry", "pack_windows"]
 
@@ -136,7 +136,7 @@ class WindowGeometry(Geometry):
             "shift": int(self.shift and rows.start == 0), "reads": self.reads(window.cols, config),
         }
 
-    def store_fields(self, *, narrow: bool = False) -> Mapping[str, int]:
+    def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
         return {"spread": int(not self.alternate), "alternate": int(self.alternate)}
 
 
@@ -155,7 +155,7 @@ def pack_windows(layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> Pa
     for group in range(config.oc_groups):
         for row in range(height):
             steps[:, geometry.step_of(row, group), :, group] = by_row[:, row]
-    parts = list(int8_parts(steps))
+    parts = list(weight_parts(steps, config))
     chunks: list[np.ndarray] = []
     tiles: list[tuple[Pass, ...]] = []
     offset = 0
@@ -166,7 +166,8 @@ def pack_windows(layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> Pa
             if len(used):
                 first, last = int(used[0]), int(used[-1])
                 passes.append(Pass(block, 1, 1, False, offset, range(first, last + 1)))
-                chunks.append(part[block, first:last + 1].reshape(-1, config.beat_bytes))
+                rows = part[block, first:last + 1].reshape(-1, config.oc_lanes * lanes)
+                chunks.append(pack_lanes(rows, config).reshape(-1, config.beat_bytes))
                 offset += len(chunks[-1])
         tiles.append(tuple(passes))
-    return PackedWeights(np.concatenate(chunks).view(np.uint8), tuple(tiles))
+    return PackedWeights(np.concatenate(chunks), tuple(tiles))

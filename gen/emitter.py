@@ -42,6 +42,8 @@ class Emitter:
         self._program: list[_Entry] = []
         self._queues: dict[Queue, list[_Entry]] = {queue: [] for queue in Queue}
         self._settings: dict[Opcode, dict[str, int]] = {}
+        #: What loads do since the last LOAD_SET.
+        self._mode: dict[str, int] = {"mode": -1}
         self._reached: dict[tuple[Queue, Queue], int] = {}
 
     def count(self, queue: Queue) -> int:
@@ -62,6 +64,18 @@ class Emitter:
         if self._settings.get(opcode) != fields:
             self._settings[opcode] = fields
             self._program.append(_Entry(opcode, self.layer, fields))
+
+    def set_load(self, fields: dict[str, int], mode: Opcode | None = None, mode_fields: dict[str, int] | None = None,
+                 ) -> None:
+        """LOAD_SET and the operation behind it that changes what loads do, unless the queue is in that state."""
+        wanted = {"mode": -1 if mode is None else int(mode), **(mode_fields or {})}
+        if self._mode != wanted:
+            self._settings.pop(Opcode.LOAD_SET, None)
+        before = len(self._program)
+        self.set(Opcode.LOAD_SET, **fields)
+        if mode is not None and len(self._program) > before:
+            self._program.append(_Entry(mode, self.layer, mode_fields or {}))
+        self._mode = wanted
 
     def emit(self, opcode: Opcode, *, after: dict[Queue, int] | None = None, **fields: int) -> int:
         """Emit a working instruction that runs after the given positions of other queues. Returns its own position."""

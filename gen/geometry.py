@@ -8,7 +8,8 @@ from cores.isa import LAYOUTS, Opcode
 from gen.ir import Conv, Layer, Tensor
 
 __all__ = [
-    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "Split", "Window", "largest_field", "split", "tilings",
+    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "Split", "Window", "input_range", "largest_field", "split",
+    "tilings",
 ]
 
 
@@ -117,9 +118,9 @@ class Geometry:
         if self.row_skip > 1:
             row, data_rows, pad_top, pad_bottom = y * self.row_skip, rows, 0, 0
         else:
-            row, data_rows, pad_top, pad_bottom = _input_range(
+            row, data_rows, pad_top, pad_bottom = input_range(
                 y * self.stride[0] - self.pads[0], (rows - 1) * self.stride[0] + self.kernel[0], self.input_size[0])
-        col, data_cols, pad_left, pad_right = _input_range(
+        col, data_cols, pad_left, pad_right = input_range(
             x * self.stride[1] - self.pads[1], (cols - 1) * self.stride[1] + self.kernel[1], self.input_size[1])
         return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
                       self._row_pitch(cols, config), self._rows_read(rows))
@@ -172,20 +173,28 @@ class Geometry:
             "buf_block_pitch": window.entries, "spread": int(narrow),
         }
 
-    def store_fields(self, *, narrow: bool = False) -> Mapping[str, int]:
+    def tile_fields(self, window: Window) -> Mapping[str, int] | None:
+        """Fields of LOAD_WINOGRAD, where pixels are transformed while they are loaded."""
+        return None
+
+    def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
         """What STORE_SET says of the words."""
         return {"spread": int(narrow), "alternate": 0}
 
-    def fits(self, window: Window, config: NpuConfig) -> bool:
-        """Whether instructions can express a window and the input buffer hold a block of it."""
+    def loads(self, window: Window) -> bool:
+        """Whether instructions can express what is loaded for a window."""
         return (1 <= window.data_cols <= _MAX_COLS and window.data_rows <= _MAX_ROWS and window.rows <= _MAX_ROWS
                 and max(window.pad_left, window.pad_right) <= _MAX_PAD_SIDE
-                and max(window.pad_top, window.pad_bottom) <= _MAX_PAD_ROWS
-                and window.row_pitch <= _MAX_ROW_PITCH and self.buffer_row_step(window) <= _MAX_BLOCK_PITCH
+                and max(window.pad_top, window.pad_bottom) <= _MAX_PAD_ROWS)
+
+    def fits(self, window: Window, config: NpuConfig) -> bool:
+        """Whether instructions can express a window and the input buffer hold a block of it."""
+        return (self.loads(window) and window.row_pitch <= _MAX_ROW_PITCH
+                and self.buffer_row_step(window) <= _MAX_BLOCK_PITCH
                 and window.entries <= min(config.input_depth, _MAX_BLOCK_PITCH))
 
 
-def _input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]:
+def input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]:
     """``length`` padded positions from ``start`` -> (first with data, number with data, padding before, behind)."""
     first, end = max(start, 0), min(start + length, size)
     data = max(end - first, 0)

@@ -12,8 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "Pool", "Requantize", "Residual", "Tensor",
-           "makes_signs", "pad_value", "verify"]
+__all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize", "Residual",
+           "Tensor", "makes_signs", "pad_value", "verify"]
 
 
 class GraphError(ValueError):
@@ -68,12 +68,25 @@ class Residual:
 
 
 @dataclass(frozen=True, eq=False)
+class NarrowWinograd:
+    """A 3x3 convolution's sums made of int8 tiles and int8 weights, both rounded; see docs/numerics.md.
+
+    ``weights``: (OC, IC, 4, 4) int16 in -128..127; ``shifts``: of the 16 positions, each 0..2. See
+    `sim.golden.winograd_accumulate`.
+    """
+
+    weights: np.ndarray
+    shifts: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Conv:
     """Convolution (a matrix product is one whose kernel covers its input).
 
     ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
     subtracted, so -255..255. ``pads``: top, left, bottom, right; padding has ``pad_value``, None stands for the input's
-    zero point. A convolution whose input has ``signs`` and whose weights are -1 and +1 is binary.
+    zero point. A convolution whose input has ``signs`` and whose weights are -1 and +1 is binary. With ``winograd`` its
+    sums are those of that form, which ``requantize`` goes with.
     """
 
     name: str
@@ -88,6 +101,7 @@ class Conv:
     #: ONNX nodes this layer stands for, in order.
     onnx_nodes: tuple[str, ...] = ()
     pad_value: int | None = None
+    winograd: NarrowWinograd | None = None
 
     op = "conv"
 
@@ -178,6 +192,14 @@ def verify(graph: Graph) -> None:
                     "weights must be int16 in -255..255")
             fits = oc == source.shape[0] and ic == 1 if layer.depthwise else ic == source.shape[0]
             require(fits, "weights do not fit the input's channels")
+            if layer.winograd:
+                require((kernel, tuple(layer.stride), layer.depthwise) == ([3, 3], (1, 1), False),
+                        "only dense 3x3 layers of stride 1 have a narrow Winograd form")
+                require(layer.winograd.weights.shape == (oc, ic, 4, 4)
+                        and int(np.abs(layer.winograd.weights + 0.5).max(initial=0)) <= 127,
+                        "transformed weights must be (OC, IC, 4, 4) in -128..127")
+                require(len(layer.winograd.shifts) == 16 and set(layer.winograd.shifts) <= {0, 1, 2},
+                        "narrow Winograd has 16 shifts of 0..2")
         else:
             oc, kernel = source.shape[0], list(layer.kernel)
         top, left, bottom, right = layer.pads

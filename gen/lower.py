@@ -35,6 +35,7 @@ from gen.places import BufferRing, Place
 from gen.program import Placement
 from gen.schedule import Plan
 from gen.stores import OutputTile, Stores
+from gen.winograd import POSITIONS, WinogradGeometry
 
 __all__ = ["Lowering"]
 
@@ -97,7 +98,7 @@ class Lowering:
                     self._release(chunks)
                 self._end_tile(OutputTile(
                     index, window, first, min(config.oc_groups, out_blocks - first), self._bank, False,
-                    self._last_compute, plan.geometry.store_fields(narrow=self._narrow)))
+                    self._last_compute, plan.geometry.store_fields(window, config, narrow=self._narrow)))
 
     def windows(self, index: int, plan: Plan, packed: PackedWeights) -> None:
         """Emit layer ``index``, a depthwise Conv in windows: each channel block is an output tile."""
@@ -117,7 +118,7 @@ class Lowering:
                                           geometry.first_row(window, rows))
                             ahead = 0
                         self._end_tile(OutputTile(index, rows, block, 1, self._bank, False, self._last_compute,
-                                                  geometry.store_fields()))
+                                                  geometry.store_fields(rows, self._config)))
                 place.last_reader = self._last_compute
 
     def pooling(self, index: int, plan: Plan) -> None:
@@ -224,12 +225,30 @@ class Lowering:
         if self._bank_tile[self._bank] >= 0:
             after[Queue.STORE] = self._stores.position(self._bank_tile[self._bank])
         self._compute_set(plan, window, part.rows)
+        if isinstance(plan.geometry, WinogradGeometry):
+            self._compute_tiles(index, plan, window, part, chunk, after, first, ahead)
+            return
         base = chunk.place.base + (part.block - chunk.first) * window.entries
         base += (row + (part.rows.start if part.rows else 0)) * window.row_pitch
         self._emit_compute(
             Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups, indexed=int(part.indexed),
             first=int(first), bank=self._bank)
         self._load_weights(index, part.offset + ahead, self._pass_beats(plan, part) - ahead)
+
+    def _compute_tiles(self, index: int, plan: Plan, window: Window, part: Pass, chunk: _Chunk, after: dict[Queue, int],
+                       first: bool, ahead: int) -> None:
+        """COMPUTEs of transformed tiles: for block, position. A block's weights come first: its 16 COMPUTEs fill the
+        queue, behind which the loads for the next block would wait too long."""
+        words = plan.geometry.words(window, self._config)
+        beats = self._pass_beats(plan, replace(part, blocks=1))
+        for number in range(part.blocks):
+            self._load_weights(index, part.offset + number * beats + ahead, beats - ahead)
+            base = chunk.place.base + (part.block + number - chunk.first) * window.entries
+            for position in range(POSITIONS):
+                self._emit_compute(
+                    Opcode.COMPUTE, after, buf_base=base + position * window.row_pitch, blocks=1, groups=part.groups,
+                    indexed=int(part.indexed), first=int(first), bank=self._bank, acc_base=position * words)
+            first, ahead = False, 0
 
     def _compute_set(self, plan: Plan, window: Window, rows: range | None = None) -> None:
         fields = plan.geometry.compute_fields(window, self._config, narrow=self._narrow, rows=rows)
@@ -279,13 +298,21 @@ class Lowering:
         if writer >= 0:
             after[Queue.STORE] = emitter.recent(Queue.STORE, stores.position(writer))
             if work and emitter.waits(Queue.LOAD, Queue.STORE, after[Queue.STORE]):
+                block_beats = self._pass_beats(plan, replace(work[0], blocks=1))
                 ahead = min(self._pass_beats(plan, work[0]), self._config.weight_depth // 4)
+                if isinstance(plan.geometry, WinogradGeometry):
+                    ahead = min(ahead, block_beats)
                 self._load_weights(index, work[0].offset, ahead)
-        emitter.set(
-            Opcode.LOAD_SET, cols=window.data_cols, row_pitch=row_pitch, block_pitch=height * width,
-            pad_left=window.pad_left, pad_right=window.pad_right,
-            pad_value=pad_value(layer, self._graph.tensors[layer.input]), stride=plan.geometry.load_stride,
+        fields = dict(
+            cols=window.data_cols, row_pitch=row_pitch, block_pitch=height * width, pad_left=window.pad_left,
+            pad_right=window.pad_right, pad_value=pad_value(layer, self._graph.tensors[layer.input]),
+            stride=plan.geometry.load_stride,
             buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries)
+        tiles = plan.geometry.tile_fields(window)
+        if tiles is None:
+            emitter.set_load(fields)
+        else:
+            emitter.set_load({**fields, "buf_row_pitch": 0}, Opcode.LOAD_WINOGRAD, dict(tiles))
         loaded = emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=self._tensors[layer.input].offset + low * height * width + start,
             buf_base=place.base + window.buffer_row * window.row_pitch, blocks=high - low, rows=window.data_rows,

@@ -2,7 +2,7 @@
 
 A *block* of an output tile is one input block under all taps. Each block of each output tile gets as many steps
 (``groups``) as its fullest row needs: dense blocks run without indices, blocks with few channels or few non-zeros with
-them. Weights beyond int8 are split over several slots of the same index.
+them. Weights beyond ``weight_bits`` are split over several slots of the same index.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from cores.config import NpuConfig
 from cores.numerics import MIN_SHIFT, PARAMETER_BYTES
 from gen.ir import Conv, Graph, Layer, Requantize
 
-__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "int8_parts", "is_narrow", "pack_conv", "pack_parameters",
-           "prune", "prune_weights", "step_beats"]
+__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "is_narrow", "pack_conv", "pack_lanes",
+           "pack_parameters", "prune", "prune_weights", "step_beats", "weight_parts"]
 
 #: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
 PARAMETER_BEATS = PARAMETER_BYTES
@@ -82,22 +82,42 @@ def _blocks_of_tile(layer: Conv, tile: int, config: NpuConfig) -> tuple[int, np.
     return 0, out
 
 
-def int8_parts(weights: np.ndarray) -> Iterator[np.ndarray]:
-    """int8 arrays that add up to ``weights``: one where it is int8 already, up to three for -255..255."""
+def _limits(config: NpuConfig) -> tuple[int, int]:
+    """Least and largest weight of a lane."""
+    half = 1 << config.weight_bits - 1
+    return -half, half - 1
+
+
+def weight_parts(weights: np.ndarray, config: NpuConfig) -> Iterator[np.ndarray]:
+    """Arrays within a lane's limits that add up to ``weights``: one where those are, up to three otherwise."""
     rest = weights
     while True:
-        part = np.clip(rest, -128, 127)
-        yield part.astype(np.int8)
+        part = np.clip(rest, *_limits(config))
+        yield part
         rest = rest - part
         if not rest.any():
             return
 
 
-def _slots(weights: np.ndarray) -> np.ndarray:
-    """Slots that each weight takes: 0, or as many as it has int8 parts."""
+def pack_lanes(steps: np.ndarray, config: NpuConfig) -> np.ndarray:
+    """Weights (..., oc_lanes * nnz_lanes) of steps as their beats: uint8 (..., bytes)."""
+    if config.weight_bits == 8:
+        return np.ascontiguousarray(steps.astype(np.int8)).view(np.uint8)
+    # Pairs of 12 bits, three bytes.
+    pairs = (steps & 0xFFF).astype(np.int16).reshape(*steps.shape[:-1], -1, 2)
+    low, high = pairs[..., 0], pairs[..., 1]
+    packed = np.stack([low & 255, low >> 8 | (high & 15) << 4, high >> 4], axis=-1).astype(np.uint8)
+    out = np.zeros((*steps.shape[:-1], config.weight_beats * config.beat_bytes), np.uint8)
+    out[..., :steps.shape[-1] * 3 // 2] = packed.reshape(*steps.shape[:-1], -1)
+    return out
+
+
+def _slots(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
+    """Slots that each weight takes: 0, or as many as it has parts."""
+    low, high = _limits(config)
     slots = (weights != 0).astype(np.int16)
-    slots += (weights > 127) | (weights < -128)
-    slots += weights > 254
+    slots += (weights > high) | (weights < low)
+    slots += (weights > 2 * high) | (weights < 2 * low)
     return slots
 
 
@@ -105,16 +125,15 @@ def _groups_needed(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
     """Steps that each block (axis 0 of (blocks, taps, tm, tn)) needs with indices; 0 for a block of zeros."""
     windows = config.ic_lanes // config.select_fanin
     lanes = config.nnz_lanes // windows
-    counts = _slots(weights).reshape(len(weights), -1, config.select_fanin).sum(2, dtype=np.int16).max(1)
+    counts = _slots(weights, config).reshape(len(weights), -1, config.select_fanin).sum(2, dtype=np.int16).max(1)
     return -(-counts // lanes)
 
 
 def _dense_steps(weights: np.ndarray, config: NpuConfig) -> np.ndarray:
     """Steps without indices: uint8 (blocks, taps, groups, bytes); step n, lane j is channel ``j * tn/dn + n``."""
     blocks, taps, tm, _ = weights.shape
-    split = np.clip(weights, -128, 127).astype(np.int8).reshape(blocks, taps, tm, config.nnz_lanes, config.groups_dense)
-    steps = np.ascontiguousarray(split.transpose(0, 1, 4, 2, 3)).view(np.uint8)
-    return steps.reshape(blocks, taps, config.groups_dense, -1)
+    split = np.clip(weights, *_limits(config)).reshape(blocks, taps, tm, config.nnz_lanes, config.groups_dense)
+    return pack_lanes(split.transpose(0, 1, 4, 2, 3).reshape(blocks, taps, config.groups_dense, -1), config)
 
 
 def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
@@ -127,11 +146,11 @@ def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
     windows = tn // fanin
     lanes = dn // windows
     rows = blocks * taps * tm * windows
-    values = np.concatenate([part.reshape(rows, fanin) for part in int8_parts(weights)], axis=1)
+    values = np.concatenate([part.reshape(rows, fanin) for part in weight_parts(weights, config)], axis=1)
     row, column = np.nonzero(values)
     starts = np.searchsorted(row, np.arange(rows))
     rank = np.arange(len(row)) - starts[row]
-    slot_values = np.zeros((rows, groups * lanes), np.int8)
+    slot_values = np.zeros((rows, groups * lanes), np.int16)
     slot_index = np.zeros((rows, groups * lanes), np.uint8)
     slot_values[row, rank] = values[row, column]
     slot_index[row, rank] = column % fanin
@@ -145,7 +164,7 @@ def _indexed_steps(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nd
     bits = np.unpackbits(indices[..., None], axis=-1, bitorder="little")[..., :config.index_bits]
     packed = np.packbits(bits.reshape(blocks, taps, groups, tm * dn * config.index_bits), axis=-1, bitorder="little")
     padding = np.zeros((blocks, taps, groups, config.index_beats * config.beat_bytes - packed.shape[-1]), np.uint8)
-    return np.concatenate([by_step(slot_values).view(np.uint8), packed, padding], axis=-1)
+    return np.concatenate([pack_lanes(by_step(slot_values), config), packed, padding], axis=-1)
 
 
 def _runs(keys: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -160,7 +179,7 @@ def pack_conv(layer: Conv, config: NpuConfig) -> PackedWeights:
     """Pack a layer's weights in the order in which COMPUTEs consume them.
 
     For each output tile and block the cheaper of two forms is taken: all channels without indices (and, where weights
-    exceed int8, an indexed pass with the excess), or only the non-zeros with indices.
+    exceed ``weight_bits``, an indexed pass with the excess), or only the non-zeros with indices.
     """
     tm = config.oc_lanes
     chunks: list[np.ndarray] = []
@@ -169,7 +188,7 @@ def pack_conv(layer: Conv, config: NpuConfig) -> PackedWeights:
     for tile in range(-(-layer.weights.shape[0] // tm)):
         first, weights = _blocks_of_tile(layer, tile, config)
         needed = _groups_needed(weights, config)
-        excess = weights - np.clip(weights, -128, 127)
+        excess = weights - np.clip(weights, *_limits(config))
         extra = _groups_needed(excess, config) if excess.any() else np.zeros_like(needed)
         if not needed.any():
             needed[0] = 1  # a tile of zeros still has to clear its accumulators

@@ -14,8 +14,9 @@ from gen.depthwise import WindowGeometry
 from gen.geometry import MAX_BLOCKS, CompileError, Geometry, Split, Window, tilings
 from gen.ir import Conv, Pool, Tensor
 from gen.pack import PARAMETER_BEATS, PackedWeights, Pass, is_narrow, step_beats
+from gen.winograd import POSITIONS, WinogradGeometry
 
-__all__ = ["Plan", "plan_conv", "plan_pool", "plan_windows"]
+__all__ = ["Plan", "plan_conv", "plan_pool", "plan_windows", "plan_winograd"]
 
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
 _LATENCY = 40
@@ -31,6 +32,8 @@ _CHUNK_CYCLES = 200
 _POOL_CYCLES = 256
 #: Cycles of the store engine for a pixel of a block, without and with a residual.
 _STORE_CYCLES = (1, 3)
+#: Cycles of the store engine for a pixel of transformed tiles: it adds up nine sums.
+_TILE_STORE_CYCLES = 9
 #: What a tile's own cycles weigh: until its first tile is done a layer in windows and the next one keep different parts
 #: of the machine busy one after the other.
 _START_WEIGHT = 0.1
@@ -165,6 +168,46 @@ def plan_conv(layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Seque
         raise CompileError(f"layer {layer.name}: no tile of it fits input_depth={config.input_depth} and "
                            f"acc_depth={config.acc_depth}; build with deeper memories")
     return min(plans, key=lambda plan: plan.cost)
+
+
+def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Sequence[Sequence[Pass]],
+                  config: NpuConfig) -> Plan | None:
+    """Choose the tiling of a layer in transformed tiles; None if no tiling fits the configuration."""
+    in_blocks = -(-layer.weights.shape[1] // config.ic_lanes)
+    out_blocks = -(-target.shape[0] // config.ic_lanes)
+    passes = [part for tile in tiles for part in tile]
+    steps = [(POSITIONS * sum(p.blocks * p.groups for p in passes if p.indexed == indexed), step_beats(config, indexed))
+             for indexed in (False, True)]
+    weight_beats = sum(count * beats for count, beats in steps)
+    computes = POSITIONS * sum(part.blocks for part in passes)
+    residual, depth = layer.residual is not None, config.input_depth
+
+    def estimate(windows: Sequence[tuple[Window, int]], held: bool) -> tuple[float, float, int, bool]:
+        rounds = 1 if held else len(tiles)
+        cycles = beats_moved = 0.0
+        for window, count in windows:
+            words, pixels = geometry.words(window, config), window.rows * window.cols
+            compute = computes * _COMPUTE_OVERHEAD + sum(
+                number * max(words, beats + _STEP_OVERHEAD) for number, beats in steps)
+            side = out_blocks * (PARAMETER_BEATS + residual * pixels)
+            load = in_blocks * window.load_beats * rounds + weight_beats + side
+            transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
+            store = out_blocks * (pixels * _TILE_STORE_CYCLES + PARAMETER_BEATS)
+            # Where only one block has room, its successor is loaded when it is done.
+            alone = not held and 2 * window.entries > depth
+            cycles += count * (max(compute, load, transform, store) + alone * min(max(load, transform), compute))
+            beats_moved += count * (load + out_blocks * pixels)
+        first, last = windows[0][0], windows[-1][0]
+        fill = 2 * _LATENCY + POSITIONS * geometry.tiles(first)
+        drain = _LATENCY + min(config.oc_groups, out_blocks) * last.rows * last.cols * _TILE_STORE_CYCLES
+        return cycles + fill + drain, beats_moved, 1, held
+
+    plans = []
+    for rows, cols, windows in _candidates(geometry, config):
+        entries = max(window.entries for window, _ in windows)
+        for held in [False, True][:1 + (len(tiles) > 1 and in_blocks * entries <= depth)]:
+            plans.append(_finish(estimate(windows, held), geometry, rows, cols, config))
+    return min(plans, key=lambda plan: plan.cost, default=None)
 
 
 def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights,

@@ -8,9 +8,10 @@ from cores.config import NpuConfig
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
 from gen.geometry import CompileError
 from gen.ir import Conv, Layer
-from sim.golden import round_shift
+from gen.winograd import exact_requantize
+from sim.golden import round_shift, winograd_output
 
-__all__ = ["fit_sums"]
+__all__ = ["fit_exact", "fit_sums"]
 
 #: A scale of one.
 _UNIT = (1 << MULTIPLIER_BITS - 1, MULTIPLIER_BITS - 1)
@@ -18,6 +19,15 @@ _UNIT = (1 << MULTIPLIER_BITS - 1, MULTIPLIER_BITS - 1)
 
 def _reach(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
     """Lowest and highest sum of each channel over all int8 inputs, int64 (C,)."""
+    if isinstance(layer, Conv) and layer.winograd:
+        # Of each of a tile's four pixels. Tiles may hold anything here, which is more than they do.
+        signs = winograd_output(np.eye(16, dtype=np.int64).reshape(16, 4, 4)).reshape(16, 4)
+        weights = layer.winograd.weights.reshape(*layer.weights.shape[:2], 16)
+        positive = np.maximum(weights, 0).sum(1, dtype=np.int64)
+        negative = np.minimum(weights, 0).sum(1, dtype=np.int64)
+        up = positive @ (signs > 0) - negative @ (signs < 0)
+        down = negative @ (signs > 0) - positive @ (signs < 0)
+        return (127 * down - 128 * up).min(axis=1), (127 * up - 128 * down).max(axis=1)
     if isinstance(layer, Conv):
         weights = layer.weights.reshape(len(layer.weights), -1)
         positive = np.maximum(weights, 0).sum(1, dtype=np.int64)
@@ -34,9 +44,12 @@ def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high:
     ends = [np.clip(round_shift((end + first.bias) * first.multiplier, first.shift), first.low - first.zero_point,
                     first.high - first.zero_point) for end in (low, high)]
     constant = channels & (ends[0] == ends[1])
+    dead = constant[:, None, None, None]
+    winograd = layer.winograd and replace(
+        layer.winograd, weights=np.where(dead, 0, layer.winograd.weights).astype(np.int16))
     return replace(
         layer,
-        weights=np.where(constant[:, None, None, None], 0, layer.weights).astype(np.int16),
+        weights=np.where(dead, 0, layer.weights).astype(np.int16), winograd=winograd,
         requantize=replace(
             first, bias=np.where(constant, ends[0], first.bias),
             multiplier=np.where(constant, _UNIT[0], first.multiplier),
@@ -90,3 +103,20 @@ def fit_sums(layer: Layer, config: NpuConfig) -> Layer:
         raise CompileError(f"layer {layer.name}: channel {channel} sums to {low}..{high} with bias {bias}, "
                            f"beyond acc_width={config.acc_width}; {advice}")
     return layer
+
+
+def fit_exact(layer: Conv, config: NpuConfig) -> Conv | None:
+    """A layer that fits, with the parameters for sums of the exact Winograd form: four times its own.
+
+    Partial sums may run over: they and their total are kept modulo ``2**acc_width``. None where the total or the
+    parameters have no room.
+    """
+    requantize = exact_requantize(layer.requantize)
+    low, high = (4 * end for end in _reach(layer))
+    if requantize is None:
+        return None
+    limit = 1 << config.acc_width - 1
+    below, above = np.minimum(requantize.bias, 0), np.maximum(requantize.bias, 0)
+    if (np.minimum(low, 0) + below < -limit).any() or (np.maximum(high, 0) + above >= limit).any():
+        return None
+    return replace(layer, requantize=requantize)

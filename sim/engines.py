@@ -14,6 +14,7 @@ from .hazards import Stage
 from .storage import Ring, entry_places
 from .weights import dense_weights
 from .windows import check_form, multiply_windows
+from .winograd import tile_places, write_tiles
 
 if TYPE_CHECKING:
     from .functional import Machine, Steps
@@ -28,16 +29,18 @@ _EXACT = 1 << 24
 
 
 def load_engine(machine: "Machine") -> "Steps":
-    geometry = None
+    geometry = tiles = None
     while True:
         index, instruction = yield from machine.fetch(Queue.LOAD)
         match instruction.opcode:
             case Opcode.LOAD_SET:
-                geometry = _supported(machine, index, instruction)
+                geometry, tiles = _supported(machine, index, instruction), None
+            case Opcode.LOAD_WINOGRAD:
+                tiles = instruction
             case Opcode.LOAD_ACT:
                 if geometry is None:
                     raise MachineError(ErrorCode.ILLEGAL, index, "no LOAD_SET is in front of it")
-                _load_box(machine, index, geometry, instruction)
+                _load_box(machine, index, geometry, tiles, instruction)
             case Opcode.LOAD_WGT:
                 offset, beats = instruction["offset"], instruction["beats"]
                 machine.check_read(index, offset, offset + beats)
@@ -64,8 +67,9 @@ def _fill(machine: "Machine", index: int, ring: Ring, beats: np.ndarray, name: s
         yield None
 
 
-def _load_box(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> None:
-    """LOAD_ACT: a padded box of memory into the input buffer."""
+def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction | None,
+              instruction: Instruction) -> None:
+    """LOAD_ACT: a padded box of memory into the input buffer, as it is or in transformed ``tiles``."""
     config = machine.config
     blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
     top, left = instruction["pad_top"], geometry["pad_left"]
@@ -79,6 +83,9 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, instruction
             machine.hazards.load_reads(index, beats)
         box[:, top:top + rows, left:left + cols] = machine.memory[beats]
         machine.read_beats += beats.size
+    if tiles is not None:
+        write_tiles(machine, index, geometry, tiles, instruction, box)
+        return
     bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
     entries = (instruction["buf_base"] + np.arange(blocks)[:, None, None] * geometry["buf_block_pitch"]
                + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
@@ -89,18 +96,23 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, instruction
     machine.input[places] = box
 
 
-def _places(machine: "Machine", index: int, geometry: Instruction, rows: int) -> np.ndarray:
-    """(output pixels, groups of output lanes that make one) places of a tile's sums in an accumulator bank."""
+def _places(machine: "Machine", index: int, geometry: Instruction, rows: int, base: int = 0) -> np.ndarray:
+    """(output pixels, groups of output lanes that make one) places of a tile's sums in an accumulator bank.
+
+    ``base``: the tile's first word.
+    """
     accumulators, cols = machine.accumulators, geometry["cols"]
     spread, alternate = bool(geometry["spread"]), bool(geometry["alternate"])
     if alternate and (spread or machine.config.oc_groups != 2):
         raise HazardError(index, "rows alternate between two groups of output lanes, and are not spread")
-    words = accumulators.words(rows, cols, spread=spread, alternate=alternate)
+    words = base + accumulators.words(rows, cols, spread=spread, alternate=alternate)
     if words > machine.config.acc_depth:
         raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {machine.config.acc_depth}")
     if spread:
-        return accumulators.spread_places(rows, cols)
-    return accumulators.alternate_places(rows, cols) if alternate else accumulators.places(rows, cols)
+        places = accumulators.spread_places(rows, cols)
+    else:
+        places = accumulators.alternate_places(rows, cols) if alternate else accumulators.places(rows, cols)
+    return places + base * machine.config.pixel_lanes * machine.config.oc_groups
 
 
 def _supported(machine: "Machine", index: int, instruction: Instruction) -> Instruction:
@@ -159,7 +171,8 @@ def _compute(machine: "Machine", index: int, geometry: Instruction, instruction:
     """COMPUTE: for block, ky, kx, group: all pixels; as far as the weight ring allows at a time."""
     config, accumulators = machine.config, machine.accumulators
     check_form(machine, index, geometry, instruction)
-    places = _places(machine, index, geometry, geometry["rows"] * (2 if geometry["alternate"] else 1))
+    rows = geometry["rows"] * (2 if geometry["alternate"] else 1)
+    places = _places(machine, index, geometry, rows, instruction["acc_base"])
     multiply = multiply_windows if geometry["window"] else _multiply
     groups, indexed = instruction["groups"], bool(instruction["indexed"])
     machine.require(indexed or groups <= config.groups_dense, index,
@@ -268,7 +281,10 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
         held = 1 if geometry["spread"] or geometry["alternate"] else config.oc_groups
         if instruction["blocks"] > held:
             raise MachineError(ErrorCode.BUFFER, index, f"{instruction['blocks']} blocks of a bank of {held}")
-        places = _places(machine, index, geometry, rows)
+        if geometry["winograd"]:
+            places, signs = tile_places(machine, index, geometry)
+        else:
+            places, signs = _places(machine, index, geometry, rows), None
     for block in range(instruction["blocks"]):
         parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
         if instruction["pooled"]:
@@ -278,6 +294,8 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
             if machine.strict:
                 machine.hazards.store_reads(index, bank, places[:, block])
             sums = accumulators.sums[bank, places[:, block]]
+            if signs is not None:
+                sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
         values = _requantize(machine, index, geometry, second, parameters, sums, residual)
         _write_rows(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
         yield None

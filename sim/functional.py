@@ -59,8 +59,9 @@ class Machine:
         #: int8 (data_beats, beat_bytes): the data region.
         self.memory = memory.reshape(-1, config.beat_bytes).view(np.int8)
         self.write_start = write_start
-        #: int8 (banks * input_depth, beat_bytes): the banks one after the other.
-        self.input = np.zeros((config.banks * config.input_depth, config.beat_bytes), np.int8)
+        #: (banks * input_depth, beat_bytes), int8 or as wide as activations are: the banks one after the other.
+        self.input = np.zeros((config.banks * config.input_depth, config.beat_bytes),
+                              np.int8 if config.activation_bits == 8 else np.int16)
         self.accumulators = Accumulators(config)
         self.weights = Ring(config.weight_depth, config.beat_bytes)
         self.side = Ring(config.side_depth, config.beat_bytes)

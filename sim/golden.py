@@ -11,7 +11,8 @@ from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = [
     "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize", "residual_add",
-    "run_layer", "run_stages",
+    "run_layer", "run_stages", "winograd_accumulate", "winograd_input", "winograd_output", "winograd_tiles",
+    "winograd_weights",
 ]
 
 
@@ -123,6 +124,80 @@ def pool_accumulate(x, maximum: bool, kernel: tuple[int, int], stride: tuple[int
     return windows.max(axis=(-2, -1)).astype(np.int64) if maximum else windows.sum(axis=(-2, -1), dtype=np.int64)
 
 
+# -- Winograd F(2x2, 3x3) --------------------------------------------------------------------------------------------
+
+#: Input, weight and output transforms: V = B^T d B, U = (2G) g (2G)^T, sums = A^T M A.
+_INPUT = np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]])
+_WEIGHT = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])
+_OUTPUT = np.array([[1, 1, 1, 0], [0, 1, -1, -1]])
+
+
+def winograd_input(tiles, shifts=None) -> np.ndarray:
+    """Tiles (..., 4, 4) of int8 pixels, transformed: 10 bits each, position ``4 * i + j`` at (..., i, j); int16.
+
+    Narrow with ``shifts`` (16,), one of 0..2 for each position: ``clip(round_shift(v, shift), -128, 127)``.
+    """
+    values = _INPUT.astype(np.int16) @ np.asarray(tiles, np.int16) @ _INPUT.T.astype(np.int16)
+    if shifts is None:
+        return values
+    shifts = np.asarray(shifts, np.int16).reshape(4, 4)
+    return np.clip((values + ((1 << shifts) >> 1).astype(np.int16)) >> shifts, -128, 127)
+
+
+def winograd_weights(weights) -> np.ndarray:
+    """Kernels (..., 3, 3) of integers, transformed and times four, so that they stay integers: (..., 4, 4) int64."""
+    return _WEIGHT @ np.asarray(weights, np.int64) @ _WEIGHT.T
+
+
+def winograd_output(sums) -> np.ndarray:
+    """Sums of products (..., 4, 4), one for each position, to those of 2x2 output pixels (..., 2, 2)."""
+    return _OUTPUT @ np.asarray(sums, np.int64) @ _OUTPUT.T
+
+
+def winograd_tiles(x, pads: tuple[int, int, int, int], pad_value: int) -> np.ndarray:
+    """A view (..., C, TY, TX, 4, 4) of the padded input's tiles, one for each 2x2 outputs of a 3x3 kernel.
+
+    Where the output's height or width is odd, the last tiles reach a pixel beyond the padding.
+    """
+    top, left, bottom, right = pads
+    odd = [(size + before + after) % 2
+           for size, before, after in zip(x.shape[-2:], (top, left), (bottom, right), strict=True)]
+    return _windows(x, (4, 4), (2, 2), (top, left, bottom + odd[0], right + odd[1]), pad_value)
+
+
+def winograd_accumulate(x, weights, pads: tuple[int, int, int, int], pad_value: int, shifts=None) -> np.ndarray:
+    """Sums of a 3x3 convolution with stride 1 through transformed tiles.
+
+    ``x`` int8 (..., C, H, W); ``weights`` int (OC, C, 4, 4) as `winograd_weights` gives them, or for the narrow form
+    (``shifts``) rounded to int8. Returns int64 (..., OC, OH, OW): without ``shifts`` exactly four times what
+    `conv2d_accumulate` does.
+    """
+    x, weights = np.asarray(x), np.asarray(weights)
+    tiles = winograd_input(winograd_tiles(x, pads, pad_value), shifts)
+    *lead, channels, rows, cols, _, _ = tiles.shape
+    largest = 512 if shifts is None else 128
+    bound = largest * int(np.abs(weights.astype(np.int64)).sum(axis=1).max(initial=0))
+    number = np.float32 if bound < 1 << 24 else np.float64
+    # Position by position a matrix product over the channels.
+    columns = np.moveaxis(tiles.astype(number), (-2, -1), (0, 1)).reshape(4, 4, *lead, channels, rows * cols)
+    factors = np.moveaxis(weights.astype(number), (2, 3), (0, 1)).reshape(4, 4, *[1] * len(lead), *weights.shape[:2])
+    products = np.moveaxis(factors @ columns, (0, 1), (-2, -1)).astype(np.int64)
+    sums = winograd_output(products).reshape(*lead, len(weights), rows, cols, 2, 2)
+    sums = np.moveaxis(sums, -2, -3).reshape(*lead, len(weights), 2 * rows, 2 * cols)
+    height, width = (size + pads[axis] + pads[axis + 2] - 2 for axis, size in enumerate(x.shape[-2:]))
+    return sums[..., :height, :width]
+
+
+# -- layers ----------------------------------------------------------------------------------------------------------
+
+
+def _accumulate(layer, x: np.ndarray, padding: int) -> np.ndarray:
+    """The sums of a Conv."""
+    if layer.winograd is not None:
+        return winograd_accumulate(x, layer.winograd.weights, layer.pads, padding, layer.winograd.shifts)
+    return conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, padding)
+
+
 def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
                zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Results of a layer's first and last stage; the same array without a residual.
@@ -135,8 +210,7 @@ def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
         problem = "is missing" if residual is None else "is given and not wanted"
         raise ValueError(f"layer {layer.name}: the residual {problem}")
     if layer.op == "conv":
-        padding = zero_point if layer.pad_value is None else layer.pad_value
-        acc = conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, padding)
+        acc = _accumulate(layer, x, zero_point if layer.pad_value is None else layer.pad_value)
     else:
         acc = pool_accumulate(x, layer.maximum, layer.kernel, layer.stride, layer.pads, layer.pad_value)
     first = layer.requantize

@@ -8,13 +8,19 @@ __all__ = ["dense_weights", "step_lanes"]
 
 
 def step_lanes(config: NpuConfig, steps: np.ndarray, *, indexed: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """Weights, int8 (n, oc_lanes, nnz_lanes), and channels, int64, of n steps; ``steps``: uint8 (n, bytes of a step).
+    """Weights, signed (n, oc_lanes, nnz_lanes), and channels, int64, of n steps; ``steps``: uint8 (n, bytes of a step).
 
     The channels are None without ``indexed``: they then follow from the step's number.
     """
     count = config.oc_lanes * config.nnz_lanes
     shape = (len(steps), config.oc_lanes, config.nnz_lanes)
-    weights = np.ascontiguousarray(steps[:, :count]).view(np.int8).reshape(shape)
+    if config.weight_bits == 8:
+        weights = np.ascontiguousarray(steps[:, :count]).view(np.int8).reshape(shape)
+    else:
+        stream = np.unpackbits(steps, axis=1, bitorder="little", count=count * config.weight_bits)
+        places = 1 << np.arange(config.weight_bits)
+        places[-1] *= -1
+        weights = (stream.reshape(*shape, config.weight_bits) @ places).astype(np.int16)
     if not indexed:
         return weights, None
     channels = np.array([config.window_base(lane) for lane in range(config.nnz_lanes)]) + np.zeros(shape, np.int64)
@@ -27,14 +33,15 @@ def step_lanes(config: NpuConfig, steps: np.ndarray, *, indexed: bool) -> tuple[
 
 
 def dense_weights(config: NpuConfig, steps: np.ndarray, first_group: int, groups: int, *, indexed: bool) -> np.ndarray:
-    """What consecutive steps multiply, as (taps, ic_lanes, oc_lanes) int16: tap by tap, channel by channel.
+    """What consecutive steps multiply, as (taps, ic_lanes, oc_lanes) integers: tap by tap, channel by channel.
 
     ``first_group``: the group that the first step is of its tap. A channel chosen more than once gets the sum.
     """
     weights, channels = step_lanes(config, steps, indexed=indexed)
     numbers = first_group + np.arange(len(steps))
     taps, group = np.divmod(numbers, groups)
-    dense = np.zeros((taps[-1] + 1, config.ic_lanes, config.oc_lanes), np.int16)
+    number = np.int16 if config.weight_bits == 8 else np.int32
+    dense = np.zeros((taps[-1] + 1, config.ic_lanes, config.oc_lanes), number)
     if channels is None:
         # Lane j of group n is channel j * tn/dn + n: no two of a tap meet.
         wired = np.arange(config.nnz_lanes) * config.groups_dense + group[:, None]

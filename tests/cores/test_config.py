@@ -31,6 +31,8 @@ from cores.config import PRESET_MACS, ConfigError, NpuConfig
     ({"depthwise": 1, "select_fanin": 4}, "select_fanin must be ic_lanes=16 with depthwise"),
     ({"depthwise": 1, "oc_lanes": 64}, "oc_lanes must be at most 32 with depthwise, not 64"),
     ({"depthwise": 1, "nnz_lanes": 2}, "nnz_lanes must be a multiple of 4 with depthwise"),
+    ({"winograd": 3}, "winograd must be 0, 1 or 2, not 3"),
+    ({"winograd": 2}, "multiplier_width must be 18 with winograd=2 and two pixel_lanes: .*, not 27"),
     ({"oc_lanes": 32.0}, r"oc_lanes must be an integer, not 32\.0"),
     ({"pixel_lanes": True}, "pixel_lanes must be an integer, not True"),
 ])
@@ -50,6 +52,13 @@ def test_preset(macs):
 def test_preset_of_another_size():
     with pytest.raises(ConfigError, match=r"macs must be one of 16, 32, .*, 512 \(or give .*\), not 100"):
         NpuConfig.preset(100)
+
+
+def test_widths_of_exact_winograd():
+    config = NpuConfig(winograd=2, pixel_lanes=1)
+    assert (config.activation_bits, config.weight_bits, config.entry_bits) == (10, 12, 160)
+    assert config.weight_beats == 12 and NpuConfig(winograd=1).weight_beats == 8
+    assert NpuConfig(winograd=2, multiplier_width=18).pixel_lanes == 2
 
 
 def test_depthwise_keeps_the_buffers_bytes():
@@ -82,7 +91,8 @@ def test_digest_tells_every_field_apart():
     config = NpuConfig()
     others = [dataclasses.replace(config, **change) for change in (
         {"oc_lanes": 64}, {"ic_lanes": 32}, {"nnz_lanes": 8}, {"pixel_lanes": 1}, {"select_fanin": 4},
-        {"acc_width": 32}, {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1})]
+        {"acc_width": 32}, {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1},
+        {"winograd": 1})]
     assert len({other.digest for other in [config, *others]}) == 1 + len(others)
 
 

@@ -157,7 +157,7 @@ def test_residual_add(rng: Rng) -> None:
 def layer(**changes: object) -> SimpleNamespace:
     first = SimpleNamespace(bias=[10, 20], multiplier=[1, 2], shift=[12, 12], zero_point=3, low=-50, high=60)
     fields = dict(name="l", op="pool", maximum=False, kernel=(1, 1), stride=(1, 1), pads=(1, 0, 0, 0), pad_value=9,
-                  requantize=first, residual=None)
+                  requantize=first, residual=None, winograd=None)
     return SimpleNamespace(**{**fields, **changes})
 
 
@@ -173,7 +173,8 @@ def test_stages(rng: Rng) -> None:
 
 def test_convolution_pads_with_the_zero_point(rng: Rng) -> None:
     x = np.zeros((1, 2, 2), np.int8)
-    conv = layer(op="conv", weights=np.full((2, 1, 1, 1), 1 << 7, np.int16), depthwise=False)
+    conv = layer(op="conv", weights=np.full((2, 1, 1, 1), 1 << 7, np.int16), depthwise=False,
+                 pad_value=None)
     y = run_layer(conv, x, zero_point=64)
     assert y[1].tolist() == [[7, 7], [3, 3], [3, 3]]
 

@@ -1,0 +1,62 @@
+"""Winograd tiles (docs/architecture.md, "Transformed tiles") in the functional simulator: loading and storing them."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from cores.isa import ErrorCode, Instruction
+
+from . import golden
+from .errors import HazardError, MachineError
+
+if TYPE_CHECKING:
+    from .functional import Machine
+
+__all__ = ["tile_places", "write_tiles"]
+
+
+def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
+                box: np.ndarray) -> None:
+    """LOAD_ACT behind LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer."""
+    config = machine.config
+    _, rows, cols, _ = box.shape
+    if rows < 4 or rows % 2 or cols != 2 * tiles["tile_cols"] + 2:
+        raise MachineError(ErrorCode.BUFFER, index,
+                           f"a box of {rows}x{cols} pixels does not make rows of {tiles['tile_cols']} tiles")
+    shifts = None
+    if config.winograd == 1:
+        shifts = [tiles["shifts"] >> 2 * position & 3 for position in range(16)]
+        machine.require(max(shifts) < 3, index, "a shift of 3")
+    views = sliding_window_view(box, (4, 4), axis=(1, 2))[:, ::2, ::2]
+    blocks, count = len(views), views.shape[1] * views.shape[2]
+    # (blocks, tiles, tn, 4, 4) -> (blocks, positions, tiles, tn)
+    values = golden.winograd_input(views, shifts).reshape(blocks, count, config.ic_lanes, 16).transpose(0, 3, 1, 2)
+    tile = np.arange(count)
+    entries = (instruction["buf_base"] + np.arange(blocks)[:, None, None] * geometry["buf_block_pitch"]
+               + np.arange(16)[:, None] * tiles["position_pitch"] + tile // config.banks)
+    machine.check_entries(index, int(entries.max()))
+    places = entries + tile % config.banks * config.input_depth
+    if machine.strict:
+        machine.hazards.load_writes(index, places)
+    machine.input[places] = values
+
+
+def tile_places(machine: "Machine", index: int, geometry: Instruction) -> tuple[np.ndarray, np.ndarray]:
+    """Of every output pixel the places of the nine sums that it is made of, (pixels, groups, 9), and their signs."""
+    config, (rows, cols) = machine.config, (geometry["rows"], geometry["cols"])
+    if geometry["spread"] or geometry["alternate"]:
+        raise HazardError(index, "transformed tiles are neither spread nor alternate")
+    across, lanes = -(-cols // 2), config.pixel_lanes
+    y, x = np.divmod(np.arange(rows * cols), cols)
+    tile = y // 2 * across + x // 2
+    words = 15 * geometry["position_words"] + -(-(-(-rows // 2) * across) // lanes)
+    if words > config.acc_depth:
+        raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {config.acc_depth}")
+    nth = np.arange(3)
+    # Rows k and l of A^T: three neighbouring positions from k on, the last two negative if k = 1.
+    position = 4 * (y % 2 + nth[:, None])[:, None] + (x % 2 + nth[:, None])[None]
+    signs = np.where(nth[:, None] * (y % 2), -1, 1)[:, None] * np.where(nth[:, None] * (x % 2), -1, 1)[None]
+    pixel = (position * geometry["position_words"] + tile // lanes) * lanes + tile % lanes
+    places = pixel.reshape(9, -1).T[:, None, :] * config.oc_groups + np.arange(config.oc_groups)[:, None]
+    return places, signs.reshape(9, -1).T
