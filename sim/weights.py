@@ -40,8 +40,8 @@ def dense_weights(config: NpuConfig, steps: np.ndarray, first_group: int, groups
     weights, channels = step_lanes(config, steps, indexed=indexed)
     numbers = first_group + np.arange(len(steps))
     taps, group = np.divmod(numbers, groups)
-    number = np.int16 if config.weight_bits == 8 else np.int32
-    dense = np.zeros((taps[-1] + 1, config.ic_lanes, config.oc_lanes), number)
+    wide = np.int16 if config.weight_bits == 8 else np.int32
+    dense = np.zeros((taps[-1] + 1, config.ic_lanes, config.oc_lanes), wide)
     if channels is None:
         # Lane j of group n is channel j * tn/dn + n: no two of a tap meet.
         wired = np.arange(config.nnz_lanes) * config.groups_dense + group[:, None]
