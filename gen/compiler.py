@@ -1,6 +1,6 @@
 """Graph -> program: pack, plan, lower, place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.assembler import encode_all
+from gen.binary import BinaryLayers, pack_binary
 from gen.depthwise import WindowGeometry, pack_windows
 from gen.geometry import CompileError
 from gen.ir import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
@@ -43,7 +44,9 @@ def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Pl
     mode = "dense"
     if layer.depthwise:
         mode = "window" if isinstance(plan.geometry, WindowGeometry) else "depthwise"
-    if not layer.depthwise:
+    if packed.tiles[0][0].binary:
+        mode = "binary"
+    elif not layer.depthwise:
         full, rest = divmod(layer.weights.shape[1], config.ic_lanes)
         dense_steps = len(packed.tiles) * (full * config.groups_dense + -(-rest // config.nnz_lanes))
         if sum(part.blocks * part.groups for tile in packed.tiles for part in tile) < dense_steps:
@@ -75,14 +78,18 @@ def _plan_tiles(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) 
     return None if plan is None else _Choice(packed, plan, form.requantize)
 
 
-def _plan_plain(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> _Choice:
+def _plan_plain(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> _Choice:
     packed = pack_conv(layer, config)
-    return _Choice(packed, plan_conv(layer, source, target, packed.tiles, config), layer.requantize)
+    plan = plan_conv(layer, source, target, packed.tiles, config, map_out=map_out)
+    return _Choice(packed, plan, layer.requantize)
 
 
 def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, depthwise_mode: DepthwiseMode,
-               winograd_mode: WinogradMode) -> _Choice:
-    """Pack a convolution and choose its tiling; of the forms that compute the same values that of fewer cycles."""
+               winograd_mode: WinogradMode, *, map_out: bool) -> _Choice:
+    """Pack a convolution and choose its tiling; of the forms that compute the same values that of fewer cycles.
+
+    ``map_out``: it writes a map of signs.
+    """
     if layer.winograd:
         if config.winograd != 1:
             raise CompileError(f"layer {layer.name}: the narrow Winograd form needs a machine with winograd=1, "
@@ -95,20 +102,20 @@ def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, d
         return choice
     choices = []
     if layer.depthwise and depthwise_mode == "auto":
-        geometry = WindowGeometry.fitting(layer, source, target, config)
+        geometry = WindowGeometry.fitting(layer, source, target, config, map_out=map_out)
         if geometry is not None:
             packed = pack_windows(layer, geometry, config)
             plan = plan_windows(layer, geometry, packed, config)
             if plan is not None:
                 choices.append(_Choice(packed, plan, layer.requantize))
-    if config.winograd == 2 and winograd_mode != "off" and is_eligible(layer):
+    if config.winograd == 2 and winograd_mode != "off" and is_eligible(layer) and not map_out:
         choice = _plan_tiles(layer, source, target, config)
         if choice is not None:
             if winograd_mode == "exact":
                 return choice
             choices.append(choice)
     try:
-        choices.append(_plan_plain(layer, source, target, config))
+        choices.append(_plan_plain(layer, source, target, config, map_out=map_out))
     except CompileError:
         if not choices:
             raise
@@ -149,15 +156,33 @@ def narrow_graph(graph: Graph, shifts: Mapping[str, Sequence[int]]) -> Graph:
     return replace(graph, layers=tuple(narrow(layer) for layer in graph.layers))
 
 
-def _place_tensors(graph: Graph, config: NpuConfig, start: int) -> tuple[dict[str, Placement], int]:
+def _plan_binary(graph: Graph, config: NpuConfig) -> tuple[BinaryLayers, dict[str, _Choice]]:
+    """The layers on the binary unit, packed and planned; what no tiling fits runs in int8."""
+    refused: set[str] = set()
+    while True:
+        chosen, planned = BinaryLayers.choose(graph, config, refused), {}
+        for name, layer in chosen.layers.items():
+            packed = pack_binary(layer, chosen.sources[name], config)
+            try:
+                plan = plan_conv(layer, graph.tensors[layer.input], graph.tensors[layer.output], packed.tiles, config,
+                                 signs=chosen.sources[name], map_out=layer.output in chosen.maps)
+            except CompileError:
+                refused.add(name)
+                break
+            planned[name] = _Choice(packed, plan, layer.requantize)
+        else:
+            return chosen, planned
+
+
+def _place_tensors(graph: Graph, config: NpuConfig, maps: Collection[str],
+                   start: int) -> tuple[dict[str, Placement], int]:
     """Give every tensor in memory its own place from beat ``start`` on; returns the end too."""
     step = _ALIGNMENT // config.beat_bytes
     names = [tensor for tensor, _ in graph.inputs.values()] + [layer.output for layer in graph.layers]
     places: dict[str, Placement] = {}
     for name in dict.fromkeys(names):
-        channels, height, width = graph.tensors[name].shape
-        places[name] = Placement(start, (channels, height, width))
-        start += -(-(-(-channels // config.ic_lanes) * height * width) // step) * step
+        places[name] = Placement(start, graph.tensors[name].shape, name in maps)
+        start += -(-places[name].beats(config.ic_lanes) // step) * step
     return places, start
 
 
@@ -201,27 +226,34 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     packed: list[PackedWeights | None] = []
     weight_offsets, parameter_offsets = [], []
     plans: list[Plan] = []
+    chosen, planned = _plan_binary(graph, config)
+    whole, graph = graph, chosen.graph
     for original in graph.layers:
-        layer = fit_sums(original, config)
+        layer = original if original.name in planned else fit_sums(original, config)
+        map_out = original.output in chosen.maps
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
         weights, requantize = None, layer.requantize
-        if isinstance(layer, Conv):
-            choice = _plan_conv(layer, source, target, config, depthwise_mode, winograd_mode)
+        if layer.name in planned:
+            choice = planned[layer.name]
+            weights, plan, requantize = choice.packed, choice.plan, choice.requantize
+            plans.append(plan)
+        elif isinstance(layer, Conv):
+            choice = _plan_conv(layer, source, target, config, depthwise_mode, winograd_mode, map_out=map_out)
             weights, plan, requantize = choice.packed, choice.plan, choice.requantize
             plans.append(plan)
         else:
-            plans.append(plan_pool(layer, source, target, config))
+            plans.append(plan_pool(layer, source, target, config, map_out=map_out))
         packed.append(weights)
         weight_offsets.append(keep(weights.data) if weights else 0)
         parameter_offsets.append(keep(pack_parameters(requantize, config)))
     align = _ALIGNMENT // config.beat_bytes
     write_start = -(-beats // align) * align
-    places, end = _place_tensors(graph, config, write_start)
+    places, end = _place_tensors(graph, config, chosen.maps, write_start)
     if end >= 1 << 28:
         raise CompileError(f"model {graph.name}: needs {end * config.beat_bytes} bytes of memory, instructions reach "
                            f"{(1 << 28) * config.beat_bytes}")
 
-    lowering = Lowering(graph, config, places, weight_offsets, parameter_offsets)
+    lowering = Lowering(graph, config, places, weight_offsets, parameter_offsets, chosen.sources)
     for index, (plan, weights) in enumerate(zip(plans, packed, strict=True)):
         if weights and isinstance(plan.geometry, WindowGeometry):
             lowering.windows(index, plan, weights)
@@ -241,4 +273,4 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
         layers=tuple(_describe(graph, layer, weights, plan, config)
                      for layer, weights, plan in zip(graph.layers, packed, plans, strict=True)),
         instruction_layers=tuple(layers), density=density, model=model)
-    return program, graph
+    return program, whole

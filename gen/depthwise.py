@@ -26,18 +26,19 @@ class WindowGeometry(Geometry):
     part_words: int = 0
 
     @classmethod
-    def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> "WindowGeometry | None":
+    def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *,
+                map_out: bool = False) -> "WindowGeometry | None":
         """The geometry of a layer that can be computed in windows; None for others.
 
         Raises CompileError where `Geometry.of` does.
         """
-        plain = Geometry.of(layer, source, target)
+        plain = Geometry.of(layer, source, target, map_out=map_out)
         strides = {(1, 1), (2, 2)} if config.oc_groups == 2 else {(1, 1)}
         if not config.depthwise or not layer.depthwise or plain.stride not in strides:
             return None
         # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
         geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                       part_words=config.acc_depth)
+                       column_step=plain.column_step, part_words=config.acc_depth)
         return geometry if geometry.step_rows <= MAX_KERNEL else None
 
     @property

@@ -8,8 +8,8 @@ from cores.isa import LAYOUTS, Opcode
 from gen.ir import Conv, Layer, Tensor
 
 __all__ = [
-    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "Split", "Window", "input_range", "largest_field", "split",
-    "tilings",
+    "CompileError", "Geometry", "MAP_PIXELS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window",
+    "input_range", "largest_field", "split", "tilings",
 ]
 
 
@@ -23,12 +23,14 @@ MAX_BLOCKS = largest_field(Opcode.COMPUTE, "blocks")
 _MAX_ROWS = largest_field(Opcode.LOAD_ACT, "rows")
 _MAX_COLS = largest_field(Opcode.LOAD_SET, "cols")
 _MAX_PAD_SIDE = largest_field(Opcode.LOAD_SET, "pad_left")
-_MAX_PAD_ROWS = largest_field(Opcode.LOAD_ACT, "pad_top")
+MAX_PAD_ROWS = largest_field(Opcode.LOAD_ACT, "pad_top")
 MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
 _MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
 _MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
 _MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
 
+#: Pixels of a row whose signs fill a beat of a map.
+MAP_PIXELS = 8
 #: Tiles narrower than this only cost, where there is more than one row.
 _MIN_COLS = 8
 
@@ -90,15 +92,23 @@ class Geometry:
     output_size: tuple[int, int]
     #: Input rows are fetched this far apart: a kernel of one row needs only every stride-th.
     row_skip: int = 1
+    #: Tiles begin at columns that are multiples of this.
+    column_step: int = 1
 
     @classmethod
-    def of(cls, layer: Layer, source: Tensor, target: Tensor) -> "Geometry":
-        """Raises CompileError for a layer that no tiling brings within the instructions' limits."""
+    def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False,
+           map_out: bool = False) -> "Geometry":
+        """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat for every 8 pixels.
+
+        Raises CompileError for a layer that no tiling brings within the instructions' limits.
+        """
         rows, cols = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
         pads = layer.pads
         (_, height, width), (_, out_height, out_width) = source.shape, target.shape
-        if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads):
-            return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width))
+        flat = height == 1 or width % MAP_PIXELS == 0 or not (map_in or map_out)
+        column_step = MAP_PIXELS if map_out else 1
+        if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads) and flat:
+            return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step)
         # Strides along an axis with a single output mean nothing.
         stride = (1 if out_height == 1 else layer.stride[0], 1 if out_width == 1 else layer.stride[1])
 
@@ -108,10 +118,10 @@ class Geometry:
 
         require(max(rows, cols) <= MAX_KERNEL, f"windows are at most {MAX_KERNEL}x{MAX_KERNEL}, not {rows}x{cols}")
         require(stride[1] <= _MAX_STRIDE, f"horizontal strides are at most {_MAX_STRIDE}, not {stride[1]}")
-        require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= _MAX_PAD_ROWS,
-                f"padding is at most {_MAX_PAD_SIDE} columns and {_MAX_PAD_ROWS} rows a side, not {pads}")
+        require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= MAX_PAD_ROWS,
+                f"padding is at most {_MAX_PAD_SIDE} columns and {MAX_PAD_ROWS} rows a side, not {pads}")
         row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1
-        return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip)
+        return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip, column_step)
 
     def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
         """The tile of output rows ``y..y+rows`` and columns ``x..x+cols``."""
@@ -185,7 +195,7 @@ class Geometry:
         """Whether instructions can express what is loaded for a window."""
         return (1 <= window.data_cols <= _MAX_COLS and window.data_rows <= _MAX_ROWS and window.rows <= _MAX_ROWS
                 and max(window.pad_left, window.pad_right) <= _MAX_PAD_SIDE
-                and max(window.pad_top, window.pad_bottom) <= _MAX_PAD_ROWS)
+                and max(window.pad_top, window.pad_bottom) <= MAX_PAD_ROWS)
 
     def fits(self, window: Window, config: NpuConfig) -> bool:
         """Whether instructions can express a window and the input buffer hold a block of it."""
@@ -234,8 +244,9 @@ def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> I
     height, width = geometry.output_size
     word = geometry.word_columns(config, narrow=narrow)
     widest = min(_MAX_COLS, config.acc_depth * word)
-    for col_parts in _part_counts(-(-width // word), 64):
-        columns = split(width, col_parts, word)
+    step = max(word, geometry.column_step)
+    for col_parts in _part_counts(-(-width // step), 64):
+        columns = split(width, col_parts, step)
         longest = max(length for _, length in columns)
         if longest > widest:
             continue

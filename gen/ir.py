@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 __all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize", "Residual",
-           "Tensor", "makes_signs", "pad_value", "verify"]
+           "Tensor", "is_binary", "makes_signs", "pad_value", "verify"]
 
 
 class GraphError(ValueError):
@@ -171,6 +171,12 @@ def makes_signs(layer: Layer, source: Tensor) -> bool:
     if isinstance(layer, Pool) and layer.maximum and source.signs:
         return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()
     return stage.zero_point == 1 and bool((scale == 2).all())
+
+
+def is_binary(layer: Layer, source: Tensor) -> bool:
+    """Whether a layer only multiplies -1 and +1 with -1 and +1, padding aside."""
+    return (isinstance(layer, Conv) and source.signs and not layer.depthwise
+            and bool((np.abs(layer.weights) == 1).all()))
 
 
 def verify(graph: Graph) -> None:

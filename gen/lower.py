@@ -26,14 +26,16 @@ from dataclasses import dataclass, replace
 
 from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, Queue
+from gen.binary import SignSource
 from gen.depthwise import WindowGeometry
 from gen.emitter import Emitter
-from gen.geometry import MAX_BLOCKS, Window, largest_field
+from gen.geometry import MAP_PIXELS, MAX_BLOCKS, Window, largest_field
 from gen.ir import Conv, Graph, Pool, pad_value
-from gen.pack import PackedWeights, Pass, step_beats
+from gen.pack import PackedWeights, Pass
 from gen.places import BufferRing, Place
 from gen.program import Placement
 from gen.schedule import Plan
+from gen.sign_loads import load_signs
 from gen.stores import OutputTile, Stores
 from gen.winograd import POSITIONS, WinogradGeometry
 
@@ -55,11 +57,13 @@ class _Chunk:
 class Lowering:
     """Emits the layers of a graph, in order.
 
-    ``weight_offsets`` and ``parameter_offsets`` are the first beats of the layers' constants.
+    ``weight_offsets`` and ``parameter_offsets`` are the first beats of the layers' constants; ``signs`` says where the
+    layers on the binary unit, by name, have their input.
     """
 
     def __init__(self, graph: Graph, config: NpuConfig, tensors: Mapping[str, Placement], weight_offsets: Sequence[int],
-                 parameter_offsets: Sequence[int]) -> None:
+                 parameter_offsets: Sequence[int], signs: Mapping[str, SignSource]) -> None:
+        self._signs = signs
         self._graph, self._config, self._tensors, self._weight_offsets = graph, config, tensors, weight_offsets
         self._emitter = Emitter()
         self._stores = Stores(graph, tensors, parameter_offsets, self._emitter)
@@ -78,6 +82,8 @@ class Lowering:
         assert isinstance(layer, Conv)
         self._emitter.layer = index
         in_blocks = -(-self._graph.tensors[layer.input].shape[0] // config.ic_lanes)
+        if layer.name in self._signs:
+            in_blocks = self._signs[layer.name].blocks
         out_blocks = -(-self._graph.tensors[layer.output].shape[0] // config.ic_lanes)
         last = len(packed.tiles) - 1
         for number, window in enumerate(plan.windows):
@@ -232,7 +238,7 @@ class Lowering:
         base += (row + (part.rows.start if part.rows else 0)) * window.row_pitch
         self._emit_compute(
             Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups, indexed=int(part.indexed),
-            first=int(first), bank=self._bank)
+            first=int(first), bank=self._bank, binary=int(part.binary))
         self._load_weights(index, part.offset + ahead, self._pass_beats(plan, part) - ahead)
 
     def _compute_tiles(self, index: int, plan: Plan, window: Window, part: Pass, chunk: _Chunk, after: dict[Queue, int],
@@ -270,7 +276,7 @@ class Lowering:
 
     def _pass_beats(self, plan: Plan, part: Pass) -> int:
         steps = part.blocks * plan.geometry.steps(self._config, part.rows) * part.groups
-        return steps * step_beats(self._config, part.indexed)
+        return steps * part.step_beats(self._config)
 
     # -- loads ---------------------------------------------------------------------------------------------------
 
@@ -281,6 +287,7 @@ class Lowering:
         Where it waits for a STORE, weights are fetched before it; the second result is how many beats.
         """
         layer, emitter, stores = self._graph.layers[index], self._emitter, self._stores
+        signs = self._signs.get(layer.name)
         height, width = plan.geometry.input_size
         if place is None:
             place, freed = self._ring.take(window.entries * (high - low))
@@ -289,7 +296,12 @@ class Lowering:
         writer = -1
         if window.data_rows:
             end = start + (window.data_rows - 1) * row_pitch + window.data_cols
-            writer = stores.last_writer(layer.input, (low, high), (start, end))
+            if signs is None:
+                writer = stores.last_writer(layer.input, (low, high), (start, end))
+            else:
+                # Beats of a map are read as a whole.
+                around = MAP_PIXELS if signs.packed else 0
+                writer = stores.last_writer(signs.tensor, signs.entry_blocks(low, high), (start - around, end + around))
         # What this load waits for must be further up in the program, with all that it needs itself.
         freed = emitter.recent(Queue.COMPUTE, freed)
         stores.flush(max(writer, self._tile_of_compute[freed] if freed >= 0 else -1))
@@ -303,10 +315,15 @@ class Lowering:
                 if isinstance(plan.geometry, WinogradGeometry):
                     ahead = min(ahead, block_beats)
                 self._load_weights(index, work[0].offset, ahead)
+        padding = pad_value(layer, self._graph.tensors[layer.input])
+        if signs is not None:
+            loaded = load_signs(
+                emitter, self._config, signs, self._tensors[signs.tensor], plan.geometry, window, (low, high),
+                place.base, padding=padding if any(layer.pads) else None, after=after)
+            return _Chunk(low, high, place, loaded), ahead
         fields = dict(
             cols=window.data_cols, row_pitch=row_pitch, block_pitch=height * width, pad_left=window.pad_left,
-            pad_right=window.pad_right, pad_value=pad_value(layer, self._graph.tensors[layer.input]),
-            stride=plan.geometry.load_stride,
+            pad_right=window.pad_right, pad_value=padding, stride=plan.geometry.load_stride,
             buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries)
         tiles = plan.geometry.tile_fields(window)
         if tiles is None:

@@ -12,10 +12,10 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.numerics import MIN_SHIFT, PARAMETER_BYTES
-from gen.ir import Conv, Graph, Layer, Requantize
+from gen.ir import Conv, Graph, Layer, Requantize, is_binary
 
 __all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "is_narrow", "pack_conv", "pack_lanes",
-           "pack_parameters", "prune", "prune_weights", "step_beats", "weight_parts"]
+           "pack_parameters", "prune", "prune_weights", "weight_parts"]
 
 #: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
 PARAMETER_BEATS = PARAMETER_BYTES
@@ -34,6 +34,14 @@ class Pass:
     indexed: bool
     offset: int
     rows: range | None = None
+    #: The binary unit's: blocks have 8 * tn channels.
+    binary: bool = False
+
+    def step_beats(self, config: NpuConfig) -> int:
+        """Beats of the weight ring that a step takes."""
+        if self.binary:
+            return config.binary_rows
+        return config.weight_beats + (config.index_beats if self.indexed else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +50,6 @@ class PackedWeights:
 
     data: np.ndarray
     tiles: tuple[tuple[Pass, ...], ...]
-
-
-def step_beats(config: NpuConfig, indexed: bool) -> int:
-    """Beats of the weight ring that a step takes."""
-    return config.weight_beats + (config.index_beats if indexed else 0)
 
 
 def is_narrow(layer: Conv, tile: int, config: NpuConfig) -> bool:
@@ -255,7 +258,7 @@ def prune_weights(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nda
 def prune(graph: Graph, config: NpuConfig, density: float) -> Graph:
     """The graph with its convolutions pruned by magnitude to ``density`` of each block; biases follow the weights.
 
-    Layers that read a model input and depthwise layers stay. Raises ValueError unless ``0 < density <= 1``.
+    Layers that read a model input, depthwise and binary layers stay. Raises ValueError unless ``0 < density <= 1``.
     """
     if not 0 < density <= 1:
         raise ValueError(f"density must be above 0 and at most 1, not {density}")
@@ -264,6 +267,8 @@ def prune(graph: Graph, config: NpuConfig, density: float) -> Graph:
 
     def pruned(layer: Layer) -> Layer:
         if not isinstance(layer, Conv) or layer.depthwise or layer.input in entrances:
+            return layer
+        if is_binary(layer, graph.tensors[layer.input]):
             return layer
         weights = prune_weights(layer.weights, groups, config)
         removed = layer.weights.sum(axis=(1, 2, 3), dtype=np.int64) - weights.sum(axis=(1, 2, 3), dtype=np.int64)

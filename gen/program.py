@@ -17,6 +17,8 @@ from cores.config import ConfigError, NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, decode
 from cores.registers import VERSION
 from gen.files import write_file
+from gen.geometry import MAP_PIXELS
+from sim.binary import unpack_map
 
 __all__ = ["LayerInfo", "Placement", "Program", "ProgramError"]
 
@@ -31,10 +33,22 @@ class ProgramError(ValueError):
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region."""
+    """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region.
+
+    With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each.
+    """
 
     offset: int
     shape: tuple[int, int, int]
+    signs: bool = False
+
+    @property
+    def row_beats(self) -> int:
+        """Beats of a row of a block."""
+        return -(-self.shape[2] // MAP_PIXELS) if self.signs else self.shape[2]
+
+    def beats(self, tn: int) -> int:
+        return -(-self.shape[0] // tn) * self.shape[1] * self.row_beats
 
 
 @dataclass(frozen=True)
@@ -94,16 +108,17 @@ class Program:
         return image
 
     def _view(self, image: np.ndarray, tensor: str) -> np.ndarray:
-        """int8 (blocks, H, W, tn) view of a tensor in an image."""
+        """int8 (blocks, H, beats of a row, tn) view of a tensor in an image."""
         place, beat = self.tensors[tensor], self.config.beat_bytes
-        channels, height, width = place.shape
-        blocks = -(-channels // beat)
         start = place.offset * beat
-        return image[start:start + blocks * height * width * beat].view(np.int8).reshape(blocks, height, width, beat)
+        values = image[start:start + place.beats(beat) * beat].view(np.int8)
+        return values.reshape(-1, place.shape[1], place.row_beats, beat)
 
     def pack_input(self, image: np.ndarray, tensor: str, values: np.ndarray) -> None:
         """Write an int8 (C, H, W) feature map into an image. Raises ProgramError for another shape or dtype."""
         place = self.tensors[tensor]
+        if place.signs:
+            raise ProgramError(f"tensor {tensor!r} is a map of signs, which only the machine writes")
         if values.shape != place.shape or values.dtype != np.int8:
             raise ProgramError(f"tensor {tensor!r} is int8 {place.shape}, not {values.dtype} {values.shape}")
         view = self._view(image, tensor)
@@ -115,6 +130,8 @@ class Program:
         """The int8 (C, H, W) feature map in an image; what lies beyond C in its last block is dropped."""
         channels, height, width = self.tensors[tensor].shape
         view = self._view(image, tensor)
+        if self.tensors[tensor].signs:
+            view = unpack_map(view.view(np.uint8), width)
         return np.ascontiguousarray(view.transpose(0, 3, 1, 2).reshape(-1, height, width)[:channels])
 
     def require_config(self, config: NpuConfig) -> None:
@@ -137,7 +154,7 @@ class Program:
             "config": self.config.to_dict(),
             "data_beats": self.data_beats,
             "write_start": self.write_start,
-            "tensors": {name: {"offset": place.offset, "shape": place.shape} for name, place in self.tensors.items()},
+            "tensors": {name: dataclasses.asdict(place) for name, place in self.tensors.items()},
             "inputs": dict(self.inputs),
             "outputs": dict(self.outputs),
             "layers": [dataclasses.asdict(layer) for layer in self.layers],
@@ -211,15 +228,14 @@ class Program:
             if name not in program.tensors:
                 raise ValueError(f"tensor {name!r} has no place")
         for name, place in program.tensors.items():
-            blocks = -(-place.shape[0] // program.config.ic_lanes)
-            if not program.write_start <= place.offset <= program.data_beats - blocks * place.shape[1] * place.shape[2]:
+            if not program.write_start <= place.offset <= program.data_beats - place.beats(program.config.ic_lanes):
                 raise ValueError(f"tensor {name!r} lies outside the data region")
         return program
 
 
 def _placement(entry: dict[str, Any]) -> Placement:
     channels, height, width = map(int, entry["shape"])
-    return Placement(int(entry["offset"]), (channels, height, width))
+    return Placement(int(entry["offset"]), (channels, height, width), bool(entry.get("signs", False)))
 
 
 def _run_lengths(values: tuple[int, ...]) -> list[list[int]]:

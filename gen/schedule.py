@@ -6,14 +6,17 @@ input buffer it is *held* across the output tiles, otherwise every output tile l
 windows every channel block is an output tile, and a chunk may serve several of them.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cores.config import NpuConfig
+from gen.binary import SignSource
 from gen.depthwise import WindowGeometry
 from gen.geometry import MAX_BLOCKS, CompileError, Geometry, Split, Window, tilings
 from gen.ir import Conv, Pool, Tensor
-from gen.pack import PARAMETER_BEATS, PackedWeights, Pass, is_narrow, step_beats
+from gen.pack import PARAMETER_BEATS, PackedWeights, Pass, is_narrow
+from gen.sign_loads import load_cycles
 from gen.winograd import POSITIONS, WinogradGeometry
 
 __all__ = ["Plan", "plan_conv", "plan_pool", "plan_windows", "plan_winograd"]
@@ -88,27 +91,38 @@ class _ConvCost:
     """Cycles and beats of a convolution under different tilings."""
 
     def __init__(self, layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Sequence[Pass]], config: NpuConfig,
-                 geometry: Geometry) -> None:
+                 geometry: Geometry, signs: SignSource | None) -> None:
         self.config, self.geometry, self.depthwise, self.tiles = config, geometry, layer.depthwise, len(tiles)
+        self.signs = signs
         #: Where a row is one word anyway, nothing is gained.
-        self.narrow = is_narrow(layer, len(tiles) - 1, config) and geometry.output_size[1] > config.pixel_lanes
+        self.narrow = (is_narrow(layer, len(tiles) - 1, config) and geometry.output_size[1] > config.pixel_lanes
+                       and signs is None)
         self.out_blocks = -(-target.shape[0] // config.ic_lanes)
         self.in_blocks = -(-source.shape[0] // config.ic_lanes)
         if layer.depthwise:
             self.in_blocks = min(self.in_blocks, config.oc_groups)
+        if signs is not None:
+            self.in_blocks = signs.blocks
         self.residual = layer.residual is not None
         taps = geometry.steps(config)
         #: (steps, beats of a step, narrow) of all output tiles.
         self.steps: list[tuple[int, int, bool]] = []
         for part, narrow in ((tiles[:-1], False), (tiles[-1:], True)) if self.narrow else ((tiles, False),):
-            for indexed in (False, True):
-                count = sum(p.blocks * p.groups for tile in part for p in tile if p.indexed == indexed)
-                self.steps.append((taps * count, step_beats(config, indexed), narrow))
+            counts: Counter[int] = Counter()
+            for item in (item for tile in part for item in tile):
+                counts[item.step_beats(config)] += item.blocks * item.groups
+            self.steps += [(taps * count, beats, narrow) for beats, count in counts.items()]
         self.passes = sum(map(len, tiles))
 
     @property
     def all_narrow(self) -> bool:
         return self.narrow and self.tiles == 1
+
+    def _load(self, window: Window) -> float:
+        """Cycles to bring in all input blocks of a tile."""
+        if self.signs is not None:
+            return load_cycles(self.signs, window, self.config)
+        return self.in_blocks * window.load_beats
 
     def words(self, window: Window) -> int:
         """Accumulator words of the widest output tile."""
@@ -138,7 +152,7 @@ class _ConvCost:
             rounds = 1 if held else self.tiles
             chunks = -(-self.in_blocks // chunk)
             compute = self._compute(window) + _COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
-            activations = self.in_blocks * window.load_beats
+            activations = self._load(window)
             load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * pixels)
             stalls = 0.0
             if (held or chunks == 1) and tile_entries * 2 > depth:
@@ -149,18 +163,20 @@ class _ConvCost:
                 stalls = min(load, compute)
             cycles += count * (max(compute, load, self._store(window, self.out_blocks)) + stalls)
             beats_moved += count * (load + self.out_blocks * pixels)
-        fill = 2 * _LATENCY + chunk * windows[0][0].load_beats
+        fill = 2 * _LATENCY + chunk * self._load(windows[0][0]) / self.in_blocks
         drain = _LATENCY + self._store(windows[-1][0], min(self.config.oc_groups, self.out_blocks))
         return cycles + fill + drain, beats_moved, chunk, held
 
 
-def plan_conv(layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Sequence[Pass]], config: NpuConfig) -> Plan:
+def plan_conv(layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Sequence[Pass]], config: NpuConfig, *,
+              signs: SignSource | None = None, map_out: bool = False) -> Plan:
     """Choose the tiling of a convolution whose output tiles take the given passes.
 
+    ``signs``: it runs on the binary unit, with its input from there; ``map_out``: it writes a map of signs.
     Raises CompileError when no tiling fits the configuration.
     """
-    geometry = Geometry.of(layer, source, target)
-    cost = _ConvCost(layer, source, target, tiles, config, geometry)
+    geometry = Geometry.of(layer, source, target, map_in=signs is not None and signs.packed, map_out=map_out)
+    cost = _ConvCost(layer, source, target, tiles, config, geometry, signs)
     plans = [_finish(cost.estimate(windows), geometry, rows, cols, config, narrow=cost.narrow)
              for rows, cols, windows in _candidates(geometry, config, narrow=cost.all_narrow)
              if all(cost.words(window) <= config.acc_depth for window, _ in windows)]
@@ -176,8 +192,7 @@ def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles
     in_blocks = -(-layer.weights.shape[1] // config.ic_lanes)
     out_blocks = -(-target.shape[0] // config.ic_lanes)
     passes = [part for tile in tiles for part in tile]
-    steps = [(POSITIONS * sum(p.blocks * p.groups for p in passes if p.indexed == indexed), step_beats(config, indexed))
-             for indexed in (False, True)]
+    steps = [(POSITIONS * p.blocks * p.groups, p.step_beats(config)) for p in passes]
     weight_beats = sum(count * beats for count, beats in steps)
     computes = POSITIONS * sum(part.blocks for part in passes)
     residual, depth = layer.residual is not None, config.input_depth
@@ -272,12 +287,12 @@ def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int
     return cycles, beats, chunk, False
 
 
-def plan_pool(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig) -> Plan:
+def plan_pool(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> Plan:
     """Choose the tiling of a pooling layer: ``chunk`` blocks of a spatial tile at a time, each its own output tile.
 
-    Raises CompileError when no tiling fits the configuration.
+    ``map_out``: it writes a map of signs. Raises CompileError when no tiling fits the configuration.
     """
-    geometry = Geometry.of(layer, source, target)
+    geometry = Geometry.of(layer, source, target, map_out=map_out)
     blocks = -(-source.shape[0] // config.ic_lanes)
     plans = [_finish(_estimate_pool(layer, blocks, windows, config), geometry, rows, cols, config)
              for rows, cols, windows in _candidates(geometry, config)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cores.isa import Opcode, Queue
 from gen.emitter import Emitter
-from gen.geometry import Window
+from gen.geometry import MAP_PIXELS, Window
 from gen.ir import Graph
 from gen.pack import PARAMETER_BEATS
 from gen.places import TensorWrites
@@ -80,23 +80,25 @@ class Stores:
     def _store(self, tile: OutputTile) -> None:
         emitter, layer = self._emitter, self._graph.layers[tile.layer]
         outer, emitter.layer = emitter.layer, tile.layer
-        _, height, width = self._graph.tensors[layer.output].shape
+        place = self._tensors[layer.output]
+        _, height, width = place.shape
         window, first, second = tile.window, layer.requantize, layer.residual
-        row_pitch = width if window.rows > 1 else 0
+        row_pitch = place.row_beats if window.rows > 1 else 0
         emitter.set(
-            Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch, block_pitch=height * width,
-            zero_point=first.zero_point, low=first.low, high=first.high, add=int(second is not None),
-            **tile.words)
+            Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch,
+            block_pitch=height * place.row_beats, zero_point=first.zero_point, low=first.low, high=first.high,
+            add=int(second is not None), binary=int(place.signs), **tile.words)
         if second:
             emitter.set(
                 Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
                 constant=second.constant, shift=second.shift, zero_point=second.zero_point, low=second.low,
                 high=second.high)
-        start, _ = self._pixels(tile)
+        row, col = divmod(self._pixels(tile)[0], width)
+        start = (tile.first_block * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         self._positions.append(emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed},
-            offset=self._tensors[layer.output].offset + tile.first_block * height * width + start, blocks=tile.blocks,
+            offset=place.offset + start, blocks=tile.blocks,
             bank=tile.bank, pooled=int(tile.pooled)))
         if second is None:
             for block in range(0, tile.blocks, _PARAMETER_BLOCKS):
@@ -104,7 +106,7 @@ class Stores:
         else:
             for block in range(tile.blocks):
                 self._load_parameters(tile, block, 1)
-                self._load_residual(tile, second.other, tile.first_block + block, row_pitch)
+                self._load_residual(tile, second.other, tile.first_block + block, width if window.rows > 1 else 0)
         emitter.layer = outer
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:

@@ -9,6 +9,7 @@ from cores.isa import FIELD_FEATURES, ErrorCode, Instruction, Opcode, Queue
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, POOL_WIDTH
 
 from . import golden
+from .binary import BITS, check_binary, multiply_binary, pack_map, pack_signs
 from .errors import HazardError, MachineError
 from .hazards import Stage
 from .storage import Ring, entry_places
@@ -86,14 +87,27 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Inst
     if tiles is not None:
         write_tiles(machine, index, geometry, tiles, instruction, box)
         return
+    padding = np.full(box.shape[:-1], bool(geometry["pad_zero"]))
+    padding[:, top:top + rows, left:left + cols] = False
     bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
-    entries = (instruction["buf_base"] + np.arange(blocks)[:, None, None] * geometry["buf_block_pitch"]
+    block = np.arange(blocks)[:, None, None]
+    to_block, part = np.divmod(block, BITS) if geometry["sign"] else (block, np.zeros_like(block))
+    entries = (instruction["buf_base"] + to_block * geometry["buf_block_pitch"]
                + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
     machine.check_entries(index, int(entries.max()))
     places = entries + bank * config.input_depth
     if machine.strict:
-        machine.hazards.load_writes(index, places)
-    machine.input[places] = box
+        machine.hazards.load_writes(index, places, part)
+    if geometry["sign"]:
+        count = config.beat_bytes // BITS
+        for number, signs in enumerate(pack_signs(box).view(np.int8)):
+            start = number % BITS * count
+            machine.input[places[number], start:start + count] = signs
+    else:
+        machine.input[places] = box
+    # In order, so that of an entry's parts the last decides.
+    for of_block, flags in zip(places, padding, strict=True):
+        machine.zeros[of_block] = flags
 
 
 def _places(machine: "Machine", index: int, geometry: Instruction, rows: int, base: int = 0) -> np.ndarray:
@@ -174,15 +188,18 @@ def _compute(machine: "Machine", index: int, geometry: Instruction, instruction:
     rows = geometry["rows"] * (2 if geometry["alternate"] else 1)
     places = _places(machine, index, geometry, rows, instruction["acc_base"])
     multiply = multiply_windows if geometry["window"] else _multiply
-    groups, indexed = instruction["groups"], bool(instruction["indexed"])
-    machine.require(indexed or groups <= config.groups_dense, index,
-                    f"{groups} groups of a dense block of {config.groups_dense}")
+    groups, indexed, binary = instruction["groups"], bool(instruction["indexed"]), bool(instruction["binary"])
+    if binary:
+        check_binary(machine, index, geometry, instruction)
+    else:
+        machine.require(indexed or groups <= config.groups_dense, index,
+                        f"{groups} groups of a dense block of {config.groups_dense}")
     bank = instruction["bank"]
     if machine.strict:
         machine.hazards.compute_writes(index, bank, places, bool(instruction["first"]))
     if instruction["first"]:
         accumulators.sums[bank, places] = 0
-    step_beats = config.weight_beats + (config.index_beats if indexed else 0)
+    step_beats = config.binary_rows if binary else config.weight_beats + (config.index_beats if indexed else 0)
     steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * groups
     held = np.empty((0, config.beat_bytes), np.uint8)
     done = 0
@@ -206,13 +223,16 @@ def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction
     """
     config, groups, bank = machine.config, instruction["groups"], instruction["bank"]
     taps = np.arange(first // groups, (first + len(steps) - 1) // groups + 1)
-    weights = dense_weights(config, steps, first % groups, groups, indexed=bool(instruction["indexed"]))
     block, tap = np.divmod(taps, geometry["kernel_h"] * geometry["kernel_w"])
     ky, kx = np.divmod(tap, geometry["kernel_w"])
     bases = instruction["buf_base"] + block * geometry["buf_block_pitch"]
     inputs = _window_places(machine, index, geometry, bases, ky, kx)
     if machine.strict:
         machine.hazards.compute_reads(index, inputs)
+    if instruction["binary"]:
+        multiply_binary(machine, bank, places, inputs, first % groups, steps)
+        return
+    weights = dense_weights(config, steps, first % groups, groups, indexed=bool(instruction["indexed"]))
     # As many taps at a time as keep float32 exact.
     largest = max(1, int(np.abs(weights).max())) * 128 * config.ic_lanes
     many = max(1, _EXACT // largest)
@@ -359,15 +379,18 @@ def _requantize(machine: "Machine", index: int, geometry: Instruction, second: I
 
 def _write_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
     """Write a block's rows (rows, cols, tn), stopping before the first that is outside the writable region."""
+    if geometry["binary"]:
+        values = pack_map(values).view(np.int8)
+    cols = values.shape[1]
     starts = first + np.arange(geometry["rows"]) * geometry["row_pitch"]
-    bad = (starts < machine.write_start) | (starts + geometry["cols"] > len(machine.memory))
+    bad = (starts < machine.write_start) | (starts + cols > len(machine.memory))
     good = int(np.argmax(bad)) if bad.any() else len(starts)
-    beats = starts[:good, None] + np.arange(geometry["cols"])
+    beats = starts[:good, None] + np.arange(cols)
     if machine.strict:
         machine.hazards.store_writes(index, beats)
     machine.memory[beats] = values[:good]
     machine.write_beats += beats.size
     if good < len(starts):
         raise MachineError(ErrorCode.WRITE_RANGE, index,
-                           f"writes beats {starts[good]}..{starts[good] + geometry['cols'] - 1}, outside "
+                           f"writes beats {starts[good]}..{starts[good] + cols - 1}, outside "
                            f"{machine.write_start}..{len(machine.memory) - 1}")

@@ -10,9 +10,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = [
-    "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize", "residual_add",
-    "run_layer", "run_stages", "winograd_accumulate", "winograd_input", "winograd_output", "winograd_tiles",
-    "winograd_weights",
+    "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize",
+    "residual_add", "run_layer", "run_stages", "winograd_accumulate", "winograd_input", "winograd_output",
+    "winograd_tiles", "winograd_weights",
 ]
 
 
@@ -115,6 +115,17 @@ def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads
             columns = windows[..., ky, kx].reshape(*lead, channels, height * width)
             acc += (weights[:, :, ky, kx] @ columns).reshape(acc.shape)
     return acc.astype(np.int64)
+
+
+def binary_popcount(pixels: np.ndarray, weights: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """How many bits of each pixel equal those of each row of weights; half of them where ``zeros``.
+
+    ``pixels`` uint8 (n, bytes), ``weights`` uint8 (rows, bytes), ``zeros`` bool (n,). Returns int64 (n, rows).
+    """
+    bits = 8 * pixels.shape[1]
+    x, w = (2 * np.unpackbits(values, axis=1).astype(np.float32) - 1 for values in (pixels, weights))
+    products = np.where(zeros[:, None], 0, x) @ w.T
+    return (products.astype(np.int64) + bits) // 2
 
 
 def pool_accumulate(x, maximum: bool, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],

@@ -6,7 +6,7 @@ import numpy as np
 
 from gen.ir import Graph, Layer, Pool, Tensor
 
-__all__ = ["count_readers", "only_clips", "used_tensors"]
+__all__ = ["count_readers", "only_clips", "only_signs", "used_tensors"]
 
 
 def count_readers(graph: Graph) -> Counter[str]:
@@ -23,6 +23,15 @@ def used_tensors(graph: Graph) -> dict[str, Tensor]:
     for layer in graph.layers:
         used |= {layer.input, layer.output} | ({layer.residual.other} if layer.residual else set())
     return {name: tensor for name, tensor in graph.tensors.items() if name in used}
+
+
+def only_signs(layer: Layer) -> bool:
+    """Whether a layer gives the signs of its input's values as they are, +1 for 0."""
+    if not isinstance(layer, Pool) or (layer.kernel, layer.stride, layer.pads) != ((1, 1), (1, 1), (0, 0, 0, 0)):
+        return False
+    stage = layer.requantize
+    return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not layer.residual and not stage.bias.any()
+            and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
 
 
 def only_clips(layer: Layer) -> bool:

@@ -92,6 +92,8 @@ class Compute:
         #: Steps to come that have a row more.
         longer = geometry["kernel_w"] if geometry["shift"] else 0
         beats = config.weight_beats + (config.index_beats if instruction["indexed"] else 0)
+        if instruction["binary"]:
+            beats = config.binary_rows
         steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"]
         handover = ComputeEngine.handover(config) - (self._behind if not window else 0)
         may_start = max(active + 1, self._step_free)

@@ -42,10 +42,10 @@ def windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile depthwise layers in windows wherever that is possible, even if they are slower."""
     plain = gen.compiler.plan_conv
 
-    def plan_conv(layer, source, target, tiles, config):
+    def plan_conv(layer, source, target, tiles, config, **options):
         if layer.depthwise:
             raise CompileError("not now")
-        return plain(layer, source, target, tiles, config)
+        return plain(layer, source, target, tiles, config, **options)
 
     monkeypatch.setattr(gen.compiler, "plan_conv", plan_conv)
 

@@ -6,7 +6,7 @@ import pytest
 from cores.config import NpuConfig
 from cores.numerics import MIN_SHIFT
 from gen.ir import Conv, Requantize
-from gen.pack import PackedWeights, pack_conv, pack_parameters, prune, prune_weights, step_beats
+from gen.pack import PackedWeights, pack_conv, pack_parameters, prune, prune_weights
 from gen.random_layers import random_graph
 
 CONFIGS = [
@@ -40,7 +40,7 @@ def unpack(packed: PackedWeights, layer: Conv, config: NpuConfig) -> np.ndarray:
             for block in range(item.block, item.block + item.blocks):
                 for tap in range(taps):
                     for group in range(item.groups):
-                        step, beats = beats[:step_beats(config, item.indexed)], beats[step_beats(config, item.indexed):]
+                        step, beats = beats[:item.step_beats(config)], beats[item.step_beats(config):]
                         weights = step[:config.weight_beats].reshape(-1).view(np.int8)
                         bits = int.from_bytes(step[config.weight_beats:].tobytes(), "little")
                         for i in range(tm):
