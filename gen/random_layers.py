@@ -6,7 +6,7 @@ import numpy as np
 
 from gen.ir import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size, verify
 
-__all__ = ["random_graph", "random_inputs"]
+__all__ = ["RandomBuilder", "random_graph", "random_inputs"]
 
 
 #: Largest sum of a channel's absolute weights: a sum of products then fits 27 bits, and so does a bias beside it.
@@ -16,7 +16,7 @@ _Pair = tuple[int, int]
 
 
 @dataclass(eq=False)
-class _Builder:
+class RandomBuilder:
     rng: np.random.Generator
     max_channels: int
     max_size: int
@@ -132,7 +132,7 @@ def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 13
     ``depthwise``: share of depthwise layers among the convolutions, which then have one stride, 1 or 2, for both axes.
     """
     rng = np.random.default_rng(seed)
-    builder = _Builder(rng, max_channels, max_size, depthwise)
+    builder = RandomBuilder(rng, max_channels, max_size, depthwise)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
     for _ in range(layers or builder.between(1, 3)):
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)

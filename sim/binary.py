@@ -64,11 +64,12 @@ def multiply_binary(machine: "Machine", bank: int, places: np.ndarray, inputs: n
     groups = config.oc_lanes // rows
     numbers = first + np.arange(len(steps))
     counts = np.zeros((len(inputs), config.oc_lanes), np.int64)
-    weights = steps.reshape(len(steps), rows, config.beat_bytes)
+    weights = np.unpackbits(steps.reshape(len(steps), rows, config.beat_bytes), axis=-1, bitorder="little")
     for tap in range(inputs.shape[1]):
         pixels, zeros = machine.input[inputs[:, tap]].astype(np.uint8), machine.zeros[inputs[:, tap]]
         mine = np.flatnonzero(numbers // groups == tap)
-        found = golden.binary_popcount(pixels, weights[mine].reshape(-1, config.beat_bytes), zeros)
+        bits = np.unpackbits(pixels, axis=-1, bitorder="little")
+        found = golden.binary_popcount(bits, weights[mine].reshape(-1, bits.shape[1]), zeros)
         start = int(numbers[mine[0]] % groups) * rows
         counts[:, start:start + found.shape[1]] += found
     sums = machine.accumulators.sums

@@ -117,15 +117,14 @@ def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads
     return acc.astype(np.int64)
 
 
-def binary_popcount(pixels: np.ndarray, weights: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """How many bits of each pixel equal those of each row of weights; half of them where ``zeros``.
+def binary_popcount(x: np.ndarray, weights: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """How many bits of each pixel equal each row's: ``x`` (..., K), ``weights`` (O, K) of 0 and 1 -> int64 (..., O).
 
-    ``pixels`` uint8 (n, bytes), ``weights`` uint8 (rows, bytes), ``zeros`` bool (n,). Returns int64 (n, rows).
+    A pixel marked in ``zeros`` (...) counts half its bits: as if each of them were worth 0 between -1 and +1.
     """
-    bits = 8 * pixels.shape[1]
-    x, w = (2 * np.unpackbits(values, axis=1).astype(np.float32) - 1 for values in (pixels, weights))
-    products = np.where(zeros[:, None], 0, x) @ w.T
-    return (products.astype(np.int64) + bits) // 2
+    signs = np.where(zeros[..., None], 0, 2 * x.astype(np.float32) - 1)
+    dot = signs @ (2 * weights.astype(np.float32) - 1).T
+    return (dot.astype(np.int64) + x.shape[-1]) // 2
 
 
 def pool_accumulate(x, maximum: bool, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],
