@@ -74,10 +74,14 @@ class Comparison:
 def _to_onnx(tensor: Tensor, order: np.ndarray, x: np.ndarray) -> np.ndarray:
     """One sample (C, H, W) int8 as the ONNX tensor's value."""
     value = x.reshape(-1)[order]
+    if tensor.signs:
+        return value.astype(np.float32)
     return value.view(np.uint8) ^ 128 if tensor.onnx_unsigned else value
 
 
 def _from_onnx(tensor: Tensor, order: np.ndarray, value: np.ndarray) -> np.ndarray:
+    if tensor.signs:        # of zero, too
+        value = np.where(value < 0, -1, 1).astype(np.int8)
     raw = (value ^ 128).view(np.int8) if tensor.onnx_unsigned else value
     x = np.empty(raw.size, np.int8)
     x[order.ravel()] = raw.ravel()
@@ -85,7 +89,7 @@ def _from_onnx(tensor: Tensor, order: np.ndarray, value: np.ndarray) -> np.ndarr
 
 
 def _value_info(name: str, tensor: Tensor, order: np.ndarray) -> onnx.ValueInfoProto:
-    number = TensorProto.UINT8 if tensor.onnx_unsigned else TensorProto.INT8
+    number = TensorProto.UINT8 if tensor.onnx_unsigned else TensorProto.FLOAT if tensor.signs else TensorProto.INT8
     return helper.make_tensor_value_info(name, number, order.shape)
 
 
@@ -137,8 +141,9 @@ def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[
     for layer in graph.layers:
         if layer.residual and layer.residual.middle.onnx_name:
             results.append((layer, layer.residual.middle))
-        results.append((layer, graph.tensors[layer.output]))
-    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for _, t in results))}
+        if graph.tensors[layer.output].onnx_name:
+            results.append((layer, graph.tensors[layer.output]))
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for _, t in results)) if t.onnx_name}
     written = {t.onnx_name: t for _, t in results}
     session = _session(_cut(imported, sources, written))
     taken = {i.name for i in session.get_inputs()}
@@ -164,6 +169,8 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
     whole.CopyFrom(imported.model.proto)
     present = {o.name for o in whole.graph.output}
     ends = {name: graph.tensors[tensor] for name, (tensor, _) in graph.outputs.items()}
+    joined = {name: tensor for name, tensor in ends.items() if not tensor.onnx_name}
+    ends = {name: tensor for name, tensor in ends.items() if tensor.onnx_name}
     whole.graph.output.extend(_value_info(t.onnx_name, t, imported.orders[t.name])
                               for t in {t.onnx_name: t for t in ends.values()}.values() if t.onnx_name not in present)
     session = _session(whole)
@@ -180,7 +187,22 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
         counted = Counter((mine - flat).ravel().tolist())
         agreement = float((mine.argmax(axis=1) == flat.argmax(axis=1)).mean())
         rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())), agreement, differing))
-    return rows
+    return [*rows, *(_compare_sums(graph, name, tensor, session, inputs, ours) for name, tensor in joined.items())]
+
+
+def _compare_sums(graph: Graph, output: str, tensor: Tensor, session: ort.InferenceSession,
+                  inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
+    """An output that is no quantised tensor: sums of a binary layer, compared in its unit."""
+    mine = reference.host_output(graph, output, ours[tensor.name])
+    theirs = np.concatenate([
+        session.run([output], {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()})[0]
+        for sample in range(len(mine))])
+    (step,) = (s for s in graph.outputs[output][1] if s.kind == "join")
+    scale: Any = step.parameters["scale"]
+    steps = np.rint((mine - theirs) / scale.max()).astype(np.int64)
+    flat = [values.reshape(len(values), -1).argmax(axis=1) for values in (mine, theirs)]
+    return OutputDifference(output, tensor.name, dict(sorted(Counter(steps.ravel().tolist()).items())),
+                            float((flat[0] == flat[1]).mean()), int((mine != theirs).sum()))
 
 
 def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray]) -> Comparison:

@@ -8,6 +8,7 @@ import numpy as np
 from onnx import helper
 
 from gen.ir import HostStep
+from gen.onnx_binary import joined
 from gen.onnx_handlers import Registry, at
 from gen.onnx_layers import copy
 from gen.onnx_model import Node
@@ -202,9 +203,12 @@ def softmax_of(importer: "Importer", node: Node, value: Value | None, opset: int
     """Softmax by the processor, with the meaning of ``axis`` in ``opset``."""
     if isinstance(value, Host):
         importer.fail(node, "follows an operator of the processor's part; only one Softmax may end a model")
-    if not isinstance(value, Real):
+    host = joined(importer, value.name, value) if isinstance(value, Pending) else None
+    if isinstance(value, Real):
+        host = importer.host(value)
+    if host is None or value is None:
         importer.refuse(node, value, "its input")
-    host, dims = importer.host(value), value.order.shape
+    dims = host.order.shape
     old = opset < 13         # all axes from ``axis`` on are one
     axis = int(node.attributes.get("axis", 1 if old else -1)) % len(dims)
     if axis == 0:

@@ -9,6 +9,7 @@ from cores.isa import Instruction, Opcode, Queue
 from cores.numerics import PARAMETER_BYTES
 from cores.requantizer import Requantizer
 
+from ..binary import BITS
 from .bus import burst_lengths
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import AW_CYCLES, FIFO, RELEASE_CYCLES, RUN_CYCLES, STORE_DATA_SLOTS, STORE_TO_BUS
@@ -87,6 +88,8 @@ class Store:
         add, pooled = bool(geometry["add"]), bool(instruction["pooled"])
         rows, cols = geometry["rows"], geometry["cols"]
         pace = _ADD_CYCLES if add else 1
+        # Pixels of a beat.
+        group = BITS if geometry["binary"] else 1
         latency = (Requantizer.ADD_LATENCY if add else Requantizer.LATENCY) + STORE_TO_BUS
         time, sent, run = go, go, go + RUN_CYCLES
         for block in range(instruction["blocks"]):
@@ -97,16 +100,20 @@ class Store:
                 offset = instruction["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                 self._runs_free = run = max(run, self._address_free)
                 burst = run
-                for length in burst_lengths(config, offset, cols):
+                left, filled = cols, 0
+                for length in burst_lengths(config, offset, -(-cols // group)):
                     burst = max(burst + 1, self._responses[0] + 1)
                     sent = max(burst + AW_CYCLES - 1, self._bus_free)
-                    while length:
-                        count = min(length, self._beats.room)
+                    pixels = min(left, length * group)
+                    left -= pixels
+                    while pixels:
+                        count = min(pixels, self._beats.room * group - filled)
                         while (add and not shared.side.available) or (pooled and not shared.pooled.available):
                             yield "residual or pooled pixels"
                         count = min(count, shared.side.available) if add else count
                         count = min(count, shared.pooled.available) if pooled else count
-                        allowed = np.maximum(self._beats.writable(count), time + 1)
+                        places = self._beats.writable(-(-(filled + count) // group))
+                        allowed = np.maximum(np.repeat(places, group)[filled:filled + count], time + 1)
                         unhindered = time + pace * count
                         allowed[0] = max(allowed[0], loaded + 1)
                         parameters = max(0, loaded - time)
@@ -121,15 +128,20 @@ class Store:
                             times = earliest(allowed)
                         if pooled:
                             shared.pooled.pop(times)
-                        leaving = earliest(np.maximum(times + latency, sent))
-                        self._beats.push(times)
+                        # A beat leaves with its last pixel.
+                        full = (filled + np.arange(1, count + 1)) % group == 0
+                        full[-1] |= count == pixels
+                        filled = (filled + count) % group if count < pixels else 0
+                        leaving = earliest(np.maximum(times[full] + latency, sent))
+                        self._beats.push(times[full])
                         self._beats.pop(leaving)
                         late = int(times[-1]) + pace - 1 - unhindered
                         self._account(index, count * pace, late, parameters, add, pooled)
                         first = int(times[0]) if first == NEVER else first
-                        time, sent, length = int(times[-1]) + pace - 1, int(leaving[-1]) + 1, length - count
+                        time, pixels = int(times[-1]) + pace - 1, pixels - count
+                        sent = int(leaving[-1]) + 1 if len(leaving) else sent
                         self.clock = time
-                        shared.write_beats += count
+                        shared.write_beats += len(leaving)
                         yield None
                     self._bus_free = sent
                     self.answered = sent - 1 + shared.latency

@@ -84,6 +84,15 @@ def test_models_of_onnxruntimes_quantiser(name: str, number: QuantType, form: Qu
     assert max(abs(difference) for difference in comparison.outputs[0].distribution) <= 8
 
 
+def test_binary_network(models: Path) -> None:
+    """Signs and sums, which no quantisation is behind."""
+    golden = np.load(models / "cnvW1A1_cifar10.golden.npz")
+    comparison = compare(models / "cnvW1A1_cifar10.onnx", {"image": golden["image"][:2]})
+    assert len(comparison.layers) == 10 and not any(row.differing for row in comparison.layers)
+    (output,) = comparison.outputs
+    assert (output.distribution, output.agreement, output.host_differing) == ({0: 20}, 1.0, 0)
+
+
 def test_finds_a_wrong_layer(rng: np.random.Generator, tmp_path: Path) -> None:
     """Two steps too many in one layer show there, and nowhere else."""
     b = Builder(rng)

@@ -145,6 +145,20 @@ def test_shifted_signs(rng: np.random.Generator, tmp_path: Path) -> None:
         np.testing.assert_array_equal(mine, other)
 
 
+def test_exact_scores(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Scaled and shifted sums of more than int8, and Softmax behind them."""
+    b = Signs(rng)
+    x = b.node("Flatten", first_signs(b, 32, 9))
+    scores = b.node("Gemm", x, b.sign_weights("float", 32 * 49, 10, transposed=True))
+    scores = b.node("Add", b.node("Mul", scores, b.constant(np.float32(0.125))),
+                    b.constant(rng.integers(-9, 9, 10).astype(np.float32)))
+    b.output(scores, np.float32, rank=2)
+    b.output(b.node("Softmax", scores), np.float32, rank=2)
+    _, ours, theirs = b.save_and_run(tmp_path)
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5, atol=1e-12)
+
+
 def test_scale_behind_integer_layers(rng: np.random.Generator, tmp_path: Path) -> None:
     """Batch normalisation between an int8 layer and its quantisation."""
     b = Signs(rng)
