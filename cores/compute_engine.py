@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .accumulators import Accumulators
 from .axi import ErrorReport
+from .binary_unit import BinaryUnit
 from .config import NpuConfig
 from .input_buffer import InputBuffer, buffer_address_bits
 from .instruction_layout import INDEX_BITS, QueueEntry
@@ -38,6 +39,7 @@ class ComputeEngine(wiring.Component):
             "write_enable": In(config.banks),
             "write_address": In(buffer_address_bits(config)),
             "write_data": In(config.beat_bits),
+            **({"write_zero": In(1)} if config.binary_rows else {}),
             "weights": In(stream.Signature(config.beat_bits)),
             "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
             "read_enable": In(1),
@@ -62,6 +64,11 @@ class ComputeEngine(wiring.Component):
     @classmethod
     def min_step(cls, config: NpuConfig) -> int:
         return max(cls.handover(config), Accumulators.HAZARD)
+
+    @staticmethod
+    def sums_latency(config: NpuConfig) -> int:
+        """Cycles from the input buffer's data to the sums: of the slower unit, the other one waits."""
+        return max(MacArray.latency(config), BinaryUnit.shortest_latency(config) if config.binary_rows else 0)
 
     def elaborate(self, platform):
         m = Module()
@@ -96,7 +103,7 @@ class ComputeEngine(wiring.Component):
         # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
         # ``reads`` go with the pixels, ``words`` with the sums.
         align = MacArray.align(config)
-        sums_stage = 1 + MacArray.latency(config)
+        sums_stage = 1 + self.sums_latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD
 
         def stages(first, count, name):
@@ -120,6 +127,33 @@ class ComputeEngine(wiring.Component):
         words = stages(issued, address_stage + Accumulators.LATENCY, "stage")
         written = words[address_stage]
 
+        sums, carries = array.sums, array.carries
+        if config.binary_rows:
+            m.submodules.binary = binary = BinaryUnit(config, latency=sums_stage - 1)
+            before = words[sums_stage - 1]
+            m.d.sync += binary.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
+            m.d.comb += [
+                buffer.write_zero.eq(self.write_zero),
+                loader.fill_binary.eq(sequencer.fill_binary),
+                binary.pixels.eq(buffer.read_data),
+                binary.zeros.eq(buffer.read_zero),
+                binary.first_bank.eq(words[1].turn + words[1].lane),
+                binary.weights.eq(loader.rows),
+                binary.weight_parities.eq(loader.row_parities),
+                binary.load.eq(words[1].step_start & words[1].binary),
+                binary.take.eq(words[sums_stage].take),
+                array.clear_weights.eq(words[align + 1].step_start & words[align + 1].binary),
+            ]
+            for cycle in range(MacArray.latency(config), sums_stage - 1):
+                late_sums = Signal.like(sums, name=f"sums{cycle}", reset_less=True)
+                late_carries = Signal.like(carries, name=f"carries{cycle}", reset_less=True)
+                m.d.sync += [late_sums.eq(sums), late_carries.eq(carries)]
+                sums, carries = late_sums, late_carries
+            # Of the two only one is not zero.
+            either = Signal.like(sums, name="either")
+            m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
+            sums = either
+
         m.d.comb += [
             array.pixels.eq(buffer.read_data),
             array.turn.eq(reads[1].turn),
@@ -133,8 +167,8 @@ class ComputeEngine(wiring.Component):
             accumulators.first.eq(written.first),
             accumulators.bank.eq(written.bank),
             accumulators.address.eq(written.acc_address),
-            accumulators.sums.eq(array.sums),
-            accumulators.carries.eq(array.carries),
+            accumulators.sums.eq(sums),
+            accumulators.carries.eq(carries),
             self.post_store.eq(words[-1].post_store),
 
             pool.enable.eq(reads[1].pool),

@@ -24,7 +24,7 @@ _PRESETS: dict[int, dict[str, int]] = {
 PRESET_MACS = tuple(_PRESETS)
 
 #: Units that instructions and configuration know already, but no hardware does.
-_PENDING = ("gather", "binary_rows", "binary_engine", "local_store")
+_PENDING = ("gather", "binary_engine", "local_store")
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {
@@ -127,6 +127,9 @@ class NpuConfig:
         self._require("address_width", 32 <= self.address_width <= 64, "be in 32..64")
         for name in ("depthwise", "gather", "binary_engine", "local_store"):
             self._require(name, getattr(self, name) in (0, 1), "be 0 or 1")
+        rows = self.binary_rows
+        self._require("binary_rows", rows == 0 or _is_power_of_two(rows) and max(1, tm // 32) <= rows <= tm,
+                      f"be 0 or a power of two from {max(1, tm // 32)} to oc_lanes={tm}")
         for name in _PENDING:
             self._require(name, getattr(self, name) == 0, "be 0: this unit is not finished")
         self._require("winograd", self.winograd in (0, 1, 2), "be 0, 1 or 2")
@@ -212,6 +215,16 @@ class NpuConfig:
     def index_beats(self) -> int:
         """Beats of the indices of one step (indexed mode only)."""
         return math.ceil(self.oc_lanes * self.nnz_lanes * self.index_bits / self.beat_bits)
+
+    @property
+    def binary_bits(self) -> int:
+        """Channels of a block of a binary COMPUTE, a bit each: they fill an entry of the input buffer."""
+        return self.beat_bits
+
+    @property
+    def binary_groups(self) -> int:
+        """Groups of ``binary_rows`` output lanes, the steps of a block of a binary COMPUTE; 0 without the unit."""
+        return self.oc_lanes // self.binary_rows if self.binary_rows else 0
 
     @property
     def acc_lanes(self) -> int:

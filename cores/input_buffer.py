@@ -1,6 +1,6 @@
 """Input buffer: activations of the tiles at hand."""
 
-from amaranth.hdl import Module, unsigned
+from amaranth.hdl import Cat, Module, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -40,22 +40,27 @@ class InputBuffer(wiring.Component):
             "write_enable": In(banks),
             "write_address": In(address),
             "write_data": In(config.beat_bits),
+            **({"write_zero": In(1)} if config.binary_rows else {}),
             "read_address": In(data.ArrayLayout(address, banks)),
             "read_data": Out(data.ArrayLayout(config.beat_bits, banks)),
+            **({"read_zero": Out(banks)} if config.binary_rows else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
+        bits = self.config.beat_bits + bool(self.config.binary_rows)
         for bank in range(self.config.banks):
             m.submodules[f"bank{bank}"] = memory = Memory(
-                shape=unsigned(self.config.beat_bits), depth=self.config.input_depth, init=[])
+                shape=unsigned(bits), depth=self.config.input_depth, init=[])
             write, read = memory.write_port(), memory.read_port()
             m.d.comb += [
                 write.en.eq(self.write_enable[bank]),
                 write.addr.eq(self.write_address),
-                write.data.eq(self.write_data),
+                write.data.eq(Cat(self.write_data, self.write_zero) if self.config.binary_rows else self.write_data),
                 read.en.eq(1),
                 read.addr.eq(self.read_address[bank]),
                 self.read_data[bank].eq(read.data),
             ]
+            if self.config.binary_rows:
+                m.d.comb += self.read_zero[bank].eq(read.data[-1])
         return m

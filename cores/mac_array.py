@@ -65,6 +65,7 @@ class MacRow(wiring.Component):
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), config.nnz_lanes)),
             "load_indices": In(1),
             "load_weights": In(1),
+            **({"clear_weights": In(1)} if config.binary_rows else {}),
             "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.pixel_lanes)),
             "carry": Out(1),
         })
@@ -86,6 +87,9 @@ class MacRow(wiring.Component):
             index = Signal(config.index_bits, name=f"index{lane}", reset_less=True)
             with m.If(self.load_weights):
                 m.d.sync += weight.eq(self.weights[lane])
+            if config.binary_rows:
+                with m.If(self.clear_weights):
+                    m.d.sync += weight.eq(0)
             with m.If(self.load_indices):
                 m.d.sync += index.eq(self.indices[lane])
             base = config.window_base(lane)
@@ -153,7 +157,8 @@ class MacArray(wiring.Component):
     weight loader between the last word of the step before and its own first: ``load_indices`` in the cycle in which
     that word's channels are registered, ``MacArray.align(config)`` - 1 cycles behind its ``pixels``, ``load_weights``
     in the next. ``carries`` are to be added to pixel 1's sums. With ``depthwise``, ``source`` belongs to the pixels of
-    the cycle before, and words with ``window`` reach back over ``window_reads`` reads.
+    the cycle before, and words with ``window`` reach back over ``window_reads`` reads. ``clear_weights``, instead of
+    ``load_weights``, makes a step's sums zero: those of the binary unit take their place.
 
     Golden model: ``sim.golden.conv2d_accumulate``.
     """
@@ -169,6 +174,7 @@ class MacArray(wiring.Component):
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),
             "load_indices": In(1),
             "load_weights": In(1),
+            **({"clear_weights": In(1)} if config.binary_rows else {}),
             "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
             "carries": Out(config.oc_lanes),
         })
@@ -200,6 +206,7 @@ class MacArray(wiring.Component):
                 Value.cast(row.indices).eq(Cat(self.indices[lane] for lane in lanes)),
                 row.load_indices.eq(self.load_indices),
                 row.load_weights.eq(self.load_weights),
+                *([row.clear_weights.eq(self.clear_weights)] if config.binary_rows else []),
                 self.carries[oc].eq(row.carry),
                 *[self.sums[pixel * config.oc_lanes + oc].eq(row.sums[pixel]) for pixel in range(config.pixel_lanes)],
             ]

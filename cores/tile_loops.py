@@ -42,6 +42,7 @@ class TileLoops(wiring.Component):
             "first_step": Out(1),
             "last_step": Out(1),
             "last_tap": Out(1),
+            "group": Out(6),
             "next_group": Out(6),       # group of the first step that has not begun
             "address": Out(data.ArrayLayout(ENTRY_BITS, config.banks)),
             "turn": Out(BankShape(config)),
@@ -62,7 +63,7 @@ class TileLoops(wiring.Component):
             m.d.comb += self.window.eq(g.window & ~self.pool)
 
         # -- taps ---------------------------------------------------------------------------------------------------
-        group, kx, ky, block, phase = Signal(6), Signal(6), Signal(6), Signal(10), Signal(3)
+        group, kx, ky, block, phase = self.group, Signal(6), Signal(6), Signal(10), Signal(3)
         block_base, ky_base = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         taps = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
         last_group, last_kx, last_block, last_tap = Signal(), Signal(), Signal(), Signal()

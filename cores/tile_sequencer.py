@@ -1,6 +1,6 @@
 """Tile sequencer: turns COMPUTE and POOL into one input-buffer address a cycle."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -36,6 +36,8 @@ class IssueLayout(data.StructLayout):
             "window_end": 1,       # POOL: last tap
             "maximum": 1,
             **({"spread": 1, "window": 1, "alternate": 1} if config.depthwise else {}),
+            # ``take``: the group of output lanes that the binary unit's rows belong to.
+            **({"binary": 1, "take": config.binary_groups} if config.binary_rows else {}),
             **({"upper_gemm": 1, "upper_address": range(config.acc_depth)} if Accumulators.split(config) else {}),
         })
 
@@ -70,6 +72,7 @@ class TileSequencer(wiring.Component):
             "fill_indexed": Out(1),
             "fill_group": Out(6),
             **({"fill_window": Out(1)} if config.depthwise else {}),
+            **({"fill_binary": Out(1)} if config.binary_rows else {}),
             "weights_ready": In(1),
             "pool_ready": In(1),
             "issue": Out(IssueLayout(config)),
@@ -165,6 +168,8 @@ class TileSequencer(wiring.Component):
             ]
             if config.depthwise:
                 m.d.comb += self.fill_window.eq(g.window)
+            if config.binary_rows:
+                m.d.comb += self.fill_binary.eq(loops.word.binary)
         with m.Else():
             m.d.comb += [
                 self.fill_valid.eq(following.valid & ~following.pool),
@@ -172,6 +177,8 @@ class TileSequencer(wiring.Component):
             ]
             if config.depthwise:
                 m.d.comb += self.fill_window.eq(following.geometry.window)
+            if config.binary_rows:
+                m.d.comb += self.fill_binary.eq(following.word.binary)
 
         # -- issue --------------------------------------------------------------------------------------------------
         issue = self.issue
@@ -192,6 +199,10 @@ class TileSequencer(wiring.Component):
         ]
         if config.depthwise:
             m.d.sync += [issue.spread.eq(g.spread), issue.window.eq(go & window), issue.alternate.eq(g.alternate)]
+        if config.binary_rows:
+            groups = range(config.binary_groups)
+            m.d.sync += issue.binary.eq(loops.word.binary)
+            m.d.sync += issue.take.eq(Cat(loops.word.binary & (loops.group == group) for group in groups))
         if Accumulators.split(config):
             m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]
 

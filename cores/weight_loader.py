@@ -5,6 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
+from .popcount import parities
 
 __all__ = ["WeightLoader"]
 
@@ -16,6 +17,9 @@ class WeightLoader(wiring.Component):
     ``release`` that the array has copied it. The weights of a step that is not indexed get the indices of
     docs/architecture.md, "Computing", made here, so that both kinds look alike to the array. ``fill_*`` describe the
     step to gather; they must not change their meaning while it is being gathered.
+
+    A binary step takes ``binary_rows`` cycles, a row's bits in each, and has the parities that its rows need beside it
+    (`cores.popcount`).
     """
 
     def __init__(self, config: NpuConfig):
@@ -27,10 +31,15 @@ class WeightLoader(wiring.Component):
             "fill_indexed": In(1),
             "fill_group": In(6),
             **({"fill_window": In(1)} if config.depthwise else {}),
+            **({"fill_binary": In(1)} if config.binary_rows else {}),
             "ready": Out(1),
             "release": In(1),
             "weights": Out(data.ArrayLayout(signed(8), lanes)),
             "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),
+            **({
+                "rows": Out(data.ArrayLayout(config.binary_bits, config.binary_rows)),
+                "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),
+            } if config.binary_rows else {}),
         })
 
     def _dense_indices(self, group: Signal) -> list[Cat]:
@@ -60,16 +69,27 @@ class WeightLoader(wiring.Component):
         m = Module()
         config = self.config
         lanes = config.oc_lanes * config.nnz_lanes
-        # Chains of whole beats: indices need not fill their last one.
-        weights = Signal(config.weight_beats * config.beat_bits, reset_less=True)
+        # Chains of whole beats, filled from above: indices need not fill their last one.
+        weights = Signal(max(config.weight_beats, config.binary_rows) * config.beat_bits, reset_less=True)
         indices = Signal(config.index_beats * config.beat_bits, reset_less=True)
-        m.d.comb += self.weights.as_value().eq(weights)
+        m.d.comb += self.weights.as_value().eq(weights[-config.weight_beats * config.beat_bits:])
         m.d.comb += self.indices.as_value().eq(indices[:lanes * config.index_bits])
 
         total = config.weight_beats + config.index_beats
-        count = Signal(range(total + 1))
+        count = Signal(range(max(total, config.binary_rows) + 1))
         last = Mux(self.fill_indexed, total - 1, config.weight_beats - 1)
         in_weights = count < config.weight_beats
+        if config.binary_rows:
+            last = Mux(self.fill_binary, config.binary_rows - 1, last)
+            in_weights = in_weights | self.fill_binary
+            row_parities = Signal.like(self.row_parities, reset_less=True)
+            m.d.comb += [
+                self.rows.as_value().eq(weights[-config.binary_rows * config.beat_bits:]),
+                self.row_parities.eq(row_parities),
+            ]
+            with m.If(self.beats.valid & self.beats.ready):
+                arriving = parities(self.beats.payload, of_weights=True)
+                m.d.sync += row_parities.eq(Cat(row_parities.as_value()[len(arriving):], arriving))
         m.d.comb += self.beats.ready.eq(~self.ready & self.fill_valid)
         with m.If(self.beats.valid & self.beats.ready):
             m.d.sync += count.eq(count + 1)

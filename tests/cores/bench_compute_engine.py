@@ -44,6 +44,7 @@ class Tile:
         self.base = int(rng.integers(0, room + 1))
         self.values = rng.integers(-128, 128, (self.blocks, height, width, TN), dtype=np.int8)
         self.values.flat[rng.integers(0, self.values.size, 3)] = [-128, 127, -128]
+        self.zeros = rng.random(self.values.shape[:3]) < 0.2    # pixels that a binary COMPUTE takes for zero
 
     def _entries(self, width: int) -> int:
         return width if BANKS == 1 else -(-width // (BANKS * self.bank_stride)) * self.bank_stride
@@ -59,7 +60,7 @@ class Tile:
         for block, row, column in np.ndindex(self.values.shape[:3]):
             bank, entry = self.place(column)
             first = self.base + block * self.block_pitch + row * self.row_pitch
-            yield bank, first + entry, self.values[block, row, column]
+            yield bank, first + entry, self.values[block, row, column], self.zeros[block, row, column]
 
     def set_instruction(self, **changes: int) -> Instruction:
         fields = {
@@ -132,8 +133,10 @@ class Environment:
 
     async def fill(self, tile: Tile):
         dut = self.dut
-        for bank, entry, value in tile.writes():
+        for bank, entry, value, zero in tile.writes():
             dut.write_enable.value, dut.write_address.value = 1 << bank, entry
+            if CONFIG.binary_rows:
+                dut.write_zero.value = int(zero)
             dut.write_data.value = int.from_bytes(value.tobytes(), "little")
             await RisingEdge(dut.clk)
         dut.write_enable.value = 0
@@ -382,6 +385,7 @@ async def rate(dut):
     tile.row_pitch = tile._entries(width)
     tile.block_pitch, tile.base = tile.row_pitch * height, 0
     tile.values = rng.integers(-128, 128, (1, height, width, TN), dtype=np.int8)
+    tile.zeros = np.zeros((1, height, width), bool)
     await environment.fill(tile)
     environment.push(tile.set_instruction())
     count = 6

@@ -32,6 +32,22 @@ def test_compute_engine(name):
               parameters={"config": CONFIGS[name].to_dict()})
 
 
+#: Rows of the binary unit: as many as beats of weights, fewer, more; a unit that is slower than the array, and faster.
+BINARY_CONFIGS = {
+    "16": NpuConfig.preset(16, binary_rows=1, **_SMALL),
+    "64": NpuConfig.preset(64, binary_rows=4, **_SMALL),
+    "full": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, pixel_lanes=1, binary_rows=8, **_SMALL),
+    "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, binary_rows=16, **_SMALL),
+}
+
+
+@pytest.mark.parametrize("name", BINARY_CONFIGS)
+def test_binary_compute(name):
+    config = BINARY_CONFIGS[name]
+    run_bench(ComputeEngine(config), module="tests.cores.bench_binary_compute", name=f"binary_compute_{name}",
+              parameters={"config": config.to_dict()})
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", FULL_CONFIGS)
 def test_compute_engine_full(name):

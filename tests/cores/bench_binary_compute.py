@@ -1,0 +1,98 @@
+"""Binary COMPUTEs against plain NumPy, between ordinary ones, at full rate and with starved weights."""
+
+import cocotb
+import numpy as np
+
+from cores.compute_engine import ComputeEngine
+from cores.isa import Instruction, Opcode
+from cores.mac_array import MacArray
+from sim.golden import binary_popcount
+from tests.bench import bench_parameters
+from tests.cores.bench_compute_engine import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start
+
+ROWS, BITS = CONFIG.binary_rows, CONFIG.binary_bits
+
+
+def random_rows(rng: np.random.Generator, tile: Tile):
+    """Beats for all steps, and the sums (TM, rows, cols) that they make."""
+    beats: list[int] = []
+    sums = np.zeros((TM, tile.rows, tile.cols), np.int64)
+    bits = np.unpackbits(tile.values.view(np.uint8), axis=-1, bitorder="little")
+    down, right = (int(s) for s in tile.stride)
+    for block, ky, kx in np.ndindex(tile.blocks, *tile.kernel):
+        taps = slice(ky, ky + down * tile.rows, down), slice(kx, kx + right * tile.cols, right)
+        x, zeros = bits[block][taps], tile.zeros[block][taps]
+        weights = rng.integers(0, 2, (TM, BITS), dtype=np.uint8)
+        # Rows that agree with a pixel everywhere, nowhere, or in all but one bit.
+        pixel = x[rng.integers(tile.rows), rng.integers(tile.cols)]
+        weights[rng.integers(TM)], weights[rng.integers(TM)] = pixel, 1 - pixel
+        weights[rng.integers(TM)] = pixel ^ (np.arange(BITS) == rng.integers(BITS))
+        beats += [int.from_bytes(np.packbits(row, bitorder="little").tobytes(), "little") for row in weights]
+        sums += binary_popcount(x, weights, zeros).transpose(2, 0, 1)
+    return beats, sums
+
+
+async def compute(environment: Environment, rng: np.random.Generator, tile: Tile, *, binary: bool, **fields: int):
+    """Push a COMPUTE of the tile with random weights; its sums."""
+    if binary:
+        beats, sums = random_rows(rng, tile)
+        groups, indexed = CONFIG.binary_groups, 0
+    else:
+        groups, indexed = int(rng.integers(1, CONFIG.groups_dense + 1)), int(rng.integers(2))
+        beats, sums = random_weights(rng, tile, indexed=bool(indexed), groups=groups)
+    environment.weights += beats
+    environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups,
+                                 indexed=indexed, binary=int(binary), **fields))
+    return sums
+
+
+@cocotb.test()
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def counts(dut, stall):
+    """Random tiles; binary and ordinary COMPUTEs follow each other at once and continue each other's sums."""
+    environment, rng = await start(dut, stall=stall)
+    environment.load_level = environment.store_level = 200
+    for number in range(int(bench_parameters().get("tiles", 8))):
+        tile = Tile(rng)
+        await environment.fill(tile)
+        environment.push(tile.set_instruction())
+        parts = [bool(binary) for binary in rng.integers(0, 2, int(rng.integers(1, 4)))]
+        expected = 0
+        for part, binary in enumerate([*parts, number % 2 == 0]):
+            expected = expected + await compute(
+                environment, rng, tile, binary=binary, first=int(part == 0), bank=number % 2, wait_load=1, wait_store=1,
+                post_load=1, post_store=int(part == len(parts)))
+        await environment.until(lambda count=number + 1: environment.stores_posted == count)
+        np.testing.assert_array_equal(await environment.read_bank(number % 2, tile), expected)
+        assert not environment.weights and not environment.errors
+    await environment.until(lambda: dut.idle.value == 1, 100)
+
+
+@cocotb.test()
+async def rate(dut):
+    """A word every cycle, once a step has as many words as it takes to gather the next one's rows."""
+    environment, rng = await start(dut, stall=0.0)
+    # `ComputeEngine.handover` counts the reads of a window as well.
+    gather = ROWS + 3 + MacArray.align(CONFIG)
+    step = max(gather, ComputeEngine.min_step(CONFIG))
+    cycles = {}
+    for words in (step, step - 3):
+        tile = Tile(rng)
+        tile.kernel, tile.stride, tile.bank_stride, tile.blocks = np.array([2, 2]), np.array([1, 1]), 1, 1
+        tile.rows, tile.cols = 1, words * PX
+        tile.row_pitch = tile._entries(tile.cols + 1)
+        tile.block_pitch, tile.base = 2 * tile.row_pitch, 0
+        tile.values = rng.integers(-128, 128, (1, 2, tile.cols + 1, TN), dtype=np.int8)
+        tile.zeros = np.zeros(tile.values.shape[:3], bool)
+        await environment.fill(tile)
+        environment.push(tile.set_instruction())
+        posted = environment.stores_posted
+        for bank in range(3):
+            await compute(environment, rng, tile, binary=True, first=1, bank=bank % 2, post_store=1)
+        await environment.until(lambda count=posted + 1: environment.stores_posted == count)
+        began = environment.cycle
+        await environment.until(lambda count=posted + 3: environment.stores_posted == count)
+        cycles[words] = environment.cycle - began
+    steps = 2 * 4 * CONFIG.binary_groups
+    assert cycles[step] == steps * step
+    assert cycles[step - 3] == steps * step
