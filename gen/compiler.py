@@ -142,6 +142,9 @@ def choose_narrow(graph: Graph, config: NpuConfig) -> dict[str, tuple[int, ...]]
 
 def narrow_graph(graph: Graph, shifts: Mapping[str, Sequence[int]]) -> Graph:
     """The graph with the named layers in the narrow Winograd form, with these shifts. Raises CompileError."""
+    unknown = shifts.keys() - {layer.name for layer in graph.layers}
+    if unknown:
+        raise CompileError(f"model {graph.name}: has no layer {min(unknown)!r}")
 
     def narrow(layer: Layer) -> Layer:
         if layer.name not in shifts:

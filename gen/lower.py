@@ -243,8 +243,11 @@ class Lowering:
 
     def _compute_tiles(self, index: int, plan: Plan, window: Window, part: Pass, chunk: _Chunk, after: dict[Queue, int],
                        first: bool, ahead: int) -> None:
-        """COMPUTEs of transformed tiles: for block, position. A block's weights come first: its 16 COMPUTEs fill the
-        queue, behind which the loads for the next block would wait too long."""
+        """COMPUTEs of transformed tiles: for block, position.
+
+        A block's weights come before them: 16 COMPUTEs fill the queue, behind which what the next block needs would
+        wait too long. So would the STORE of the tile before, which therefore comes after the first block.
+        """
         words = plan.geometry.words(window, self._config)
         beats = self._pass_beats(plan, replace(part, blocks=1))
         for number in range(part.blocks):
@@ -254,6 +257,8 @@ class Lowering:
                 self._emit_compute(
                     Opcode.COMPUTE, after, buf_base=base + position * window.row_pitch, blocks=1, groups=part.groups,
                     indexed=int(part.indexed), first=int(first), bank=self._bank, acc_base=position * words)
+            if first:
+                self._stores.flush(self._stores.opened - 1)
             first, ahead = False, 0
 
     def _compute_set(self, plan: Plan, window: Window, rows: range | None = None) -> None:

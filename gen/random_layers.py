@@ -22,6 +22,8 @@ class RandomBuilder:
     max_size: int
     #: Share of convolutions that are depthwise, with one stride for both axes; None: one in five, strides as they come.
     depthwise: float | None = None
+    #: Share of convolutions that are dense, 3x3 and of stride 1; None: as they come.
+    winograd: float | None = None
     tensors: dict[str, Tensor] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
 
@@ -103,9 +105,18 @@ class RandomBuilder:
         return np.trunc(weights * min(1.0, _LARGEST_SUM / max(1.0, largest))).astype(np.int16)
 
     def conv(self, source: Tensor) -> Tensor:
+        if self.winograd is not None and min(source.shape[1:]) > 2 and self.chance(self.winograd):
+            top, left, bottom, right = (self.between(0, 1 + self.chance(0.1)) for _ in range(4))
+            pads = (top, left, bottom, right)
+            size = (source.shape[1] + top + bottom - 2, source.shape[2] + left + right - 2)
+            return self.make_conv(source, self.channels(), False, (3, 3), (1, 1), pads, size)
         depthwise = self.chance(0.2 if self.depthwise is None else self.depthwise)
         channels = source.shape[0] if depthwise else self.channels()
         kernel, stride, pads, size = self.window(source, 7, square=depthwise and self.depthwise is not None)
+        return self.make_conv(source, channels, depthwise, kernel, stride, pads, size)
+
+    def make_conv(self, source: Tensor, channels: int, depthwise: bool, kernel: _Pair, stride: _Pair,
+                  pads: tuple[int, int, int, int], size: _Pair) -> Tensor:
         target = self.tensor((channels, *size))
         weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
         spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
@@ -126,13 +137,14 @@ class RandomBuilder:
 
 
 def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24,
-                 depthwise: float | None = None) -> Graph:
+                 depthwise: float | None = None, winograd: float | None = None) -> Graph:
     """A graph of ``layers`` (default: one to three) random layers; the same seed gives the same graph.
 
     ``depthwise``: share of depthwise layers among the convolutions, which then have one stride, 1 or 2, for both axes.
+    ``winograd``: share of dense 3x3 layers of stride 1.
     """
     rng = np.random.default_rng(seed)
-    builder = RandomBuilder(rng, max_channels, max_size, depthwise)
+    builder = RandomBuilder(rng, max_channels, max_size, depthwise, winograd)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
     for _ in range(layers or builder.between(1, 3)):
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)

@@ -49,7 +49,8 @@ def narrow_layer(layer: Conv, zero_point: int, shifts: Sequence[int] = SAFE_SHIF
     first = layer.requantize
     exact = winograd_weights(layer.weights)
     weighted = exact << np.asarray(shifts, np.int64).reshape(4, 4)
-    largest = np.maximum(np.abs(weighted).max(axis=(1, 2, 3)), 1)
+    largest = np.abs(weighted).max(axis=(1, 2, 3))
+    largest = np.where(largest == 0, 127, largest)
     weights = np.rint(weighted * (127 / largest[:, None, None, None])).astype(np.int16)
     # Sums of the exact form are 4 * y; these are 127 / largest times those.
     gain = 127 / largest * 4

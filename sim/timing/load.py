@@ -1,15 +1,20 @@
 """Time of the load engine: a requester that runs ahead, and a writer that delivers in order."""
 
+from collections.abc import Generator
+
 import numpy as np
 
 from cores.axi import MAX_BURST
-from cores.isa import Instruction, Opcode, Queue
+from cores.isa import SETTERS, Instruction, Opcode, Queue
 
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import FIRST_REQUEST, LOAD_ARRIVAL, ROW_CYCLES
 from .state import Shared, Steps, TimedSteps
+from .tiles import TileTimer
 
 __all__ = ["Requester", "Writer"]
+
+_NONE = np.empty(0, np.int64)
 
 
 def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.ndarray, int]:
@@ -51,8 +56,8 @@ class Requester:
             self.handed.append((index, accepted - seen, accepted))
             self.clock = free = accepted + 1
             yield None
-            if instruction.opcode == Opcode.LOAD_SET:
-                geometry = instruction
+            if instruction.opcode in SETTERS:
+                geometry = instruction if instruction.opcode == Opcode.LOAD_SET else geometry
                 continue
             time = accepted + FIRST_REQUEST
             rows, beats = _rows(geometry, instruction)
@@ -79,7 +84,9 @@ class Writer:
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.LOAD
         geometry: Instruction | None = None
+        tiles: Instruction | None = None
         idle = 0            # first cycle in which the writer is not at work
+        transformed = 0     # and in which the transformer is not
         while True:
             while not shared.contexts.available:
                 yield "a load"
@@ -89,15 +96,23 @@ class Writer:
             waiting = max(seen, idle)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
             accepted = max(seen, tokens)
+            if instruction.opcode == Opcode.LOAD_ACT:
+                accepted = max(accepted, transformed)
             shared.contexts.pop([accepted])
             shared.spent(engine, "wait_compute", index, max(0, tokens - waiting))
             shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - idle)))
             shared.spent(engine, "setup", index, int(accepted >= idle))
             first = max(idle, min(seen, asked - held_up))
-            last = accepted
+            last = done = accepted
             if instruction.opcode == Opcode.LOAD_SET:
-                geometry = instruction
+                geometry, tiles = instruction, None
                 self.clock = accepted + 1
+            elif instruction.opcode == Opcode.LOAD_WINOGRAD:
+                tiles = instruction
+                self.clock = accepted + 1
+            elif instruction.opcode == Opcode.LOAD_ACT and tiles is not None:
+                last, done = yield from self._tiles(index, geometry, tiles, instruction, accepted)
+                self.clock, transformed = last, done + 1
             elif instruction.opcode == Opcode.LOAD_ACT:
                 last = yield from self._box(index, geometry, instruction, accepted)
                 self.clock = last
@@ -107,24 +122,44 @@ class Writer:
                 last = yield from self._stream(index, ring, beats, accepted)
                 self.clock = last
             if instruction["post_compute"]:
-                shared.post(engine, Queue.COMPUTE, last)
+                shared.post(engine, Queue.COMPUTE, max(last, done))
             idle = last + 1
             shared.in_hand(engine, index, min(first, last), last)
             shared.finished[engine] += 1
-            shared.idle_from[engine] = last + 2
+            shared.idle_from[engine] = max(last + 2, transformed + 1)
             yield None
 
     def _box(self, index: int, geometry: Instruction | None, instruction: Instruction, accepted: int) -> TimedSteps:
         """LOAD_ACT: a pixel a cycle, those of the padding without waiting for data. Returns the last pixel's cycle."""
         assert geometry is not None
-        shared, left, top = self.shared, geometry["pad_left"], instruction["pad_top"]
+        left, top = geometry["pad_left"], instruction["pad_top"]
         cols, rows, blocks = geometry["cols"], instruction["rows"], instruction["blocks"]
         width, height = left + cols + geometry["pad_right"], top + rows + instruction["pad_bottom"]
         total = blocks * height * width
         # Where in the series of pixels the data is.
         data = ((np.arange(blocks)[:, None, None] * height + top + np.arange(rows)[:, None]) * width
                 + left + np.arange(cols)).ravel()
-        done, time = 0, accepted
+        return (yield from self._pixels(index, data, total, accepted))
+
+    def _tiles(self, index: int, geometry: Instruction | None, tiles: Instruction, instruction: Instruction,
+               accepted: int) -> Generator[str | None, None, tuple[int, int]]:
+        """LOAD_ACT of transformed tiles, by pairs of rows. Returns the last pixel's cycle and the last entry's."""
+        assert geometry is not None
+        left, top, rows, cols = geometry["pad_left"], instruction["pad_top"], instruction["rows"], geometry["cols"]
+        width = left + cols + geometry["pad_right"]
+        pairs = (top + rows + instruction["pad_bottom"]) // 2
+        timer, time = TileTimer(self.shared.config, tiles["tile_cols"], pairs), accepted
+        for _ in range(instruction["blocks"]):
+            for pair in range(pairs):
+                has = [top <= row < top + rows for row in (2 * pair, 2 * pair + 1)]
+                data = np.concatenate([row * width + left + np.arange(cols) for row in range(2) if has[row]] or [_NONE])
+                time = yield from self._pixels(index, data, 2 * width, max(time, timer.writable - 1))
+                timer.complete(time)
+        return time, timer.last
+
+    def _pixels(self, index: int, data: np.ndarray, total: int, time: int) -> TimedSteps:
+        """``total`` pixels from the cycle behind ``time`` on; ``data``: which of them come from memory."""
+        shared, done = self.shared, 0
         while done < total:
             while len(data) and data[0] == done and not shared.load_data.available:
                 yield "load data"

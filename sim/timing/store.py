@@ -19,6 +19,8 @@ __all__ = ["Store"]
 
 #: A pixel with a residual holds the multipliers for three cycles, and their turns are fixed from the reset on.
 _ADD_CYCLES, _ADD_TURN = 3, 1
+#: A pixel of Winograd tiles is the sum of nine accumulator words.
+_TILE_CYCLES = 9
 
 
 def _turn(times: np.ndarray) -> np.ndarray:
@@ -87,10 +89,13 @@ class Store:
         shared, config = self.shared, self.shared.config
         add, pooled = bool(geometry["add"]), bool(instruction["pooled"])
         rows, cols = geometry["rows"], geometry["cols"]
-        pace = _ADD_CYCLES if add else 1
+        tiles = geometry["winograd"] and not pooled
+        pace = _TILE_CYCLES if tiles else _ADD_CYCLES if add else 1
         # Pixels of a beat.
         group = BITS if geometry["binary"] else 1
         latency = (Requantizer.ADD_LATENCY if add else Requantizer.LATENCY) + STORE_TO_BUS
+        if tiles:
+            latency += _TILE_CYCLES - 1
         time, sent, run = go, go, go + RUN_CYCLES
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
@@ -125,7 +130,7 @@ class Store:
                             times = earliest(_turn(allowed), pace)
                             shared.side.pop(times)
                         else:
-                            times = earliest(allowed)
+                            times = earliest(allowed, pace)
                         if pooled:
                             shared.pooled.pop(times)
                         # A beat leaves with its last pixel.
@@ -151,7 +156,7 @@ class Store:
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
-        return time - pace + 1, sent - FIFO
+        return time if tiles else time - pace + 1, sent - FIFO
 
     def _account(self, index: int, busy: int, late: int, parameters: int, add: bool, pooled: bool) -> None:
         shared = self.shared

@@ -1,0 +1,61 @@
+"""Time of the transformer of Winograd tiles (cores/winograd_input.py), which works on behind the buffer writer."""
+
+from cores.config import NpuConfig
+
+from .fifo import NEVER
+
+__all__ = ["TileTimer"]
+
+#: Pairs of rows in the line memory, and pairs of columns in the memory of vertical sums.
+_ROW_PAIRS = _COLUMN_PAIRS = 4
+#: Cycles for the vertical sums of a pair of columns, and for the transformed values of a tile.
+_COLUMN_CYCLES, _TILE_CYCLES = 8, 16
+#: From the last cycle of a pair of columns until a tile can be made of it.
+_COLUMN_LATENCY = 3
+
+
+class TileTimer:
+    """The tiles of one LOAD_ACT, from pairs of rows of pixels to entries of the input buffer."""
+
+    def __init__(self, config: NpuConfig, tile_cols: int, pairs_of_block: int) -> None:
+        self._tile_cols, self._pairs_of_block = tile_cols, pairs_of_block
+        self._latency = 3 if config.winograd == 1 else 2
+        self._pairs = 0
+        #: When each pair of rows, and of columns, was used for the last time.
+        self._released: list[int] = []
+        self._freed: list[int] = []
+        self._columns = 0
+        self._columns_free = self._values_free = NEVER
+
+    @property
+    def writable(self) -> int:
+        """First cycle in which a pixel of the next pair of rows may be written."""
+        place = self._pairs - _ROW_PAIRS
+        return self._released[place] + 1 if place >= 0 else NEVER
+
+    @property
+    def last(self) -> int:
+        """The cycle of the last entry of all tiles so far."""
+        return self._values_free - 1 + self._latency
+
+    def complete(self, time: int) -> None:
+        """The next pair of rows has its last pixel in cycle ``time``."""
+        of_block = self._pairs % self._pairs_of_block
+        self._pairs += 1
+        if not of_block:
+            return
+        start = made = time + 1
+        for number in range(self._tile_cols + 1):
+            begin = max(start, self._columns_free)
+            if self._columns >= _COLUMN_PAIRS:
+                begin = max(begin, self._freed[self._columns - _COLUMN_PAIRS] + 1)
+            made = begin + _COLUMN_CYCLES - 1
+            self._columns += 1
+            self._columns_free = made + 1
+            if number:
+                self._values_free = max(self._values_free, made + _COLUMN_LATENCY) + _TILE_CYCLES
+                self._freed.append(self._values_free - 1)
+        self._freed.append(self._freed[-1])
+        self._released.append(made)
+        if of_block == self._pairs_of_block - 1:
+            self._released.append(made)
