@@ -12,6 +12,7 @@ from gen.benchmarks import LayerBenchmark
 from gen.benchmarks import conv_graph as benchmark_graph
 from gen.compiler import CompileError, choose_narrow, compile_graph, narrow_graph
 from gen.ir import Conv, Graph, GraphError, verify
+from gen.pack import prune_weights
 from gen.random_layers import random_graph
 from gen.sums import fit_exact, fit_sums
 from gen.winograd import SAFE_SHIFTS, exact_requantize, is_eligible, narrow_layer
@@ -229,8 +230,8 @@ def test_narrow_only_where_faster(rng):
         direct, _ = compile_graph(graph, config)
         assert direct.layers[0].mode == "dense"
         assert (estimate(config, program.code).cycles < estimate(config, direct.code).cycles) == chosen
-    sparse, _ = compile_graph(conv_graph(rng.integers(1, 99, (64, 64, 3, 3)), (28, 28), pad=1), config, density=0.25,
-                              winograd_mode="narrow")
+    quarter = prune_weights(rng.integers(1, 99, (64, 64, 3, 3)).astype(np.int16), 1, config)
+    sparse, _ = compile_graph(conv_graph(quarter, (28, 28), pad=1), config, winograd_mode="narrow")
     assert sparse.layers[0].mode == "sparse"
 
 
