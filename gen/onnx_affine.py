@@ -10,17 +10,17 @@ from gen.ir import Conv
 from gen.onnx_handlers import Registry, at
 from gen.onnx_layers import copy
 from gen.onnx_model import Node
-from gen.onnx_values import Constant, Pending, PendingAdd, QuantisedConstant, Real, Value
+from gen.onnx_values import Constant, Pending, PendingAdd, PendingPool, QuantisedConstant, Real, Value
 
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["HANDLERS", "add", "affine"]
+__all__ = ["HANDLERS", "add", "affine", "turned_copy"]
 
 HANDLERS = Registry()
 
 
-def per_channel(importer: "Importer", node: Node, value: Pending, constant: np.ndarray) -> np.ndarray:
+def per_channel(importer: "Importer", node: Node, value: Pending | PendingPool, constant: np.ndarray) -> np.ndarray:
     """A constant operand as one number for each channel of a layer's result."""
     spread = np.broadcast_to(constant.astype(np.float64), value.order.shape)
     numbers = np.empty(value.order.size)
@@ -31,16 +31,17 @@ def per_channel(importer: "Importer", node: Node, value: Pending, constant: np.n
     return channels[:, 0]
 
 
-def _weighted_copy(importer: "Importer", node: Node, source: Real) -> Pending:
-    """``source`` as the result of a depthwise layer, whose weights can turn a channel's sign."""
+def turned_copy(importer: "Importer", node: Node, source: Real, turn: np.ndarray | int = 1) -> Pending:
+    """``source`` times ``turn`` (1 or -1 for each channel): a depthwise layer, whose weights can turn signs."""
     pooled = copy(importer, node, source)
     channels = pooled.shape[0]
-    arguments = dict(input=source.quantised.tensor, weights=np.ones((channels, 1, 1, 1), np.int16), depthwise=True,
-                     stride=(1, 1), pads=(0, 0, 0, 0))
-    return replace(pooled, layer=Conv, arguments=arguments)
+    weights = np.broadcast_to(np.asarray(turn, np.int16), (channels,)).reshape(channels, 1, 1, 1).copy()
+    arguments = dict(input=source.quantised.tensor, weights=weights, depthwise=True, stride=(1, 1), pads=(0, 0, 0, 0))
+    return replace(pooled, layer=Conv, arguments=arguments, offset=pooled.offset * turn, nodes=())
 
 
-def scaled(importer: "Importer", node: Node, value: Pending, factor: np.ndarray, shift: np.ndarray) -> Pending:
+def scaled(importer: "Importer", node: Node, value: Pending | PendingPool, factor: np.ndarray,
+           shift: np.ndarray) -> Pending | PendingPool:
     """``value * factor + shift``, both (C,).
 
     Scales stay positive: a negative factor turns the channel's weights, one of zero leaves none.
@@ -49,6 +50,9 @@ def scaled(importer: "Importer", node: Node, value: Pending, factor: np.ndarray,
         importer.fail(node, f"scales or shifts behind an activation function of {value.name}, which is not quantised")
     if not (np.isfinite(factor).all() and np.isfinite(shift).all()):
         importer.fail(node, "its constants must be finite")
+    if isinstance(value, PendingPool):
+        return replace(value, factor=value.factor * factor, shift=value.shift * factor + shift,
+                       nodes=(*value.nodes, node.name))
     turn = np.sign(factor).astype(np.int64)
     arguments, offset = value.arguments, value.offset
     if (turn != 1).any():
@@ -67,9 +71,9 @@ def affine(importer: "Importer", node: Node, value: Value | None, factor: np.nda
         if factor.size == 1 and factor.item() > 0 and not shift.any():
             return replace(value, scale=value.scale * factor.item())
         real = importer.activation(node, value)
-        value = copy(importer, node, real) if (factor > 0).all() else _weighted_copy(importer, node, real)
+        value = copy(importer, node, real) if (factor > 0).all() else turned_copy(importer, node, real)
         value = replace(value, nodes=())
-    if not isinstance(value, Pending):
+    if not isinstance(value, Pending | PendingPool):
         importer.refuse(node, value, "its input")
     return scaled(importer, node, value, per_channel(importer, node, value, factor),
                   per_channel(importer, node, value, shift))
@@ -100,7 +104,7 @@ def arithmetic(importer: "Importer", node: Node, inputs: Sequence[Value | None])
 def add(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     values = list(inputs)
     constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]
-    others = [v for v in values if isinstance(v, Pending | Real)]
+    others = [v for v in values if isinstance(v, Pending | PendingPool | Real)]
     if len(constants) == 1 and len(others) == 1:
         number = importer.constant(node, constants[0], "the bias")
         return affine(importer, node, others[0], np.ones(1), number)
@@ -139,7 +143,7 @@ def batch_normalization(importer: "Importer", node: Node, inputs: Sequence[Value
         importer.constant(node, at(inputs, i), "a parameter").astype(np.float64) for i in range(1, 5))
     factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
     value = inputs[0]
-    if not isinstance(value, Pending | Real):
+    if not isinstance(value, Pending | PendingPool | Real):
         importer.refuse(node, value, "its input")
     column = (-1,) + (1,) * (value.order.ndim - 2)
     return affine(importer, node, value, factor.reshape(column), (beta - mean * factor).reshape(column))

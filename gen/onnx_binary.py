@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gen.ir import Conv, HostStep, Requantize, Tensor
+from gen.onnx_affine import turned_copy
 from gen.onnx_handlers import Registry, at
-from gen.onnx_layers import copy
+from gen.onnx_layers import copy, sign_maximum
 from gen.onnx_model import Node
-from gen.onnx_values import Host, Padded, Pending, Real, Value, layout_steps
+from gen.onnx_values import Host, Padded, Pending, PendingPool, Real, Value, layout_steps
 
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
@@ -61,15 +62,14 @@ def _reach(importer: "Importer", value: Pending) -> np.ndarray:
     return total * (1 if signs else 128)
 
 
-def store_signs(importer: "Importer", node: Node, value: Pending) -> Real:
-    """Emit a layer that writes +1 where its result is 0 or more, and -1 elsewhere."""
-    if not value.low < 0 <= value.high:
-        importer.fail(node, f"follows an activation function of {value.name} that leaves only one sign")
+def store_signs(importer: "Importer", node: Node, value: Pending, above: np.ndarray | None = None) -> Real:
+    """Emit a layer that writes +1 where its result is 0 or more (more than 0 in the channels ``above``), else -1."""
+    _require_both_signs(importer, node, value)
     threshold = value.offset + value.bias / value.scale
     # A threshold that is an integer but for float32's rounding is that integer.
     nearest = np.rint(threshold)
     close = np.abs(threshold - nearest) <= 1e-6 * np.maximum(1, np.abs(threshold))
-    bias = np.where(close, nearest, np.floor(threshold))
+    bias = np.where(close, nearest if above is None else nearest - above, np.floor(threshold))
     parity = _parity(importer, value)
     if parity is not None:
         # Sums of one parity pass an odd threshold where they pass the even one before it.
@@ -82,11 +82,31 @@ def store_signs(importer: "Importer", node: Node, value: Pending) -> Real:
     return Real(output, 1.0, 0)
 
 
+def _require_both_signs(importer: "Importer", node: Node, value: Pending | PendingPool) -> None:
+    if not value.low < 0 <= value.high:
+        importer.fail(node, f"follows an activation function of {value.name} that leaves only one sign")
+
+
+def _store_pooled(importer: "Importer", node: Node, value: PendingPool) -> Real:
+    """Signs of a maximum: the maximum of signs, which a negative factor turns."""
+    _require_both_signs(importer, node, value)
+    if not value.factor.all():
+        importer.fail(node, f"has a factor of 0 behind {value.name}; remove the channel")
+    falling = value.factor < 0
+    inner = replace(value.inner, bias=value.inner.bias + value.shift / value.factor)
+    pooled = sign_maximum(importer, node, store_signs(importer, node, inner, falling), value)
+    if not falling.any():
+        return pooled
+    return store_signs(importer, node, turned_copy(importer, node, pooled, np.where(falling, -1, 1)))
+
+
 @HANDLERS.handles("Sign")
 def sign(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     value = inputs[0]
     if isinstance(value, Pending):
         return store_signs(importer, node, value)
+    if isinstance(value, PendingPool):
+        return _store_pooled(importer, node, value)
     real = importer.activation(node, value)
     if importer.tensors[real.quantised.tensor].signs:
         return replace(real, scale=1.0)

@@ -24,6 +24,7 @@ from gen.onnx_values import (
     Padded,
     Pending,
     PendingAdd,
+    PendingPool,
     Quantised,
     QuantisedConstant,
     RawInput,
@@ -126,7 +127,7 @@ class Importer:
 
     def refuse(self, node: Node, value: Value | None, what: str) -> NoReturn:
         """Say why ``value`` is no dequantised tensor."""
-        if isinstance(value, Pending | PendingAdd):
+        if isinstance(value, Pending | PendingAdd | PendingPool):
             self.fail(node, f"{what} comes unquantised from {value.name}; quantise it in between")
         if isinstance(value, Padded):
             self.fail(node, f"{what} is padded, which only a Conv can follow")
@@ -179,6 +180,8 @@ class Importer:
             return self._emit_add(node, value, scale, internal, unsigned)
         if isinstance(value, Pending):
             return self._emit(node, value, scale, internal, unsigned)
+        if isinstance(value, PendingPool):
+            self.fail(node, f"quantises the maximum {value.name} of an unquantised result; quantise it before")
         self.fail(node, "its input is quantised already" if isinstance(value, Quantised) else "its input is a constant")
 
     # -- inputs --------------------------------------------------------------------------------------------------
@@ -344,7 +347,7 @@ class Importer:
                 return resolved.tensor, self.layout(resolved)
             case Pending() if (host := onnx_binary.joined(self, name, value)) is not None:
                 return host.tensor, host.steps
-            case Pending() | PendingAdd():
+            case Pending() | PendingAdd() | PendingPool():
                 raise GraphError(f"{self.model.path}: output {name} is the unquantised result of node {value.name}; "
                                  "put QuantizeLinear and DequantizeLinear behind it")
         raise GraphError(f"{self.model.path}: output {name} does not depend on an input that a layer uses")

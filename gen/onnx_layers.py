@@ -13,6 +13,7 @@ from gen.onnx_values import (
     Constant,
     Padded,
     Pending,
+    PendingPool,
     Quantised,
     QuantisedConstant,
     Real,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
 __all__ = [
-    "HANDLERS", "average_pool", "convolution", "copy", "global_average", "matrix_product", "sign_weights", "weights_of",
+    "HANDLERS", "average_pool", "convolution", "copy", "global_average", "matrix_product", "sign_maximum",
+    "sign_weights", "weights_of",
 ]
 
 HANDLERS = Registry()
@@ -236,16 +238,42 @@ def max_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -
         result = max_pool(importer, node, [replace(real, scale=tensor.scale, zero_point=tensor.zero_point)])
         point = tensor.zero_point + 128 if value.unsigned else tensor.zero_point
         return importer.quantize(node, result, tensor.scale, point, value.unsigned)
+    if isinstance(value, Pending) and value.layer is Conv:
+        return _pool_later(importer, node, value)
     source, dims = _feature_map(importer, node, value)
     windows = resolve(node.attributes, dims[1:])
     order = _result((dims[0], *windows.output), source.order.ndim)
     result = _pool(node, source, True, windows, 1, order, dims[0])
     if not importer.tensors[source.quantised.tensor].signs or source.scale != 1:
         return result
-    # The maximum of signs needs no scale.
-    unit, shift = quantize_multiplier(np.ones(dims[0]))
-    stage = Requantize(np.zeros(dims[0], np.int64), unit, shift, 0, -1, 1)
-    return Real(importer.add_layer(node, result, order, result.shape, stage, signs=True), 1.0, 0)
+    return pool_signs(importer, node, result, order)
+
+
+def pool_signs(importer: "Importer", node: Node, value: Pending, order: np.ndarray) -> Real:
+    """Emit the maximum of signs, which needs no scale."""
+    channels = value.shape[0]
+    unit, shift = quantize_multiplier(np.ones(channels))
+    stage = Requantize(np.zeros(channels, np.int64), unit, shift, 0, -1, 1)
+    return Real(importer.add_layer(node, value, order, value.shape, stage, signs=True), 1.0, 0)
+
+
+def sign_maximum(importer: "Importer", node: Node, source: Real, value: PendingPool) -> Real:
+    """The maximum of signs in the windows of ``value``."""
+    result = _pool(node, source, True, value.windows, 1, value.order, value.shape[0])
+    return pool_signs(importer, node, replace(result, name=value.name, nodes=value.nodes), value.order)
+
+
+def _pool_later(importer: "Importer", node: Node, value: Pending) -> PendingPool:
+    """The maximum of a result that a Sign will threshold."""
+    if np.isfinite([value.low, value.high]).any():
+        importer.refuse(node, value, "its input")
+    if not np.array_equal(value.order.ravel(), np.arange(value.order.size)) or value.order.ndim not in (3, 4):
+        importer.fail(node, "its input is a rearrangement; the machine moves no data")
+    windows = resolve(node.attributes, value.shape[1:])
+    shape, ones = (value.shape[0], *windows.output), np.ones(value.shape[0])
+    return PendingPool(
+        name=node.name, nodes=(node.name,), order=_result(shape, value.order.ndim), inner=value, windows=windows,
+        shape=shape, factor=ones, shift=0 * ones)
 
 
 @HANDLERS.handles("AveragePool")

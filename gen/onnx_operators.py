@@ -17,6 +17,7 @@ from gen.onnx_values import (
     Host,
     Pending,
     PendingAdd,
+    PendingPool,
     Quantised,
     QuantisedConstant,
     RawInput,
@@ -189,7 +190,7 @@ def clip(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Va
     if isinstance(value, Real):
         value = copy(importer, node, importer.activation(node, value))
         return replace(value, low=low, high=high)
-    if isinstance(value, Pending | PendingAdd):
+    if isinstance(value, Pending | PendingAdd | PendingPool):
         return value.clipped(low, high, node.name)
     importer.refuse(node, value, "its input")
 

@@ -12,10 +12,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from gen.ir import Conv, HostStep, Pool
+from gen.windows import Windows
 
 __all__ = [
-    "Constant", "Host", "Padded", "Pending", "PendingAdd", "Quantised", "QuantisedConstant", "RawInput", "Real",
-    "Value", "channels_shape", "layout_steps", "quantisation",
+    "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
+    "RawInput", "Real", "Value", "channels_shape", "layout_steps", "quantisation",
 ]
 
 
@@ -131,6 +132,17 @@ class PendingAdd(_Result):
     b: Real
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingPool(_Result):
+    """``factor`` times the maximum of windows of a layer's result, plus ``shift``: what a Sign can follow."""
+
+    inner: Pending
+    windows: Windows
+    shape: tuple[int, int, int]
+    factor: np.ndarray          # (C,) float64
+    shift: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class Host:
     """A value that the processor makes from a tensor: ``steps`` start from the tensor as (samples, C, H, W)."""
@@ -143,7 +155,7 @@ class Host:
         return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
 
 
-Value = Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | Pending | PendingAdd | Host
+Value = Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | Pending | PendingAdd | PendingPool | Host
 
 
 def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:

@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from gen import reference
-from gen.ir import Conv, Graph
+from gen.ir import Graph, is_binary
 from gen.onnx_import import load
 from tests.gen.qdq import Builder
 
@@ -73,8 +73,7 @@ class Signs(Builder):
 
 
 def binary_layers(graph: Graph) -> int:
-    return sum(isinstance(layer, Conv) and graph.tensors[layer.input].signs and bool((np.abs(layer.weights) == 1).all())
-               for layer in graph.layers)
+    return sum(is_binary(layer, graph.tensors[layer.input]) for layer in graph.layers)
 
 
 def first_signs(b: Signs, channels: int, size: int) -> str:
@@ -102,6 +101,19 @@ def test_thresholds(form: str, channels: int, padding: str, rng: np.random.Gener
     b.output(y, np.float32, rank=2)
     graph, ours, theirs = b.save_and_run(tmp_path)
     assert binary_layers(graph) == 3
+    np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 0, 1]])
+def test_pooled_before_the_threshold(pads: list[int], rng: np.random.Generator, tmp_path: Path) -> None:
+    """Convolution, maximum, batch normalisation, sign: slopes of both signs."""
+    b = Signs(rng)
+    y = b.node("Conv", first_signs(b, 16, 10), b.sign_weights("float", 24, 16, 3, 3))
+    y = b.node("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2], pads=pads)
+    y = b.node("Clip", b.batch_norm(y, 24, 12.0), b.constant(np.float32(-1)), b.constant(np.float32(1)))
+    b.output(b.node("Conv", b.node("Sign", y), b.sign_weights("dequantised", 8, 24, 3, 3)), np.float32)
+    graph, ours, theirs = b.save_and_run(tmp_path)
+    assert binary_layers(graph) == 2
     np.testing.assert_array_equal(ours[0], theirs[0])
 
 
