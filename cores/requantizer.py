@@ -1,6 +1,8 @@
 """From accumulators to activations: the arithmetic half of the store engine."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from collections.abc import Mapping
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,6 +11,7 @@ from .instruction_layout import instruction_layout
 from .isa import Opcode
 from .numerics import MIN_SHIFT, POOL_WIDTH
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
+from .sign_packer import SignPacker
 
 __all__ = ["IssueLayout", "Requantizer", "SelectShape"]
 
@@ -23,8 +26,10 @@ def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
 
     ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
     ``load`` takes the channel parameters over for this pixel and those behind it; ``release``: that was the last time.
+    ``row_end``: the last of its row.
     """
-    return data.StructLayout({"valid": 1, "pooled": 1, "select": SelectShape(config), "load": 1, "release": 1})
+    return data.StructLayout({"valid": 1, "pooled": 1, "select": SelectShape(config), "load": 1, "release": 1,
+                              **({"row_end": 1} if config.binary_rows else {})})
 
 
 class Requantizer(wiring.Component):
@@ -36,6 +41,10 @@ class Requantizer(wiring.Component):
     between pixels further behind. ``add``, ``first`` and ``second`` stand still while pixels are under way.
     ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
     ``sim.golden.residual_add``.
+
+    With ``first.binary`` the output is beats of signs (`sim.binary.pack_map`), `PACKING` cycles later. They pass
+    through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
+    look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
     """
 
     #: Cycles from issue to output.
@@ -43,6 +52,8 @@ class Requantizer(wiring.Component):
     #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
     SECOND = 8
     ADD_LATENCY = LATENCY + SECOND
+    #: Further cycles of a beat of signs, behind its last pixel.
+    PACKING = SignPacker.LATENCY
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -59,6 +70,7 @@ class Requantizer(wiring.Component):
             "second": In(instruction_layout(Opcode.STORE_ADD)),
             "output": Out(data.ArrayLayout(signed(8), lanes)),
             "output_valid": Out(1),
+            **({"packed": Out(1)} if config.binary_rows else {}),
         })
 
     def elaborate(self, platform):
@@ -90,8 +102,8 @@ class Requantizer(wiring.Component):
             control.take_shift.eq(add),
             control.shift.eq(second.shift - MIN_SHIFT),
             self.released.eq(release[4]),
-            self.output_valid.eq(Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])),
         ]
+        output_valid = Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
         early = {
             "factor": Mux(in_second[1 + a], second.multiplier_a, Mux(in_second[1 + b], -second.multiplier_b, 0)),
@@ -101,10 +113,25 @@ class Requantizer(wiring.Component):
             "low": Mux(in_second[8 + a], second.low, first.low),
             "high": Mux(in_second[8 + a], second.high, first.high),
         }
+        if config.binary_rows:
+            packer, low_negative, high_negative = self._packer(m, valid, early)
+            # Only first results that ``add`` wants back are clipped; all else is zero, for the packer's beats.
+            for limit in ("low", "high"):
+                early[limit] = Mux(first.binary & ~(valid[8] & add), 0, early[limit])
         for field, value in early.items():
             register = Signal.like(control[field], name=f"control_{field}", reset_less=True)
             m.d.sync += register.eq(value)
             m.d.comb += control[field].eq(register)
+
+        if config.binary_rows:
+            beats = packer.completes
+            for cycle in range(1 + self.PACKING):
+                delayed = Signal(name=f"beats{cycle}")
+                m.d.sync += delayed.eq(beats)
+                beats = delayed
+            output_valid = Mux(first.binary, beats, output_valid)
+            m.d.comb += self.packed.eq(packer.valid & ~packer.completes)
+        m.d.comb += self.output_valid.eq(output_valid)
 
         # The residual waits for the first stage's result.
         residual = self.residual
@@ -130,7 +157,8 @@ class Requantizer(wiring.Component):
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
             m.d.sync += [bank_source.eq(Mux(from_bank, choices[0], 0)), pool_source.eq(Mux(from_pool, pooled[lane], 0))]
 
-            m.submodules[f"lane{lane}"] = unit = RequantizerLane(acc_width=config.acc_width)
+            m.submodules[f"lane{lane}"] = unit = RequantizerLane(
+                acc_width=config.acc_width, packs=bool(config.binary_rows))
             m.d.comb += [
                 unit.source.eq(bank_source | pool_source),
                 unit.channel.eq(self.channels[lane]),
@@ -138,4 +166,26 @@ class Requantizer(wiring.Component):
                 unit.control.eq(control),
                 self.output[lane].eq(unit.output),
             ]
+            if config.binary_rows:
+                m.d.comb += [
+                    packer.signs[lane].eq(~high_negative & ~(unit.negative & low_negative)),
+                    unit.merge.eq(packer.beat.word_select(lane, 8)),
+                ]
         return m
+
+    def _packer(self, m: Module, valid: list[Value], early: Mapping[str, Value]) -> tuple[SignPacker, Signal, Signal]:
+        """The packer, fed in the cycle of the last clip, and the signs of that cycle's limits."""
+        m.submodules.packer = packer = SignPacker(self.config)
+        row_end = [self.issue.row_end]
+        for cycle in range(1, self.ADD_LATENCY):
+            delayed = Signal(name=f"row_end{cycle}")
+            m.d.sync += delayed.eq(row_end[-1])
+            row_end.append(delayed)
+        first, second = self.LATENCY - 1, self.ADD_LATENCY - 1
+        m.d.comb += [
+            packer.valid.eq(self.first.binary & Mux(self.add, valid[second], valid[first])),
+            packer.row_end.eq(Mux(self.add, row_end[second], row_end[first])),
+        ]
+        negative = [Signal(name=f"{limit}_negative") for limit in ("low", "high")]
+        m.d.sync += [sign.eq(early[limit][-1]) for sign, limit in zip(negative, ("low", "high"), strict=True)]
+        return packer, negative[0], negative[1]

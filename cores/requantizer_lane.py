@@ -73,19 +73,23 @@ class RequantizerLane(wiring.Component):
     second a * multiplier_a minus that. `LaneControl` says which cycle does what. Golden models:
     ``sim.golden.requantize``, ``sim.golden.residual_add``.
 
+    ``packs``: ``negative`` is the sign before the clip, in cycle 9; ``merge`` is ORed into ``output``, a cycle earlier.
+
     Raises ValueError unless ``acc_width`` is in 24..32.
     """
 
-    def __init__(self, *, acc_width: int):
+    def __init__(self, *, acc_width: int, packs: bool = False):
         if not 24 <= acc_width <= 32:
             raise ValueError(f"acc_width must be in 24..32, not {acc_width!r}")
         self.acc_width = acc_width
+        self.packs = packs
         super().__init__({
             "source": In(signed(acc_width)),
             "channel": In(ChannelLayout(acc_width)),
             "residual": In(signed(8)),
             "control": In(LaneControl),
             "output": Out(signed(8)),
+            **({"negative": Out(1), "merge": In(8)} if packs else {}),
         })
 
     def elaborate(self, platform):
@@ -145,6 +149,9 @@ class RequantizerLane(wiring.Component):
         m.d.sync += moved.eq((Cat(1, integer).as_signed() + Cat(rounded_up, control.zero_point).as_signed())[1:])
         result = Signal(signed(8), reset_less=True)
         at_least_low = Mux(moved < control.low, control.low, moved)
-        m.d.sync += result.eq(Mux(moved > control.high, control.high, at_least_low))
+        clipped = Mux(moved > control.high, control.high, at_least_low)
+        m.d.sync += result.eq(clipped | self.merge if self.packs else clipped)
+        if self.packs:
+            m.d.comb += self.negative.eq(moved[-1])
         m.d.comb += self.output.eq(result)
         return m

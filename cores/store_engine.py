@@ -25,7 +25,7 @@ class StoreEngine(wiring.Component):
 
     Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``. A pixel sets out only when the buffer
     behind the requantizer has room for it, so nothing in the pipeline ever stops. ``read_data`` is read the cycle after
-    ``read_enable``. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
+    ``read_enable``. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.binary.pack_map``.
     """
 
     def __init__(self, config: NpuConfig):
@@ -112,6 +112,10 @@ class StoreEngine(wiring.Component):
 
         # Beats under way or in the buffer.
         beats = Signal(range(_BUFFER_BEATS + 1))
-        m.d.sync += beats.eq(beats + issue.valid - (self.data.valid & self.data.ready))
+        leaves = self.data.valid & self.data.ready
+        # Of the pixels of a beat of signs only the last one counts.
+        if config.binary_rows:
+            leaves = leaves + requantizer.packed
+        m.d.sync += beats.eq(beats + issue.valid - leaves)
         m.d.comb += [sequencer.room.eq(beats != _BUFFER_BEATS), sequencer.drained.eq(beats == 0)]
         return m

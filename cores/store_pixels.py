@@ -17,8 +17,8 @@ class StorePixels(wiring.Component):
 
     ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``). The group
     is the block's, or in a STORE of one block goes with the column (``spread``) or with the row (``alternate``);
-    ``block_start``, ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word. ``geometry``
-    and ``store`` stand still from ``restart`` on.
+    ``row_end``, ``block_start``, ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word.
+    ``geometry`` and ``store`` stand still from ``restart`` on.
     """
 
     def __init__(self, config: NpuConfig):
@@ -31,6 +31,7 @@ class StorePixels(wiring.Component):
             "address": Out(range(config.acc_depth)),
             "beyond": Out(1),
             "select": Out(SelectShape(config)),
+            "row_end": Out(1),
             "block_start": Out(1),
             "block_end": Out(1),
             "end": Out(1),
@@ -42,7 +43,7 @@ class StorePixels(wiring.Component):
         cols_left = Signal.like(self.geometry.cols, reset_less=True)
         rows_left = Signal.like(self.geometry.rows, reset_less=True)
         blocks_left = Signal.like(self.store.blocks, reset_less=True)
-        row_end = Signal()
+        row_end = self.row_end
         word = Signal(range(2 * config.acc_depth))
         # Both counters wrap at the places they select from; with a single place they have no bits.
         group_bits = (config.oc_groups - 1).bit_length()

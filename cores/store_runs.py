@@ -16,7 +16,8 @@ REGION_BITS = 32
 
 
 class StoreRuns(wiring.Component):
-    """For every block and row of the STORE given with ``start``: a run of ``cols`` beats. Three cycles a run.
+    """For every block and row of the STORE given with ``start``: a run of its beats, of ``cols`` or with ``binary`` an
+    eighth of these. Three cycles a run.
 
     ``geometry`` and ``store`` stand still until ``idle``. A run that is not between ``write_start`` and ``data_beats``
     is not issued; ``failed`` rises instead and stays. ``halt`` offers no further run.
@@ -51,9 +52,12 @@ class StoreRuns(wiring.Component):
         address = Signal(self.config.address_width, reset_less=True)
         beat_shift = (self.config.beat_bytes - 1).bit_length()
 
+        beats = geometry.cols
+        if self.config.binary_rows:
+            beats = Mux(geometry.binary, (geometry.cols + 7) >> 3, geometry.cols)
         m.d.comb += [
             run.p.address.eq(address),
-            run.p.beats.eq(geometry.cols),
+            run.p.beats.eq(beats),
             run.p.last.eq(row_is_last & (blocks_left == 1)),
             run.p.post.eq(store.post_load),
             run.p.index.eq(self.index),
@@ -71,7 +75,7 @@ class StoreRuns(wiring.Component):
                     m.next = "PLACE"
             with m.State("PLACE"):
                 m.d.sync += [
-                    end.eq(row + geometry.cols),
+                    end.eq(row + beats),
                     address.eq(self.data_address + (row << beat_shift)),
                 ]
                 m.next = "CHECK"

@@ -92,6 +92,8 @@ class StoreSequencer(wiring.Component):
             self.issue.load.eq(pixels.block_start | add),
             self.issue.release.eq(Mux(add, pixels.block_end, pixels.block_start)),
         ]
+        if config.binary_rows:
+            m.d.comb += self.issue.row_end.eq(pixels.row_end)
         with m.If(issue & pixels.block_start):
             m.d.sync += fresh.eq(0)
         m.d.sync += self.post_compute.eq(issue & pixels.end & store.post_compute)

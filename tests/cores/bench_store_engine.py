@@ -166,8 +166,10 @@ def random_program(rng: np.random.Generator, stores: int) -> StoreStimulus:
     stimulus = StoreStimulus(CONFIG, rng)
     while len(stimulus.flags) < stores:
         order = str(rng.choice(ORDERS))
-        stimulus.geometry(rows=int(rng.integers(1, 6)), cols=int(rng.integers(1, 10)), add=bool(rng.random() < 0.5),
-                          order=order)
+        binary = bool(CONFIG.binary_rows) and rng.random() < 0.6
+        cols = int(rng.integers(1, 30 if binary else 10))
+        rows = int(rng.integers(1, min(6, CONFIG.acc_depth // cols)))
+        stimulus.geometry(rows=rows, cols=cols, add=bool(rng.random() < 0.5), order=order, binary=binary)
         for _ in range(rng.integers(1, 4)):
             pooled = bool(rng.random() < 0.4)
             blocks = int(rng.integers(1, 6 if pooled else blocks_of_bank(order) + 1))
@@ -228,6 +230,22 @@ async def full_rate(dut):
         # With add, the eight beats of parameters come only when the last residual has gone.
         of_one_store = np.delete(from_block_to_block, blocks_of_bank(order) - 1)
         assert (of_one_store <= (15 if add else 1)).all(), from_block_to_block
+
+
+@cocotb.test(skip=not CONFIG.binary_rows)
+async def full_rate_of_signs(dut):
+    """A pixel a cycle without add, in three with it: a full beat in eight times that; the write engine is not waited
+    for."""
+    rng = begin(dut)
+    rows, cols = 2, 24
+    for add, rate in ((False, 8), (True, 24)):
+        stimulus = StoreStimulus(CONFIG, rng)
+        stimulus.geometry(rows=rows, cols=cols, add=add, binary=True)
+        stimulus.store(blocks=1, bank=1, post_compute=1, wait_compute=1)
+        environment = await start(dut, stimulus)
+        await environment.run()
+        environment.check()
+        assert (np.diff(environment.beat_cycles) == rate).all(), environment.beat_cycles
 
 
 @cocotb.test()

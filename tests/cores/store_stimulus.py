@@ -8,6 +8,7 @@ import numpy as np
 from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, encode
 from cores.numerics import POOL_WIDTH
+from sim.binary import pack_map
 from sim.golden import requantize, residual_add
 from tests.cores.store_values import (
     pack,
@@ -22,7 +23,7 @@ __all__ = ["StoreStimulus"]
 
 
 def _beat(values: np.ndarray) -> int:
-    return int.from_bytes(values.astype(np.int8).tobytes(), "little")
+    return int.from_bytes(values.astype(np.uint8).tobytes(), "little")
 
 
 @dataclass
@@ -48,11 +49,12 @@ class StoreStimulus:
         self.instructions.append(int.from_bytes(encode(Instruction(opcode, **fields)), "little"))
         return len(self.instructions) - 1
 
-    def geometry(self, *, rows: int, cols: int, add: bool, order: str = "") -> None:
+    def geometry(self, *, rows: int, cols: int, add: bool, order: str = "", binary: bool = False) -> None:
         """``order``: "spread", "alternate", or plain words."""
         self.order = order
         self.fields = {"rows": rows, "cols": cols, "add": int(add), "row_pitch": int(self.rng.integers(0, 1 << 12)),
-                       "block_pitch": int(self.rng.integers(0, 1 << 16)), **random_clip(self.rng)}
+                       "block_pitch": int(self.rng.integers(0, 1 << 16)), **random_clip(self.rng),
+                       "binary": int(binary)}
         if order:
             self.fields[order] = 1
         self.emit(Opcode.STORE_SET, **self.fields)
@@ -96,9 +98,15 @@ class StoreStimulus:
                 residual = rng.integers(-128, 128, result.shape)
                 self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
                 result = residual_add(result, residual, **self.second)
-            self.beats += [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
+            if geometry["binary"]:
+                signs = pack_map(result.transpose(1, 2, 0))
+                beats = signs.shape[1]
+                self.beats += [_beat(beat) for beat in signs.reshape(-1, lanes)]
+            else:
+                beats = cols
+                self.beats += [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
             for row in range(rows):
                 start = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
-                self.runs.append({"start": start, "beats": cols, "index": index, "post": flags.get("post_load", 0),
+                self.runs.append({"start": start, "beats": beats, "index": index, "post": flags.get("post_load", 0),
                                   "last": int(block == blocks - 1 and row == rows - 1)})
         self.banks.append(None if pooled else {word: pack(values, width) for word, values in words.items()})

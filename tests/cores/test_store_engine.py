@@ -11,6 +11,8 @@ CONFIGS = {
     "two_groups": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=64),
     "two_groups_depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=64, depthwise=1),
     "one_pixel": NpuConfig(oc_lanes=32, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, acc_width=24, acc_depth=64),
+    "binary": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=64, depthwise=1, binary_rows=8),
+    "binary_one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=1, pixel_lanes=1, acc_depth=64, binary_rows=1),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, acc_width=32, address_width=64),
 }
 
