@@ -1,14 +1,17 @@
 """Buffer writer: the delivering half of the load engine."""
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .byte_window import lanes_below
 from .config import NpuConfig
-from .input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
+from .input_buffer import ENTRY_BITS, BankShape, BufferWrite
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import Opcode
 from .registers import ENGINE_STATES
+from .run_gatherer import RunGatherer
+from .run_settings import RunSettings
 
 __all__ = ["BufferWriter"]
 
@@ -19,7 +22,8 @@ class BufferWriter(wiring.Component):
     """Take the load queue's data in order and put it where it belongs, a beat a cycle.
 
     LOAD_ACT: pad and write to the input-buffer banks (docs/architecture.md, "Loading"). LOAD_WGT, LOAD_SIDE: pass on to
-    their rings. ``overrun`` when an entry outside the input buffer would be written.
+    their rings. ``overrun`` when an entry outside the input buffer would be written. With ``gather`` in the
+    configuration every beat for the input buffer goes through `RunGatherer`.
     """
 
     def __init__(self, config: NpuConfig):
@@ -30,9 +34,7 @@ class BufferWriter(wiring.Component):
             "compute_level": In(8),
             "compute_take": Out(8),
             "post_compute": Out(1),
-            "write_enable": Out(config.banks),
-            "write_address": Out(buffer_address_bits(config)),
-            "write_data": Out(config.beat_bits),
+            "write": Out(BufferWrite(config)),
             "weights": Out(stream.Signature(config.beat_bits)),
             "side": Out(stream.Signature(config.beat_bits)),
             "state": Out(4),
@@ -43,7 +45,7 @@ class BufferWriter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
+        config, write = self.config, self.write
         several = config.banks > 1
 
         word = Value.cast(self.queue.payload.word)
@@ -58,9 +60,14 @@ class BufferWriter(wiring.Component):
         rows_top, rows_data, rows_bottom = Signal(6), Signal(10), Signal(6)
         top_left, data_left, bottom_left = Signal(6), Signal(10), Signal(6)
         cols_data = Signal(24)
-        left_left, cols_left, right_left = Signal(4), Signal(24), Signal(4)
-        block_base, row_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
-        phase, bank = Signal(3), Signal(BankShape(config))
+        if config.gather:
+            m.submodules.settings = settings = RunSettings(config)
+            m.submodules.gatherer = gatherer = RunGatherer(config)
+            m.d.comb += settings.word.eq(word)
+            left, right = settings.left, settings.right
+        else:
+            left, right = g.pad_left, g.pad_right
+        left_left, cols_left, right_left = Signal(left.shape()), Signal(24), Signal(right.shape())
 
         pads = ~to_weights & ~to_side
         in_data_row = (top_left == 0) & (data_left != 0)
@@ -74,9 +81,9 @@ class BufferWriter(wiring.Component):
         ]
 
         # -- one beat -------------------------------------------------------------------------------------------
-        sink_ready = Signal()
+        room, sink_ready = Signal(init=1), Signal()
         m.d.comb += [
-            sink_ready.eq(Mux(to_weights, self.weights.ready, Mux(to_side, self.side.ready, 1))),
+            sink_ready.eq(Mux(to_weights, self.weights.ready, Mux(to_side, self.side.ready, room))),
             self.weights.valid.eq(active & to_weights & self.input.valid),
             self.weights.payload.eq(self.input.payload),
             self.side.valid.eq(active & to_side & self.input.valid),
@@ -84,18 +91,8 @@ class BufferWriter(wiring.Component):
             self.input.ready.eq(active & is_data & sink_ready),
         ]
         go = Signal()
-        m.d.comb += go.eq(active & Mux(is_data, self.input.valid & sink_ready, 1))
-        finish = go & row_end & block_end & (blocks_left == 1)
-
-        m.d.sync += self.write_enable.eq(0)
-        with m.If(go & pads):
-            m.d.sync += [
-                self.write_enable.eq(1 << bank if several else 1),
-                self.write_address.eq(address),
-                self.write_data.eq(
-                    Mux(is_data, self.input.payload, g.pad_value.as_unsigned().replicate(config.beat_bytes))),
-            ]
-            m.d.comb += self.overrun.eq(address >= config.input_depth)
+        m.d.comb += go.eq(active & sink_ready & (~is_data | self.input.valid))
+        last = row_end & block_end & (blocks_left == 1)
         with m.If(go):
             with m.If(left_left != 0):
                 m.d.sync += left_left.eq(left_left - 1)
@@ -103,23 +100,9 @@ class BufferWriter(wiring.Component):
                 m.d.sync += cols_left.eq(cols_left - 1)
             with m.Else():
                 m.d.sync += right_left.eq(right_left - 1)
-            if several:
-                with m.If(phase + 1 == g.stride):
-                    # A bank is done with its ``stride`` columns: the next are the next bank's at the same entries.
-                    m.d.sync += [
-                        phase.eq(0),
-                        bank.eq(bank + 1),
-                        address.eq(Mux(bank.all(), address + 1, address - phase)),
-                    ]
-                with m.Else():
-                    m.d.sync += [phase.eq(phase + 1), address.eq(address + 1)]
-            else:
-                m.d.sync += address.eq(address + 1)
             with m.If(row_end):
-                next_row = row_base + g.buf_row_pitch
-                m.d.sync += [left_left.eq(Mux(pads, g.pad_left, 0)), cols_left.eq(cols_data),
-                             right_left.eq(Mux(pads, g.pad_right, 0)), phase.eq(0), bank.eq(0),
-                             row_base.eq(next_row), address.eq(next_row)]
+                m.d.sync += [left_left.eq(Mux(pads, left, 0)), cols_left.eq(cols_data),
+                             right_left.eq(Mux(pads, right, 0))]
                 with m.If(top_left != 0):
                     m.d.sync += top_left.eq(top_left - 1)
                 with m.Elif(data_left != 0):
@@ -127,19 +110,97 @@ class BufferWriter(wiring.Component):
                 with m.Else():
                     m.d.sync += bottom_left.eq(bottom_left - 1)
                 with m.If(block_end):
-                    next_block = block_base + g.buf_block_pitch
                     m.d.sync += [top_left.eq(rows_top), data_left.eq(rows_data), bottom_left.eq(rows_bottom),
                                  blocks_left.eq(blocks_left - 1)]
+
+        # -- entries: the present one's, its banks (from ``bank`` on), what it ends ---------------------------------
+        if config.gather:
+            feeding = Signal()
+            placed, ends_row, ends_block = gatherer.emit, gatherer.row_end, gatherer.block_end
+            finish = Mux(pads, gatherer.finish, go & last)
+            # Of a row's data, only the first ``bytes`` bytes are.
+            beats_left = Signal(signed(len(settings.data_beats) + 1))
+            with m.If(go):
+                with m.If(row_end):
+                    m.d.sync += beats_left.eq(settings.data_beats)
+                with m.Elif(is_data & (beats_left >= 0)):
+                    m.d.sync += beats_left.eq(beats_left - 1)
+                with m.If(last):
+                    m.d.sync += feeding.eq(0)
+            m.d.comb += [
+                room.eq(feeding & gatherer.room),
+                gatherer.enter.eq(go & pads),
+                gatherer.enter_last.eq(row_end),
+                gatherer.runs.eq(settings.runs),
+                gatherer.blocks.eq(act.blocks),
+                gatherer.rows.eq(act.pad_top + act.rows + act.pad_bottom),
+            ]
+            tail = Mux(beats_left == 0, lanes_below(settings.data_bytes, config.beat_bytes), 0)
+            with m.If(is_data):
+                m.d.comb += gatherer.present.eq(Mux(~settings.gathering | (beats_left > 0), ~0, tail))
+            for lane in range(config.beat_bytes):
+                m.d.comb += gatherer.beat[lane].eq(
+                    Mux(gatherer.present[lane], self.input.payload.word_select(lane, 8), g.pad_value.as_unsigned()))
+            m.d.comb += [write.data.eq(gatherer.data), write.bytes.eq(gatherer.bytes)]
+            if config.binary_rows:
+                m.d.comb += write.zero.eq(Mux(g.pad_zero, gatherer.zero, 0))
+            latency = RunGatherer.LATENCY
+        else:
+            placed, ends_row, ends_block, finish = go & pads, row_end, block_end, go & last
+            m.d.sync += write.data.eq(
+                Mux(is_data, self.input.payload, g.pad_value.as_unsigned().replicate(config.beat_bytes)))
+            latency = 1
+        block_base, row_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
+        phase, bank = Signal(3), Signal(BankShape(config))
+        placing = placed.any()
+        entry = Signal(data.StructLayout({"enable": config.banks, "address": ENTRY_BITS, "post": 1}))
+        m.d.comb += [
+            # A token posted with the last entry is seen when that can be read.
+            entry.post.eq(finish & post),
+            entry.enable.eq(placed << bank if several else placed),
+            entry.address.eq(address),
+            self.overrun.eq(placing & (address >= config.input_depth)),
+        ]
+        stages = [entry]
+        for number in range(latency):
+            stage = Signal.like(entry, name=f"entry{number + 1}")
+            m.d.sync += stage.eq(stages[-1])
+            stages.append(stage)
+        m.d.comb += [write.enable.eq(stages[-1].enable), write.address.eq(stages[-1].address),
+                     self.post_compute.eq(stages[-1].post)]
+        with m.If(placing):
+            if several:
+                turn, full = phase + 1 == g.stride, bank.all()
+                if config.gather:
+                    turn, full = turn | settings.gathering, (bank | placed[1:]).all()
+                with m.If(turn):
+                    # A bank is done with its ``stride`` columns: the next are the next bank's at the same entries.
+                    m.d.sync += [
+                        phase.eq(0),
+                        bank.eq(bank + (1 + placed[1] if config.gather else 1)),
+                        address.eq(Mux(full, address + 1, address - phase)),
+                    ]
+                with m.Else():
+                    m.d.sync += [phase.eq(phase + 1), address.eq(address + 1)]
+            else:
+                m.d.sync += address.eq(address + 1)
+            with m.If(ends_row):
+                next_row = row_base + g.buf_row_pitch
+                m.d.sync += [phase.eq(0), bank.eq(0), row_base.eq(next_row), address.eq(next_row)]
+                with m.If(ends_block):
+                    pitch = Mux(gatherer.wrap, g.buf_block_pitch, 0) if config.gather else g.buf_block_pitch
+                    next_block = block_base + pitch
                     m.d.sync += [signal.eq(next_block) for signal in (block_base, row_base, address)]
-            with m.If(finish):
-                m.d.sync += active.eq(0)
-        # The last beat reaches the buffer a cycle later; a token posted with it is seen when it can be read.
-        m.d.sync += self.post_compute.eq(finish & post)
+        with m.If(finish):
+            m.d.sync += active.eq(0)
 
         # -- next instruction ------------------------------------------------------------------------------------
         waits_compute = act.wait_compute & (self.compute_level == 0)
-        with m.If(self.queue.valid & (~active | finish) & ~waits_compute):
+        settled = settings.ready if config.gather else 1
+        with m.If(self.queue.valid & (~active | finish) & ~waits_compute & settled):
             m.d.comb += [self.queue.ready.eq(1), self.compute_take.eq(act.wait_compute)]
+            if config.gather:
+                m.d.comb += settings.take.eq(1)
             m.d.sync += [index.eq(self.queue.payload.index), post.eq(act.post_compute), to_weights.eq(0), to_side.eq(0),
                          blocks_left.eq(1), phase.eq(0), bank.eq(0)]
             with m.Switch(act.opcode):
@@ -153,10 +214,16 @@ class BufferWriter(wiring.Component):
                         *[signal.eq(act.rows) for signal in (rows_data, data_left)],
                         *[signal.eq(act.pad_bottom) for signal in (rows_bottom, bottom_left)],
                         *[signal.eq(g.cols) for signal in (cols_data, cols_left)],
-                        left_left.eq(g.pad_left),
-                        right_left.eq(g.pad_right),
+                        left_left.eq(left),
+                        right_left.eq(right),
                         *[signal.eq(act.buf_base) for signal in (block_base, row_base, address)],
                     ]
+                    if config.gather:
+                        m.d.comb += gatherer.start.eq(1)
+                        m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats)]
+                if config.gather:
+                    with m.Case(Opcode.LOAD_GATHER):
+                        pass
                 with m.Default():
                     is_weights = act.opcode == Opcode.LOAD_WGT
                     count = Mux(is_weights, wgt.beats, side.cols)
@@ -173,10 +240,12 @@ class BufferWriter(wiring.Component):
 
         # -- report ------------------------------------------------------------------------------------------------
         m.d.comb += [
-            self.idle.eq(~active & ~self.queue.valid & ~self.write_enable.any()),
+            self.idle.eq(~active & ~self.queue.valid & ~Cat(stage.enable for stage in stages[1:]).any()),
             self.index.eq(Mux(active, index, self.queue.payload.index)),
         ]
-        with m.If(go):
+        # The gatherer may be at work when nothing enters it.
+        working = go | (active & pads & ~(is_data & ~self.input.valid)) if config.gather else go
+        with m.If(working):
             m.d.comb += self.state.eq(_STATE["busy"])
         with m.Elif(active & ~self.input.valid):
             m.d.comb += self.state.eq(_STATE["wait_bus"])

@@ -8,7 +8,7 @@ from .accumulators import Accumulators
 from .axi import ErrorReport
 from .binary_unit import BinaryUnit
 from .config import NpuConfig
-from .input_buffer import InputBuffer, buffer_address_bits
+from .input_buffer import BufferWrite, InputBuffer
 from .instruction_layout import INDEX_BITS, QueueEntry
 from .mac_array import MacArray
 from .numerics import POOL_WIDTH
@@ -36,10 +36,7 @@ class ComputeEngine(wiring.Component):
             "store_take": Out(8),
             "post_load": Out(1),
             "post_store": Out(1),
-            "write_enable": In(config.banks),
-            "write_address": In(buffer_address_bits(config)),
-            "write_data": In(config.beat_bits),
-            **({"write_zero": In(1)} if config.binary_rows else {}),
+            "write": In(BufferWrite(config)),
             "weights": In(stream.Signature(config.beat_bits)),
             "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
             "read_enable": In(1),
@@ -89,8 +86,7 @@ class ComputeEngine(wiring.Component):
             m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("fill_valid", "fill_indexed", "fill_group"):
             m.d.comb += getattr(loader, port).eq(getattr(sequencer, port))
-        for port in ("write_enable", "write_address", "write_data"):
-            m.d.comb += getattr(buffer, port).eq(getattr(self, port))
+        connect(m, flipped(self.write), buffer.write)
         for port in ("read_enable", "read_bank", "read_address"):
             m.d.comb += getattr(accumulators, port).eq(getattr(self, port))
         m.d.comb += [
@@ -133,7 +129,6 @@ class ComputeEngine(wiring.Component):
             before = words[sums_stage - 1]
             m.d.sync += binary.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
             m.d.comb += [
-                buffer.write_zero.eq(self.write_zero),
                 loader.fill_binary.eq(sequencer.fill_binary),
                 binary.pixels.eq(buffer.read_data),
                 binary.zeros.eq(buffer.read_zero),

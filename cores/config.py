@@ -24,7 +24,7 @@ _PRESETS: dict[int, dict[str, int]] = {
 PRESET_MACS = tuple(_PRESETS)
 
 #: Units that instructions and configuration know already, but no hardware does.
-_PENDING = ("gather", "binary_engine", "local_store")
+_PENDING = ("binary_engine", "local_store")
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {
@@ -195,6 +195,11 @@ class NpuConfig:
     def banks(self) -> int:
         """Input-buffer banks: pixels of a block read at once."""
         return self.pixel_lanes * self.oc_groups if self.depthwise else self.pixel_lanes
+
+    @property
+    def write_lanes(self) -> int:
+        """Beats that are written to the input buffer at once, to neighbouring banks."""
+        return self.pixel_lanes if self.gather else 1
 
     @property
     def window_reads(self) -> int:

@@ -1,6 +1,6 @@
 """Input buffer: activations of the tiles at hand."""
 
-from amaranth.hdl import Cat, Module, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .config import NpuConfig
 from .isa import LAYOUTS
 
-__all__ = ["ENTRY_BITS", "BankShape", "InputBuffer", "buffer_address_bits"]
+__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "buffer_address_bits"]
 
 #: Bits in which entries are computed: a legal entry plus the widest field of an instruction that names entries or moves
 #: from one to another. So what is past the end is seen before it wraps.
@@ -25,6 +25,24 @@ def BankShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
     return range(max(2, config.banks))
 
 
+def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signature
+    """A write of ``config.write_lanes`` neighbouring banks at the same entry; bank b takes beat b % write_lanes.
+
+    ``bytes`` are those of the entry that change (with ``gather``). With the first of an entry's bytes goes its flag:
+    ``zero``, one for each beat (with ``binary_rows``).
+    """
+    members = {
+        "enable": Out(config.banks),
+        "address": Out(buffer_address_bits(config)),
+        "data": Out(config.write_lanes * config.beat_bits),
+    }
+    if config.gather:
+        members["bytes"] = Out(config.beat_bytes)
+    if config.binary_rows:
+        members["zero"] = Out(config.write_lanes)
+    return wiring.Signature(members)
+
+
 class InputBuffer(wiring.Component):
     """``config.banks`` banks of ``input_depth`` beats, each with one write and one read port.
 
@@ -36,31 +54,41 @@ class InputBuffer(wiring.Component):
         self.config = config
         banks = config.banks
         address = unsigned(buffer_address_bits(config))
-        super().__init__({
-            "write_enable": In(banks),
-            "write_address": In(address),
-            "write_data": In(config.beat_bits),
-            **({"write_zero": In(1)} if config.binary_rows else {}),
+        members = {
+            "write": In(BufferWrite(config)),
             "read_address": In(data.ArrayLayout(address, banks)),
             "read_data": Out(data.ArrayLayout(config.beat_bits, banks)),
-            **({"read_zero": Out(banks)} if config.binary_rows else {}),
-        })
+        }
+        if config.binary_rows:
+            members["read_zero"] = Out(banks)
+        super().__init__(members)
 
     def elaborate(self, platform):
         m = Module()
-        bits = self.config.beat_bits + bool(self.config.binary_rows)
-        for bank in range(self.config.banks):
+        config, bits, lanes = self.config, self.config.beat_bits, self.config.beat_bytes
+        # The flag is the ninth bit of the first byte, so that it needs no memory of its own: block RAM has nine bits a
+        # byte, if all of them have.
+        lane = 9 if config.binary_rows else 8
+        for bank in range(config.banks):
             m.submodules[f"bank{bank}"] = memory = Memory(
-                shape=unsigned(bits), depth=self.config.input_depth, init=[])
-            write, read = memory.write_port(), memory.read_port()
+                shape=unsigned(lane * lanes), depth=config.input_depth, init=[])
+            write, read = memory.write_port(granularity=lane if config.gather else None), memory.read_port()
+            number = bank % config.write_lanes
+            enable, written = self.write.enable[bank], self.write.data[number * bits:(number + 1) * bits]
+            found = read.data
+            if config.gather:
+                enable = Mux(enable, self.write.bytes, 0)
+            if config.binary_rows:
+                flags = [self.write.zero[number], *[Const(0, 1)] * (lanes - 1)]
+                written = Cat(Cat(written.word_select(byte, 8), flags[byte]) for byte in range(lanes))
+                found = Cat(found[9 * byte:9 * byte + 8] for byte in range(lanes))
+                m.d.comb += self.read_zero[bank].eq(read.data[8])
             m.d.comb += [
-                write.en.eq(self.write_enable[bank]),
-                write.addr.eq(self.write_address),
-                write.data.eq(Cat(self.write_data, self.write_zero) if self.config.binary_rows else self.write_data),
+                write.en.eq(enable),
+                write.addr.eq(self.write.address),
+                write.data.eq(written),
                 read.en.eq(1),
                 read.addr.eq(self.read_address[bank]),
-                self.read_data[bank].eq(read.data),
+                self.read_data[bank].eq(found),
             ]
-            if self.config.binary_rows:
-                m.d.comb += self.read_zero[bank].eq(read.data[-1])
         return m

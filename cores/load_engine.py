@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .axi import MAX_BURST, AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from .buffer_writer import BufferWriter
 from .config import NpuConfig
-from .input_buffer import buffer_address_bits
+from .input_buffer import BufferWrite
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import ErrorCode, Opcode
 from .registers import ENGINE_STATES
@@ -46,9 +46,7 @@ class LoadEngine(wiring.Component):
             "response": In(read_data_layout(config)),
             "data_address": In(config.address_width),
             "data_beats": In(32),
-            "write_enable": Out(config.banks),
-            "write_address": Out(buffer_address_bits(config)),
-            "write_data": Out(config.beat_bits),
+            "write": Out(BufferWrite(config)),
             "weights": Out(stream.Signature(config.beat_bits)),
             "side": Out(stream.Signature(config.beat_bits)),
             "state": Out(4),
@@ -168,10 +166,8 @@ class LoadEngine(wiring.Component):
             writer.compute_level.eq(self.compute_level),
             self.compute_take.eq(writer.compute_take),
             self.post_compute.eq(writer.post_compute),
-            self.write_enable.eq(writer.write_enable),
-            self.write_address.eq(writer.write_address),
-            self.write_data.eq(writer.write_data),
         ]
+        connect(m, writer.write, flipped(self.write))
         connect(m, writer.weights, flipped(self.weights))
         connect(m, writer.side, flipped(self.side))
 

@@ -84,8 +84,7 @@ class Npu(wiring.Component):
             connect(m, source, ring.w_stream)
             connect(m, ring.r_stream, sink)
         connect(m, compute.pooled, store.pooled)
-        for name in ("write_enable", "write_address", "write_data"):
-            m.d.comb += getattr(compute, name).eq(getattr(load, name))
+        connect(m, load.write, compute.write)
         m.d.comb += [
             compute.read_enable.eq(store.read_enable),
             compute.read_bank.eq(store.read_bank),

@@ -11,6 +11,7 @@ from cores.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, POOL_WIDTH
 from . import golden
 from .binary import BITS, check_binary, multiply_binary, pack_map, pack_signs
 from .errors import HazardError, MachineError
+from .gather import gather_box
 from .hazards import Stage
 from .storage import Ring, entry_places
 from .weights import dense_weights
@@ -30,18 +31,23 @@ _EXACT = 1 << 24
 
 
 def load_engine(machine: "Machine") -> "Steps":
-    geometry = tiles = None
+    geometry = tiles = gather = None
     while True:
         index, instruction = yield from machine.fetch(Queue.LOAD)
         match instruction.opcode:
             case Opcode.LOAD_SET:
-                geometry, tiles = _supported(machine, index, instruction), None
+                geometry, tiles, gather = _supported(machine, index, instruction), None, None
+            case Opcode.LOAD_GATHER:
+                tiles, gather = None, instruction
             case Opcode.LOAD_WINOGRAD:
-                tiles = instruction
+                tiles, gather = instruction, None
             case Opcode.LOAD_ACT:
                 if geometry is None:
                     raise MachineError(ErrorCode.ILLEGAL, index, "no LOAD_SET is in front of it")
-                _load_box(machine, index, geometry, tiles, instruction)
+                if gather is not None:
+                    _load_runs(machine, index, geometry, gather, instruction)
+                else:
+                    _load_box(machine, index, geometry, tiles, instruction)
             case Opcode.LOAD_WGT:
                 offset, beats = instruction["offset"], instruction["beats"]
                 machine.check_read(index, offset, offset + beats)
@@ -68,6 +74,41 @@ def _fill(machine: "Machine", index: int, ring: Ring, beats: np.ndarray, name: s
         yield None
 
 
+def _fetch_box(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> np.ndarray:
+    """The beats of LOAD_ACT's data: int8 (blocks, rows, cols, beat_bytes)."""
+    blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
+    if not rows:
+        return np.empty((blocks, 0, cols, machine.config.beat_bytes), np.int8)
+    beats = (instruction["offset"] + np.arange(blocks)[:, None, None] * geometry["block_pitch"]
+             + np.arange(rows)[:, None] * geometry["row_pitch"] + np.arange(cols))
+    machine.check_read(index, int(beats[0, 0, 0]), int(beats[-1, -1, -1]) + 1)
+    if machine.strict:
+        machine.hazards.load_reads(index, beats)
+    machine.read_beats += beats.size
+    return machine.memory[beats]
+
+
+def _load_runs(machine: "Machine", index: int, geometry: Instruction, gather: Instruction,
+               instruction: Instruction) -> None:
+    """LOAD_ACT behind LOAD_GATHER: runs of bytes into parts of input-buffer entries."""
+    config, lanes = machine.config, machine.config.beat_bytes
+    length, blocks = gather["length"], instruction["blocks"]
+    machine.require(gather["place"] + length <= lanes, index,
+                    f"a run of {length} bytes does not fit byte {gather['place']} and following of {lanes}")
+    machine.require(blocks == 1 or lanes % length == 0, index,
+                    f"blocks of {length} bytes do not fill entries of {lanes}")
+    runs = gather_box(config, geometry, gather, instruction, _fetch_box(machine, index, geometry, instruction))
+    machine.check_entries(index, int(runs.entries.max()))
+    places = runs.entries + runs.banks * config.input_depth
+    if machine.strict:
+        machine.hazards.load_writes(index, places, runs.places[:, None, None])
+    for block in range(blocks):
+        first, width = int(runs.places[block]), int(runs.widths[block])
+        machine.input[places[block], first:first + width] = runs.values[block, ..., :width]
+        if not first:
+            machine.zeros[places[block]] = runs.padding[block] & bool(geometry["pad_zero"])
+
+
 def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction | None,
               instruction: Instruction) -> None:
     """LOAD_ACT: a padded box of memory into the input buffer, as it is or in transformed ``tiles``."""
@@ -76,14 +117,7 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Inst
     top, left = instruction["pad_top"], geometry["pad_left"]
     box_rows, box_cols = top + rows + instruction["pad_bottom"], left + cols + geometry["pad_right"]
     box = np.full((blocks, box_rows, box_cols, config.beat_bytes), geometry["pad_value"], np.int8)
-    if rows:
-        beats = (instruction["offset"] + np.arange(blocks)[:, None, None] * geometry["block_pitch"]
-                 + np.arange(rows)[:, None] * geometry["row_pitch"] + np.arange(cols))
-        machine.check_read(index, int(beats[0, 0, 0]), int(beats[-1, -1, -1]) + 1)
-        if machine.strict:
-            machine.hazards.load_reads(index, beats)
-        box[:, top:top + rows, left:left + cols] = machine.memory[beats]
-        machine.read_beats += beats.size
+    box[:, top:top + rows, left:left + cols] = _fetch_box(machine, index, geometry, instruction)
     if tiles is not None:
         write_tiles(machine, index, geometry, tiles, instruction, box)
         return
@@ -105,9 +139,8 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Inst
             machine.input[places[number], start:start + count] = signs
     else:
         machine.input[places] = box
-    # In order, so that of an entry's parts the last decides.
-    for of_block, flags in zip(places, padding, strict=True):
-        machine.zeros[of_block] = flags
+    first = part.ravel() == 0
+    machine.zeros[places[first]] = padding[first]
 
 
 def _places(machine: "Machine", index: int, geometry: Instruction, rows: int, base: int = 0) -> np.ndarray:

@@ -62,7 +62,7 @@ class Machine:
         #: (banks * input_depth, beat_bytes), int8 or as wide as activations are: the banks one after the other.
         self.input = np.zeros((config.banks * config.input_depth, config.beat_bytes),
                               np.int8 if config.activation_bits == 8 else np.int16)
-        #: bool (banks * input_depth,): the entry is padding that counts as zero.
+        #: bool (banks * input_depth,): the entry is padding that counts as zero. Goes with the entry's first byte.
         self.zeros = np.zeros(len(self.input), bool)
         self.accumulators = Accumulators(config)
         self.weights = Ring(config.weight_depth, config.beat_bytes)

@@ -83,11 +83,11 @@ class Hazards:
         self.beat_reader[beats] = index
 
     def load_writes(self, index: int, entries: np.ndarray, parts: np.ndarray | int = 0) -> None:
-        """``parts``: which of an entry's eighths, where only some are written."""
+        """``parts``: where in its entry each begins, of those that are written in parts."""
         self._ordered(Queue.LOAD, Stage.COMPUTED, self.entry_reader[entries], index,
                       "which reads the input-buffer entries it overwrites")
         self.entry_writer[entries] = index
-        if np.bincount((8 * entries + parts).ravel()).max() > 1:
+        if np.bincount((32 * entries + parts).ravel()).max() > 1:
             raise HazardError(index, "it writes an input-buffer entry twice")
         for bank, reads in enumerate(self.optional):
             for read in reads:

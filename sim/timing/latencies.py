@@ -2,8 +2,8 @@
 
 __all__ = [
     "AR_CYCLES", "AW_CYCLES", "BUFFERED_FIFO", "DISPATCH_CYCLES", "END_CYCLES", "FETCH_ARRIVAL", "FIFO",
-    "FIRST_REQUEST", "LOAD_ARRIVAL", "POOL_CYCLES", "POOL_SLOTS", "RELEASE_CYCLES", "ROW_CYCLES", "RUN_CYCLES",
-    "START_CYCLES", "STORE_DATA_SLOTS", "STORE_TO_BUS", "TOKEN", "WINDOW_CYCLES",
+    "FIRST_REQUEST", "GATHER_CYCLES", "LOAD_ARRIVAL", "POOL_CYCLES", "POOL_SLOTS", "RELEASE_CYCLES", "ROW_CYCLES",
+    "RUN_CYCLES", "START_CYCLES", "STORE_DATA_SLOTS", "STORE_TO_BUS", "TOKEN", "WINDOW_CYCLES",
 ]
 
 #: From a write into a FIFO until it can be read; and of those with an output register (rings, load data).
@@ -28,6 +28,9 @@ FETCH_ARRIVAL = 1 + FIFO
 #: next row's first.
 FIRST_REQUEST = 2
 ROW_CYCLES = 2
+
+#: From taking a LOAD_GATHER to the last cycle in which its settings are being made.
+GATHER_CYCLES = 1
 
 #: From the last tap of a window until its result can be taken: address, memory, tap, sum, FIFO.
 POOL_CYCLES = 5

@@ -1,14 +1,18 @@
 """Time of the load engine: a requester that runs ahead, and a writer that delivers in order."""
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 
 from cores.axi import MAX_BURST
+from cores.byte_window import ByteWindow
+from cores.config import NpuConfig
 from cores.isa import SETTERS, Instruction, Opcode, Queue
+from cores.run_gatherer import RunGatherer
 
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import FIRST_REQUEST, LOAD_ARRIVAL, ROW_CYCLES
+from .latencies import FIRST_REQUEST, GATHER_CYCLES, LOAD_ARRIVAL, ROW_CYCLES
 from .state import Shared, Steps, TimedSteps
 from .tiles import TileTimer
 
@@ -28,6 +32,33 @@ def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.nd
     assert geometry is not None
     blocks = offset + np.arange(instruction["blocks"])[:, None] * geometry["block_pitch"]
     return (blocks + np.arange(instruction["rows"]) * geometry["row_pitch"]).ravel(), geometry["cols"]
+
+
+@dataclass(frozen=True, eq=False)
+class RowShape:
+    """A row's way through the window: ``beats`` enter, ``left`` of them before the data.
+
+    ``needs``: for every run or pair, the last beat that it needs; ``free``: for every beat, how many of them must have
+    left before its place is free.
+    """
+
+    beats: int
+    left: int
+    needs: np.ndarray
+    free: np.ndarray
+
+    @classmethod
+    def of(cls, config: NpuConfig, geometry: Instruction, gather: Instruction) -> "RowShape":
+        lanes, step, outputs = config.beat_bytes, gather["step"], gather["outputs"]
+        length = min(gather["length"], lanes)
+        together = config.write_lanes if step <= lanes else 1
+        left = max(0, -(gather["start"] // lanes))
+        starts = left * lanes + gather["start"] + step * np.arange(outputs)
+        lasts = np.minimum(np.arange(together - 1, outputs + together - 1, together), outputs - 1)
+        needs = (starts[lasts] + length - 1) // lanes
+        beats = max(left + geometry["cols"], int(needs[-1]) + 1)
+        first = starts[::together] // lanes
+        return cls(beats, left, needs, np.searchsorted(first, np.arange(beats), side="right"))
 
 
 class Requester:
@@ -85,6 +116,9 @@ class Writer:
         shared, engine = self.shared, Queue.LOAD
         geometry: Instruction | None = None
         tiles: Instruction | None = None
+        gather: Instruction | None = None
+        # What goes to the input buffer passes the gatherer, if there is one.
+        behind = RunGatherer.LATENCY - 1 if shared.config.gather else 0
         idle = 0            # first cycle in which the writer is not at work
         transformed = 0     # and in which the transformer is not
         while True:
@@ -105,16 +139,25 @@ class Writer:
             first = max(idle, min(seen, asked - held_up))
             last = done = accepted
             if instruction.opcode == Opcode.LOAD_SET:
-                geometry, tiles = instruction, None
+                geometry, tiles, gather = instruction, None, None
                 self.clock = accepted + 1
             elif instruction.opcode == Opcode.LOAD_WINOGRAD:
-                tiles = instruction
+                tiles, gather = instruction, None
                 self.clock = accepted + 1
+            elif instruction.opcode == Opcode.LOAD_GATHER:
+                tiles, gather = None, instruction
+                last = done = accepted + GATHER_CYCLES
+                self.clock = last + 1
             elif instruction.opcode == Opcode.LOAD_ACT and tiles is not None:
                 last, done = yield from self._tiles(index, geometry, tiles, instruction, accepted)
                 self.clock, transformed = last, done + 1
             elif instruction.opcode == Opcode.LOAD_ACT:
-                last = yield from self._box(index, geometry, instruction, accepted)
+                if gather:
+                    assert geometry is not None
+                    last = yield from self._runs(index, geometry, gather, instruction, accepted)
+                else:
+                    last = yield from self._box(index, geometry, instruction, accepted)
+                    last += bool(shared.config.gather)
                 self.clock = last
             else:
                 ring = shared.weights if instruction.opcode == Opcode.LOAD_WGT else shared.side
@@ -122,11 +165,11 @@ class Writer:
                 last = yield from self._stream(index, ring, beats, accepted)
                 self.clock = last
             if instruction["post_compute"]:
-                shared.post(engine, Queue.COMPUTE, max(last, done))
+                shared.post(engine, Queue.COMPUTE, max(last, done) + behind)
             idle = last + 1
             shared.in_hand(engine, index, min(first, last), last)
             shared.finished[engine] += 1
-            shared.idle_from[engine] = max(last + 2, transformed + 1)
+            shared.idle_from[engine] = max(last + 2, transformed + 1) + behind
             yield None
 
     def _box(self, index: int, geometry: Instruction | None, instruction: Instruction, accepted: int) -> TimedSteps:
@@ -176,6 +219,47 @@ class Writer:
             self.clock = time
             yield None
         return time
+
+    def _runs(self, index: int, geometry: Instruction, gather: Instruction, instruction: Instruction,
+              accepted: int) -> TimedSteps:
+        """LOAD_ACT behind LOAD_GATHER. Returns the last run's cycle.
+
+        Row by row: its beats enter the window as they come and as there are places, its runs leave as their beats are
+        there. Runs are timed as if beats never waited for places, which they hardly do.
+        """
+        shared, shape = self.shared, RowShape.of(self.shared.config, geometry, gather)
+        top, rows = instruction["pad_top"], instruction["rows"]
+        entered = left = accepted
+        places = np.full(ByteWindow.SLOTS, accepted)    # when the last beats' places were free
+        for row in range(instruction["blocks"] * (height := top + rows + instruction["pad_bottom"])):
+            allowed = np.full(shape.beats, NEVER)
+            first = shape.left if top <= row % height < top + rows else shape.beats
+            at, end = first, min(first + geometry["cols"], shape.beats)
+            freed = left + shape.free
+            while at < end:
+                while not shared.load_data.available:
+                    yield "load data"
+                count = min(shared.load_data.available, end - at)
+                allowed[at:at + count] = shared.load_data.readable(count)
+                # Taken no earlier than this; the row's runs are not timed yet.
+                beats = np.arange(at, at + count)
+                early = np.maximum(entered + 1 + beats, freed[np.maximum(beats - len(places), 0)])
+                shared.load_data.pop(earliest(np.maximum(early, allowed[at:at + count])))
+                at += count
+            allowed[0] = max(allowed[0], entered + 1)
+            inside = earliest(allowed)
+            runs = earliest(np.maximum(inside[shape.needs] + 1, left + 1))
+            ends = max(int(runs[-1]), int(inside[-1]))
+            freed = np.minimum(runs[np.minimum(shape.free, len(runs) - 1)], ends)
+            inside = earliest(np.maximum(inside, np.concatenate([places, freed])[:shape.beats] + 1))
+            places = np.concatenate([places, freed])[-len(places):]
+            work = ends - left
+            shared.spent(Queue.LOAD, "busy", index, min(work, max(len(runs), shape.beats)))
+            shared.spent(Queue.LOAD, "wait_bus", index, max(0, work - max(len(runs), shape.beats)))
+            entered, left = int(inside[-1]), ends
+            self.clock = left
+            yield None
+        return left
 
     def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int) -> TimedSteps:
         """LOAD_WGT, LOAD_SIDE: as the ring has room. Returns the last beat's cycle."""

@@ -119,7 +119,7 @@ class Environment:
     async def reset(self):
         dut = self.dut
         for name in ("queue__valid", "weights__valid", "pooled__ready", "halt", "load_level", "store_level",
-                     "write_enable", "read_enable"):
+                     "write__enable", "read_enable"):
             getattr(dut, name).value = 0
         dut.rst.value = 1
         for _ in range(3):
@@ -134,12 +134,14 @@ class Environment:
     async def fill(self, tile: Tile):
         dut = self.dut
         for bank, entry, value, zero in tile.writes():
-            dut.write_enable.value, dut.write_address.value = 1 << bank, entry
+            dut.write__enable.value, dut.write__address.value = 1 << bank, entry
             if CONFIG.binary_rows:
-                dut.write_zero.value = int(zero)
-            dut.write_data.value = int.from_bytes(value.tobytes(), "little")
+                dut.write__zero.value = (1 << CONFIG.write_lanes) - 1 if zero else 0
+            if CONFIG.gather:
+                dut.write__bytes.value = (1 << TN) - 1
+            dut.write__data.value = int.from_bytes(value.tobytes() * CONFIG.write_lanes, "little")
             await RisingEdge(dut.clk)
-        dut.write_enable.value = 0
+        dut.write__enable.value = 0
 
     async def step(self):
         dut = self.dut

@@ -11,6 +11,7 @@ CONFIGS = {
     "one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, input_depth=512),
     "128": NpuConfig.preset(128),
     "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512),
+    "gather": NpuConfig.preset(64, gather=1, input_depth=512),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, input_depth=256, address_width=64),
 }
 
@@ -20,4 +21,19 @@ CONFIGS = {
 def test_load_engine(name, bench):
     config = CONFIGS[name]
     run_bench(LoadEngine(config), module=f"tests.cores.{bench}", name=f"load_engine_{name}",
+              parameters={"config": config.to_dict()})
+
+
+GATHERING = {
+    "two_banks": NpuConfig.preset(64, gather=1, input_depth=512),
+    "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, gather=1, input_depth=512),
+    "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=1, gather=1, input_depth=512),
+    "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, gather=1, input_depth=512),
+}
+
+
+@pytest.mark.parametrize("name", GATHERING)
+def test_gathered_loads(name):
+    config = GATHERING[name]
+    run_bench(LoadEngine(config), module="tests.cores.bench_gather", name=f"gather_{name}",
               parameters={"config": config.to_dict()})
