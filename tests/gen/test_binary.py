@@ -1,0 +1,170 @@
+"""The compiler's use of the binary unit: every tensor is the golden one, on all kinds of machines."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from cores.isa import Opcode
+from gen.binary import BinaryLayers, pack_binary
+from gen.binary_benchmarks import BinaryLayer, bireal_graph, layer_graph
+from gen.compiler import compile_graph
+from gen.ir import Conv, Graph, GraphError, Requantize, Tensor, is_binary, verify
+from gen.onnx_import import load
+from gen.program import Program, ProgramError
+from gen.random_binary import random_binary_graph
+from gen.reference import host_output
+from gen.reference import run as run_reference
+from sim import functional, golden
+from tests.gen.test_compiler import run_and_compare
+
+#: Units of as many rows as a step has beats, of one row and fully populated; one and two pixels; all sizes of a block.
+CONFIGS = (
+    NpuConfig.preset(16, binary_rows=1, gather=1),
+    NpuConfig.preset(64, binary_rows=16, gather=1),
+    NpuConfig.preset(256, binary_rows=8, gather=1, depthwise=1),
+    NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=2, pixel_lanes=1, binary_rows=2, gather=1, input_depth=512,
+              acc_depth=64),
+)
+IDS = [f"{c.macs}-{c.ic_lanes}-{c.binary_rows}" for c in CONFIGS]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=IDS)
+def test_random_graphs(config: NpuConfig, seed: int) -> None:
+    found = set()
+    for number in range(15):
+        graph = random_binary_graph(seed + number)
+        program, _ = compile_graph(graph, config)
+        run_and_compare(program, graph, seed, ("load", "compute", "store", number))
+        found |= {layer.mode for layer in program.layers} | {place.signs for place in program.tensors.values()}
+    assert {"binary", True, False} <= found
+
+
+def test_plain_machine(seed: int) -> None:
+    """Without the unit the same graphs run in int8."""
+    for number in range(5):
+        graph = random_binary_graph(seed + number)
+        program, _ = compile_graph(graph, NpuConfig.preset(64))
+        run_and_compare(program, graph, seed, ("load", number))
+        assert not any(place.signs for place in program.tensors.values())
+
+
+@pytest.mark.parametrize("channels, padding", [
+    (64, 0), (40, 0), (128, 0), (128, 1), (48, -1), (33, 1), (200, 0), (129, None)])
+def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> None:
+    """Bits without a channel and padding cancel: what the unit requantises is what the layer does."""
+    config, pads = CONFIGS[1], (0 if padding is None else 1,) * 4
+    weights = rng.choice(np.array([-1, 1], np.int16), (19, channels, 3, 3))
+    bias, multiplier = 2 * rng.integers(-50, 50, 19) + channels % 2, rng.integers(1, 1 << 17, 19)
+    stage = Requantize(bias, multiplier, rng.integers(13, 20, 19), -3, -100, 110)
+    graph = layer_graph(BinaryLayer(channels=channels, outputs=19, size=6, stride=1, count=1))
+    signs, conv = graph.layers
+    assert isinstance(conv, Conv) and is_binary(conv, graph.tensors[conv.input])
+    size = 6 if padding is not None else 4
+    tensors = {**graph.tensors, "y": Tensor("y", (19, size, size), 1.0, 0)}
+    layer = Conv("y", conv.input, "y", weights, False, (1, 1), pads, stage, pad_value=padding)
+    graph = Graph("sums", tensors, (signs, layer), {"input": ("input", ())}, {"output": ("y", ())})
+    verify(graph)
+    chosen = BinaryLayers.choose(graph, config)
+    source, unit = chosen.sources["y"], chosen.layers["y"]
+    assert source.tensor == "input" and not source.packed and [x.name for x in chosen.graph.layers] == ["y"]
+    x = rng.integers(-128, 128, (channels, 6, 6)).astype(np.int8)
+    expected = golden.run_layer(layer, golden.run_layer(signs, x), zero_point=0)
+    # A slow unit: bits of the entries as they are loaded, unused ones zero.
+    bits = np.zeros((source.blocks * 128, 6 + 2 * pads[0], 6 + 2 * pads[0]), np.int64)
+    blocks = -(-channels // 16) * 16
+    flags = np.pad(np.zeros((6, 6), bool), pads[0], constant_values=padding == 0)
+    inside = np.pad(np.pad(x, ((0, blocks - channels), (0, 0), (0, 0))) >= 0, ((0, 0), (pads[0],) * 2, (pads[0],) * 2),
+                    constant_values=(padding or 0) >= 0)
+    bits[:blocks] = inside
+    packed = pack_binary(layer, source, config)
+    rows = np.unpackbits(packed.data, axis=1, bitorder="little").reshape(-1, source.blocks, 9, 16, 128)
+    counts = np.zeros((32, size, size), np.int64)
+    for tile, of_tile in enumerate(rows):
+        for block in range(source.blocks):
+            for tap in range(9):
+                window = bits[block * 128:][:128, tap // 3:, tap % 3:][:, :size, :size].transpose(1, 2, 0)
+                zeros = flags[tap // 3:, tap % 3:][:size, :size]
+                count = golden.binary_popcount(window, of_tile[block, tap], zeros)
+                counts[tile * 16:][:16] += count.transpose(2, 0, 1)
+    stage = unit.requantize
+    got = golden.requantize(counts[:19], stage.bias, stage.multiplier, stage.shift, -3, -100, 110)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_what_the_unit_cannot_run() -> None:
+    """An odd bias, or an odd number of channels among zeros, stays in int8."""
+    graph = layer_graph(BinaryLayer(channels=128, outputs=16, size=6, stride=1, count=1))
+    signs, conv = graph.layers
+    assert isinstance(conv, Conv)
+    odd = replace(conv, requantize=replace(conv.requantize, bias=conv.requantize.bias + 1))
+    changed = replace(graph, layers=(signs, odd))
+    assert [layer.mode for layer in compile_graph(graph, CONFIGS[1])[0].layers] == ["binary"]
+    program, _ = compile_graph(changed, CONFIGS[1])
+    assert [layer.mode for layer in program.layers] == ["sum", "dense"]
+    run_and_compare(program, changed, 1, ("load",))
+    few = layer_graph(BinaryLayer(channels=129, outputs=16, size=6, stride=1, count=1))
+    assert not BinaryLayers.choose(few, CONFIGS[1]).layers
+
+
+def test_signs_are_proven() -> None:
+    graph = layer_graph(BinaryLayer(channels=32, outputs=16, size=6, stride=1, count=1))
+    signs, conv = graph.layers
+    broken = replace(graph, layers=(replace(signs, requantize=replace(signs.requantize, zero_point=0)), conv))
+    with pytest.raises(GraphError, match="not limited to -1 and \\+1"):
+        verify(broken)
+
+
+def test_maps_of_signs_are_the_machines() -> None:
+    place = compile_graph(bireal_graph(size=32), CONFIGS[1])[0]
+    assert not any(tensor.signs for tensor in place.tensors.values())   # shortcuts are int8
+    for number in range(50):
+        graph = random_binary_graph(number)
+        program, _ = compile_graph(graph, CONFIGS[1])
+        name = next((name for name, tensor in program.tensors.items() if tensor.signs), None)
+        if name is not None:
+            break
+    assert name is not None
+    with pytest.raises(ProgramError, match="only the machine writes"):
+        program.pack_input(program.image(), name, np.ones(program.tensors[name].shape, np.int8))
+
+
+def test_network_of_blocks(seed: int) -> None:
+    """BiRealNet-18 on a small image: all 3x3 layers on the unit, from int8 to int8."""
+    graph = bireal_graph(size=64, seed=seed)
+    program, _ = compile_graph(graph, CONFIGS[2])
+    assert [layer.mode for layer in program.layers].count("binary") == 16
+    run_and_compare(program, graph, seed, ("load",))
+
+
+@pytest.mark.parametrize("config", [CONFIGS[1], CONFIGS[2], NpuConfig.preset(64)], ids=["64", "256", "64 without"])
+def test_trained_network(config: NpuConfig, models, tmp_path) -> None:
+    """The trained CNV network, simulated: every logit is onnxruntime's, every tensor the reference's."""
+    golden_file = np.load(models / "cnvW1A1_cifar10.golden.npz")
+    graph = load(models / "cnvW1A1_cifar10.onnx")
+    program, _ = compile_graph(graph, config)
+    modes = [layer.mode for layer in program.layers]
+    assert modes.count("binary") == (8 if config.binary_rows else 0)
+    program.save(tmp_path / "cnv.npu")
+    program = Program.load(tmp_path / "cnv.npu")
+    tensor = program.outputs["logits"]
+    for sample in range(2):
+        image = program.image()
+        program.pack_input(image, "image", golden_file["image"][sample])
+        functional.run(config, program.code, image, write_start=program.write_start, strict=True)
+        _, expected = run_reference(graph, {"image": golden_file["image"][sample:sample + 1]}, keep=True)
+        assert expected is not None
+        for name in program.tensors:
+            np.testing.assert_array_equal(program.unpack_tensor(image, name), expected[name][0], name)
+        logits = host_output(graph, "logits", program.unpack_tensor(image, tensor)[None])
+        np.testing.assert_array_equal(logits[0], golden_file["ort"][sample])
+
+
+def test_loads_of_signs() -> None:
+    """An int8 tensor with a shortcut is loaded as signs; a chain of signs passes through maps."""
+    layer = BinaryLayer(channels=128, outputs=128, size=8, stride=1, count=1)
+    program, _ = compile_graph(layer_graph(layer), CONFIGS[1])
+    loads = [i for i in program.instructions if i.opcode == Opcode.LOAD_SET]
+    assert all(i["sign"] and i["pad_zero"] for i in loads)
+    assert not any(i.opcode == Opcode.LOAD_GATHER for i in program.instructions)
