@@ -1,12 +1,12 @@
 """Buffer writer: the delivering half of the load engine."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .byte_window import lanes_below
 from .config import NpuConfig
-from .input_buffer import ENTRY_BITS, BankShape, BufferWrite
+from .input_buffer import ENTRY_BITS, BankShape, BufferWrite, KeptBeat
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import Opcode
 from .registers import ENGINE_STATES
@@ -23,7 +23,8 @@ class BufferWriter(wiring.Component):
 
     LOAD_ACT: pad and write to the input-buffer banks (docs/architecture.md, "Loading"). LOAD_WGT, LOAD_SIDE: pass on to
     their rings. ``overrun`` when an entry outside the input buffer would be written. With ``gather`` in the
-    configuration every beat for the input buffer goes through `RunGatherer`.
+    configuration every beat for the input buffer goes through `RunGatherer`. Beats of the store engine (``kept``, with
+    ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle.
     """
 
     def __init__(self, config: NpuConfig):
@@ -35,6 +36,7 @@ class BufferWriter(wiring.Component):
             "compute_take": Out(8),
             "post_compute": Out(1),
             "write": Out(BufferWrite(config)),
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
             "weights": Out(stream.Signature(config.beat_bits)),
             "side": Out(stream.Signature(config.beat_bits)),
             "state": Out(4),
@@ -42,6 +44,11 @@ class BufferWriter(wiring.Component):
             "overrun": Out(1),
             "idle": Out(1),
         })
+
+    @staticmethod
+    def latency(config: NpuConfig) -> int:
+        """Cycles from an entry's setting out until it is written."""
+        return RunGatherer.LATENCY if config.gather else 1
 
     def elaborate(self, platform):
         m = Module()
@@ -70,6 +77,7 @@ class BufferWriter(wiring.Component):
         left_left, cols_left, right_left = Signal(left.shape()), Signal(24), Signal(right.shape())
 
         pads = ~to_weights & ~to_side
+        kept = self.kept.enable.any() if config.local_store else Const(0)
         in_data_row = (top_left == 0) & (data_left != 0)
         is_data = in_data_row & (left_left == 0) & (cols_left != 0)
         row_end, block_end = Signal(), Signal()
@@ -129,6 +137,7 @@ class BufferWriter(wiring.Component):
                     m.d.sync += feeding.eq(0)
             m.d.comb += [
                 room.eq(feeding & gatherer.room),
+                gatherer.hold.eq(kept),
                 gatherer.enter.eq(go & pads),
                 gatherer.enter_last.eq(row_end),
                 gatherer.runs.eq(settings.runs),
@@ -144,12 +153,22 @@ class BufferWriter(wiring.Component):
             m.d.comb += [write.data.eq(gatherer.data), write.bytes.eq(gatherer.bytes)]
             if config.binary_rows:
                 m.d.comb += write.zero.eq(Mux(g.pad_zero, gatherer.zero, 0))
-            latency = RunGatherer.LATENCY
+            if config.local_store:
+                waits, beat = kept, self.kept.payload
+                for number in range(RunGatherer.LATENCY):
+                    before, waits = waits, Signal(name=f"kept{number + 1}")
+                    payload, beat = beat, Signal(config.beat_bits, name=f"kept_beat{number + 1}")
+                    m.d.sync += [waits.eq(before), beat.eq(payload)]
+                with m.If(waits):
+                    m.d.comb += [write.data.eq(beat.replicate(config.write_lanes)), write.bytes.eq(~0)]
+                    if config.binary_rows:
+                        m.d.comb += write.zero.eq(0)
         else:
             placed, ends_row, ends_block, finish = go & pads, row_end, block_end, go & last
-            m.d.sync += write.data.eq(
-                Mux(is_data, self.input.payload, g.pad_value.as_unsigned().replicate(config.beat_bytes)))
-            latency = 1
+            m.d.comb += room.eq(~kept)
+            padding = g.pad_value.as_unsigned().replicate(config.beat_bytes)
+            beat = Mux(is_data, self.input.payload, padding)
+            m.d.sync += write.data.eq(Mux(kept, self.kept.payload, beat) if config.local_store else beat)
         block_base, row_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         phase, bank = Signal(3), Signal(BankShape(config))
         placing = placed.any()
@@ -161,8 +180,11 @@ class BufferWriter(wiring.Component):
             entry.address.eq(address),
             self.overrun.eq(placing & (address >= config.input_depth)),
         ]
+        if config.local_store:
+            with m.If(kept):
+                m.d.comb += [entry.enable.eq(self.kept.enable), entry.address.eq(self.kept.address)]
         stages = [entry]
-        for number in range(latency):
+        for number in range(self.latency(config)):
             stage = Signal.like(entry, name=f"entry{number + 1}")
             m.d.sync += stage.eq(stages[-1])
             stages.append(stage)
@@ -249,6 +271,8 @@ class BufferWriter(wiring.Component):
             m.d.comb += self.state.eq(_STATE["busy"])
         with m.Elif(active & ~self.input.valid):
             m.d.comb += self.state.eq(_STATE["wait_bus"])
+        with m.Elif(active & pads & kept):
+            m.d.comb += self.state.eq(_STATE["wait_store"])
         with m.Elif(active):
             m.d.comb += self.state.eq(_STATE["wait_ring"])
         with m.Elif(self.queue.valid & waits_compute):

@@ -24,7 +24,7 @@ _PRESETS: dict[int, dict[str, int]] = {
 PRESET_MACS = tuple(_PRESETS)
 
 #: Units that instructions and configuration know already, but no hardware does.
-_PENDING = ("binary_engine", "local_store")
+_PENDING = ("binary_engine",)
 
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {

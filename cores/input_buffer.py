@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .config import NpuConfig
 from .isa import LAYOUTS
 
-__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "buffer_address_bits"]
+__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits"]
 
 #: Bits in which entries are computed: a legal entry plus the widest field of an instruction that names entries or moves
 #: from one to another. So what is past the end is seen before it wraps.
@@ -41,6 +41,13 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     if config.binary_rows:
         members["zero"] = Out(config.write_lanes)
     return wiring.Signature(members)
+
+
+def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+    """A beat of a local STORE on its way into the bank that is enabled; none is 0."""
+    return data.StructLayout({
+        "enable": config.banks, "address": buffer_address_bits(config), "payload": config.beat_bits,
+    })
 
 
 class InputBuffer(wiring.Component):

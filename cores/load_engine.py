@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .axi import MAX_BURST, AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from .buffer_writer import BufferWriter
 from .config import NpuConfig
-from .input_buffer import BufferWrite
+from .input_buffer import BufferWrite, KeptBeat
 from .instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
 from .isa import ErrorCode, Opcode
 from .registers import ENGINE_STATES
@@ -47,6 +47,7 @@ class LoadEngine(wiring.Component):
             "data_address": In(config.address_width),
             "data_beats": In(32),
             "write": Out(BufferWrite(config)),
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
             "weights": Out(stream.Signature(config.beat_bits)),
             "side": Out(stream.Signature(config.beat_bits)),
             "state": Out(4),
@@ -168,6 +169,8 @@ class LoadEngine(wiring.Component):
             self.post_compute.eq(writer.post_compute),
         ]
         connect(m, writer.write, flipped(self.write))
+        if config.local_store:
+            m.d.comb += writer.kept.eq(self.kept)
         connect(m, writer.weights, flipped(self.weights))
         connect(m, writer.side, flipped(self.side))
 

@@ -85,6 +85,8 @@ class Npu(wiring.Component):
             connect(m, ring.r_stream, sink)
         connect(m, compute.pooled, store.pooled)
         connect(m, load.write, compute.write)
+        if config.local_store:
+            m.d.comb += load.kept.eq(store.kept)
         m.d.comb += [
             compute.read_enable.eq(store.read_enable),
             compute.read_bank.eq(store.read_bank),

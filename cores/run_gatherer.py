@@ -37,7 +37,7 @@ class RunGatherer(wiring.Component):
     along in the entries. Beats come with ``enter``, when there is ``room``; ``enter_last`` is a row's last, and every
     run ends before or in it. ``emit`` is a run or a pair, the last of a row with ``row_end`` and of a block with
     ``block_end``; its data, ``bytes`` and ``zero`` follow `LATENCY` cycles behind it. ``wrap``: the next block begins
-    another entry. ``finish`` comes with the last beat's leaving, not before the last run.
+    another entry. ``hold`` lets none set out. ``finish`` comes with the last beat's leaving, not before the last run.
 
     Rate: a beat in and a pair out in every cycle; from a row to the next no cycle is lost. Golden model:
     ``sim.gather.gather_row``.
@@ -58,6 +58,7 @@ class RunGatherer(wiring.Component):
             "beat": In(data.ArrayLayout(unsigned(8), config.beat_bytes)),
             "present": In(config.beat_bytes),
             "room": Out(1),
+            "hold": In(1),
             "emit": Out(config.write_lanes),
             "row_end": Out(1),
             "block_end": Out(1),
@@ -97,7 +98,7 @@ class RunGatherer(wiring.Component):
         step = setting.step[:shift + 1]
         m.d.comb += reach.eq(offset + setting.length - 1 + Mux(alone, 0, step))
         go = Signal()
-        m.d.comb += go.eq(running & ~draining & (fill > reach[shift:]))
+        m.d.comb += go.eq(running & ~draining & ~self.hold & (fill > reach[shift:]))
         advance = Signal(8)
         m.d.comb += advance.eq(offset + Mux(pairs, setting.step << 1, setting.step))
 

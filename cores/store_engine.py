@@ -1,6 +1,6 @@
 """Store engine: accumulators or pooled windows -> requantise, add -> beats for the write engine."""
 
-from amaranth.hdl import Module, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -8,7 +8,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .axi import ErrorReport, write_run_layout
 from .channel_parameters import ChannelParameters
 from .config import NpuConfig
+from .input_buffer import KeptBeat
 from .instruction_layout import INDEX_BITS, QueueEntry
+from .local_writer import LocalWriter
 from .numerics import POOL_WIDTH
 from .requantizer import Requantizer
 from .store_runs import REGION_BITS, StoreRuns
@@ -22,6 +24,8 @@ _BUFFER_BEATS = 32
 
 class StoreEngine(wiring.Component):
     """Executes the store queue. docs/datapath.md has its pipeline, cycles and area.
+
+    Beats of local STOREs go to the input buffer (`LocalWriter`), all others to the write engine.
 
     Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``. A pixel sets out only when the buffer
     behind the requantizer has room for it, so nothing in the pipeline ever stops. ``read_data`` is read the cycle after
@@ -43,6 +47,7 @@ class StoreEngine(wiring.Component):
             "side": In(stream.Signature(config.beat_bits)),
             "run": Out(stream.Signature(write_run_layout(config))),
             "data": Out(stream.Signature(config.beat_bits)),
+            **({"kept": Out(KeptBeat(config))} if config.local_store else {}),
             "write_start": In(REGION_BITS),
             "data_beats": In(REGION_BITS),
             "data_address": In(config.address_width),
@@ -64,7 +69,7 @@ class StoreEngine(wiring.Component):
 
         connect(m, flipped(self.queue), sequencer.queue)
         connect(m, runs.run, flipped(self.run))
-        for port in ("compute_take", "post_compute", "read_address", "state", "index", "error", "idle"):
+        for port in ("compute_take", "read_address", "state", "index", "idle"):
             m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("write_start", "data_beats", "data_address"):
             m.d.comb += getattr(runs, port).eq(getattr(self, port))
@@ -105,14 +110,33 @@ class StoreEngine(wiring.Component):
 
             buffer.w_en.eq(requantizer.output_valid),
             buffer.w_data.eq(Value.cast(requantizer.output)),
-            self.data.valid.eq(buffer.r_rdy),
             self.data.payload.eq(buffer.r_data),
-            buffer.r_en.eq(self.data.ready),
         ]
+        if config.local_store:
+            # The geometry changes only when nothing is under way.
+            to_buffer = sequencer.geometry.local
+            m.submodules.local = local = LocalWriter(config)
+            connect(m, runs.local, local.run)
+            m.d.comb += [
+                self.data.valid.eq(buffer.r_rdy & ~to_buffer),
+                local.data.valid.eq(buffer.r_rdy & to_buffer),
+                local.data.payload.eq(buffer.r_data),
+                buffer.r_en.eq(Mux(to_buffer, local.data.ready, self.data.ready)),
+                self.kept.eq(local.kept),
+                self.post_compute.eq(sequencer.post_compute | local.posted),
+                self.error.eq(Mux(local.error.valid, local.error, sequencer.error)),
+            ]
+        else:
+            m.d.comb += [
+                self.data.valid.eq(buffer.r_rdy),
+                buffer.r_en.eq(self.data.ready),
+                self.post_compute.eq(sequencer.post_compute),
+                self.error.eq(sequencer.error),
+            ]
 
         # Beats under way or in the buffer.
         beats = Signal(range(_BUFFER_BEATS + 1))
-        leaves = self.data.valid & self.data.ready
+        leaves = buffer.r_rdy & buffer.r_en
         # Of the pixels of a beat of signs only the last one counts.
         if config.binary_rows:
             leaves = leaves + requantizer.packed

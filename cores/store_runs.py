@@ -8,6 +8,7 @@ from .axi import write_run_layout
 from .config import NpuConfig
 from .instruction_layout import INDEX_BITS, instruction_layout
 from .isa import Opcode
+from .local_writer import LocalRun
 
 __all__ = ["REGION_BITS", "StoreRuns"]
 
@@ -20,7 +21,8 @@ class StoreRuns(wiring.Component):
     eighth of these. Three cycles a run.
 
     ``geometry`` and ``store`` stand still until ``idle``. A run that is not between ``write_start`` and ``data_beats``
-    is not issued; ``failed`` rises instead and stays. ``halt`` offers no further run.
+    is not issued; ``failed`` rises instead and stays. ``halt`` offers no further run. A local STORE's runs are offered
+    at ``local`` instead, those that begin outside the input buffer have failed.
     """
 
     def __init__(self, config: NpuConfig):
@@ -34,6 +36,7 @@ class StoreRuns(wiring.Component):
             "data_beats": In(REGION_BITS),
             "data_address": In(config.address_width),
             "run": Out(stream.Signature(write_run_layout(config))),
+            **({"local": Out(stream.Signature(LocalRun(config)))} if config.local_store else {}),
             "failed": Out(1),
             "halt": In(1),
             "idle": Out(1),
@@ -50,6 +53,7 @@ class StoreRuns(wiring.Component):
         rows_left = Signal.like(geometry.rows, reset_less=True)
         row_is_last = rows_left == 1
         address = Signal(self.config.address_width, reset_less=True)
+        valid, accepted, outside = Signal(), Signal(), Signal()
         beat_shift = (self.config.beat_bytes - 1).bit_length()
 
         beats = geometry.cols
@@ -62,6 +66,27 @@ class StoreRuns(wiring.Component):
             run.p.post.eq(store.post_load),
             run.p.index.eq(self.index),
         ]
+        if self.config.local_store:
+            row_is_first = Signal()
+            to_buffer, local = geometry.local, self.local
+            m.d.comb += [
+                local.p.entry.eq(row),
+                local.p.beats.eq(geometry.cols),
+                local.p.follows.eq((geometry.row_pitch == 0) & ~row_is_first),
+                local.p.last.eq(run.p.last),
+                local.p.post.eq(store.post_compute),
+                local.p.index.eq(self.index),
+                local.valid.eq(valid & to_buffer),
+                run.valid.eq(valid & ~to_buffer),
+                accepted.eq(Mux(to_buffer, local.ready, run.ready)),
+                outside.eq(Mux(to_buffer, row >= self.config.input_depth,
+                               (row < self.write_start) | (end > self.data_beats))),
+            ]
+            with m.If(self.idle | (valid & accepted)):
+                m.d.sync += row_is_first.eq(self.idle | row_is_last)
+        else:
+            m.d.comb += [run.valid.eq(valid), accepted.eq(run.ready),
+                         outside.eq((row < self.write_start) | (end > self.data_beats))]
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.idle.eq(1)
@@ -80,13 +105,13 @@ class StoreRuns(wiring.Component):
                 ]
                 m.next = "CHECK"
             with m.State("CHECK"):
-                with m.If((row < self.write_start) | (end > self.data_beats)):
+                with m.If(outside):
                     m.next = "FAILED"
                 with m.Elif(~self.halt):
                     m.next = "OFFER"
             with m.State("OFFER"):
-                m.d.comb += run.valid.eq(1)
-                with m.If(run.ready):
+                m.d.comb += valid.eq(1)
+                with m.If(accepted):
                     following = Signal.like(block)
                     pitch = Mux(row_is_last, geometry.block_pitch, geometry.row_pitch)
                     m.d.comb += following.eq(Mux(row_is_last, block, row) + pitch)

@@ -1,6 +1,6 @@
 """Control of the store engine: instructions, tokens, and when a pixel sets out."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,9 +26,9 @@ class StoreSequencer(wiring.Component):
     ``add`` a residual, with ``pooled`` a beat of the pool unit. Between blocks there is no gap if the next parameters
     are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
 
-    ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits for ``runs_idle``. A bank that cannot
-    hold the tile is a BUFFER error, a STORE without a STORE_SET in front of it ILLEGAL. After an error nothing moves
-    until reset.
+    ``post_compute``: the bank has been read. ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits
+    for ``runs_idle``. A bank that cannot hold the tile is a BUFFER error, as is a local row that begins outside the
+    input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an error nothing moves until reset.
     """
 
     def __init__(self, config: NpuConfig):
@@ -96,9 +96,12 @@ class StoreSequencer(wiring.Component):
             m.d.comb += self.issue.row_end.eq(pixels.row_end)
         with m.If(issue & pixels.block_start):
             m.d.sync += fresh.eq(0)
-        m.d.sync += self.post_compute.eq(issue & pixels.end & store.post_compute)
+        # A local STORE's token is given when its beats are in the input buffer.
+        local = geometry.local if config.local_store else Const(0)
+        m.d.sync += self.post_compute.eq(issue & pixels.end & store.post_compute & ~local)
 
         error_code = Signal(ErrorCode)
+        outside = Mux(local, ErrorCode.BUFFER, ErrorCode.WRITE_RANGE)
         m.d.sync += [
             self.error.valid.eq(error_code != ErrorCode.NONE),
             self.error.code.eq(error_code),
@@ -159,7 +162,7 @@ class StoreSequencer(wiring.Component):
                 with m.If(issue & pixels.end):
                     m.next = "FINISH"
                 with m.If(self.runs_failed):
-                    m.d.comb += error_code.eq(ErrorCode.WRITE_RANGE)
+                    m.d.comb += error_code.eq(outside)
                     m.next = "STOPPED"
                 with m.Elif(beyond):
                     m.d.comb += error_code.eq(ErrorCode.BUFFER)
@@ -169,7 +172,7 @@ class StoreSequencer(wiring.Component):
                 with m.If(self.runs_idle):
                     m.next = "IDLE"
                 with m.If(self.runs_failed):
-                    m.d.comb += error_code.eq(ErrorCode.WRITE_RANGE)
+                    m.d.comb += error_code.eq(outside)
                     m.next = "STOPPED"
             with m.State("STOPPED"):
                 pass

@@ -1,6 +1,6 @@
 """Graph -> program: pack, plan, lower, place."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,23 +10,29 @@ from cores.config import NpuConfig
 from gen.assembler import encode_all
 from gen.binary import BinaryLayers, pack_binary
 from gen.depthwise import WindowGeometry, pack_windows
-from gen.geometry import CompileError
+from gen.fusion import FusedPlan, fusable, plan_fused
+from gen.geometry import CompileError, Geometry
 from gen.ir import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
 from gen.lower import Lowering
-from gen.pack import PackedWeights, pack_conv, pack_parameters, prune
-from gen.program import LayerInfo, Placement, Program
+from gen.memory import Memory
+from gen.pack import PackedWeights, pack_conv, prune
+from gen.program import LayerInfo, Program
 from gen.schedule import Plan, plan_conv, plan_pool, plan_windows, plan_winograd
 from gen.sums import fit_exact, fit_sums
+from gen.trial import Trial
 from gen.winograd import SAFE_SHIFTS, WinogradGeometry, is_eligible, narrow_layer, pack_tiles
 
-__all__ = ["CompileError", "DepthwiseMode", "WinogradMode", "choose_narrow", "compile_graph", "narrow_graph"]
-
-#: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
-_ALIGNMENT = 4096
+__all__ = ["CompileError", "DepthwiseMode", "FusionMode", "WinogradMode", "choose_narrow", "compile_graph",
+           "narrow_graph"]
 
 
 #: How depthwise layers are computed: the faster way of each, or with one channel a lane whatever the configuration.
 DepthwiseMode = Literal["auto", "plain"]
+#: Whether depthwise layers hand their result on through the input buffer: where that is faster, or never.
+FusionMode = Literal["auto", "off"]
+
+#: Fused layers take this share of the cycles at most: what is around them can change by the rest.
+_FUSION_GAIN = 0.98
 
 #: How dense 3x3 layers of stride 1 are computed on a machine that has Winograd. auto: where it is faster, as long as no
 #: value changes, so only in an exact machine; off: never; exact: wherever an exact machine can; narrow: where it is
@@ -34,7 +40,8 @@ DepthwiseMode = Literal["auto", "plain"]
 WinogradMode = Literal["auto", "off", "exact", "narrow"]
 
 
-def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Plan, config: NpuConfig) -> LayerInfo:
+def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Plan, config: NpuConfig,
+              fused: bool) -> LayerInfo:
     """A layer's entry in the program's table."""
     if isinstance(layer, Pool):
         return LayerInfo(layer.name, layer.op, "max" if layer.maximum else "sum", layer.input, layer.output, 0, 0)
@@ -44,6 +51,7 @@ def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Pl
     mode = "dense"
     if layer.depthwise:
         mode = "window" if isinstance(plan.geometry, WindowGeometry) else "depthwise"
+        mode = "fused" if fused else mode
     if packed.tiles[0][0].binary:
         mode = "binary"
     elif not layer.depthwise:
@@ -177,30 +185,53 @@ def _plan_binary(graph: Graph, config: NpuConfig) -> tuple[BinaryLayers, dict[st
             return chosen, planned
 
 
-def _place_tensors(graph: Graph, config: NpuConfig, maps: Collection[str],
-                   start: int) -> tuple[dict[str, Placement], int]:
-    """Give every tensor in memory its own place from beat ``start`` on; returns the end too."""
-    step = _ALIGNMENT // config.beat_bytes
-    names = [tensor for tensor, _ in graph.inputs.values()] + [layer.output for layer in graph.layers]
-    places: dict[str, Placement] = {}
-    for name in dict.fromkeys(names):
-        places[name] = Placement(start, graph.tensors[name].shape, name in maps)
-        start += -(-places[name].beats(config.ic_lanes) // step) * step
-    return places, start
+def _fuse(trial: Trial,
+          packed: Sequence[PackedWeights | None]) -> tuple[dict[int, FusedPlan], Sequence[PackedWeights | None]]:
+    """Pairs of layers that are faster together, by the first one's index; and all layers' weights with that."""
+    graph, layers, config, binary = trial.graph, trial.layers, trial.config, trial.binary
+    pairs: dict[int, FusedPlan] = {}
+    before, packed = packed, list(packed)
+    for index in range(len(layers)):
+        if not fusable(graph, index):
+            continue
+        first, second = layers[index:index + 2]
+        if second.name in binary.layers or {first.output, second.output} & set(binary.maps):
+            continue
+        weights = packed[index + 1]
+        assert isinstance(first, Conv) and isinstance(second, Conv) and weights is not None
+        source, middle, target = (graph.tensors[name] for name in (first.input, first.output, second.output))
+        geometry = WindowGeometry.fitting(first, source, middle, config)
+        if geometry is None:
+            continue
+        windows = pack_windows(first, geometry, config)
+        choices = plan_fused(first, second, geometry, Geometry.of(second, middle, target), windows, weights, config)
+        if not choices:
+            continue
+        # With their neighbours, whose waiting they decide.
+        start, end = max(0, index - 1 - (index - 2 in pairs)), min(len(layers), index + 3)
+        apart = trial.cycles(packed, pairs, start, end)
+        together = [*packed[:index], windows, *packed[index + 1:]]
+        cycles, number = min((trial.cycles(together, {**pairs, index: plan}, start, end), number)
+                             for number, plan in enumerate(choices))
+        if cycles < _FUSION_GAIN * apart:
+            pairs[index], packed[index] = choices[number], windows
+    if not pairs or trial.cycles(packed, pairs) >= trial.cycles(before, {}):
+        return {}, before
+    return pairs, packed
 
 
 def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = None,
-                  depthwise_mode: DepthwiseMode = "auto", winograd_mode: WinogradMode = "auto",
-                  winograd_shifts: Mapping[str, Sequence[int]] | None = None,
+                  depthwise_mode: DepthwiseMode = "auto", fusion_mode: FusionMode = "auto",
+                  winograd_mode: WinogradMode = "auto", winograd_shifts: Mapping[str, Sequence[int]] | None = None,
                   model: bytes | None = None) -> tuple[Program, Graph]:
     """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given, and with narrow
     Winograd layers if there are some.
 
     ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
-    ``depthwise_mode`` matters only where the configuration has ``depthwise``. ``winograd_shifts`` names the layers that
+    ``depthwise_mode`` matters only where the configuration has ``depthwise``, ``fusion_mode`` where it also has
+    ``local_store``: what fused layers hand on has no place in memory. ``winograd_shifts`` names the layers that
     take the narrow Winograd form, with its shifts, whatever they cost; without it they are chosen if ``winograd_mode``
-    is ``narrow``. ``model`` is kept in the program as it
-    is.
+    is ``narrow``. ``model`` is kept in the program as it is.
 
     Raises GraphError for a graph that breaks the IR's rules, CompileError for a layer that the configuration cannot
     run, ValueError for a density out of range.
@@ -216,24 +247,15 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     if winograd_shifts:
         graph = narrow_graph(graph, winograd_shifts)
         verify(graph)
-    constants: list[np.ndarray] = []
-    beats = 0
-
-    def keep(array: np.ndarray) -> int:
-        """Place an array of beats among the constants; returns its first beat."""
-        nonlocal beats
-        constants.append(array)
-        beats += len(array)
-        return beats - len(array)
-
-    packed: list[PackedWeights | None] = []
-    weight_offsets, parameter_offsets = [], []
+    packed: Sequence[PackedWeights | None]
+    unfused: list[PackedWeights | None] = []
     plans: list[Plan] = []
+    requantizes: list[Requantize] = []
     chosen, planned = _plan_binary(graph, config)
     whole, graph = graph, chosen.graph
-    for original in graph.layers:
-        layer = original if original.name in planned else fit_sums(original, config)
-        map_out = original.output in chosen.maps
+    layers = [layer if layer.name in planned else fit_sums(layer, config) for layer in graph.layers]
+    for layer in layers:
+        map_out = layer.output in chosen.maps
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
         weights, requantize = None, layer.requantize
         if layer.name in planned:
@@ -246,34 +268,29 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
             plans.append(plan)
         else:
             plans.append(plan_pool(layer, source, target, config, map_out=map_out))
-        packed.append(weights)
-        weight_offsets.append(keep(weights.data) if weights else 0)
-        parameter_offsets.append(keep(pack_parameters(requantize, config)))
-    align = _ALIGNMENT // config.beat_bytes
-    write_start = -(-beats // align) * align
-    places, end = _place_tensors(graph, config, chosen.maps, write_start)
-    if end >= 1 << 28:
-        raise CompileError(f"model {graph.name}: needs {end * config.beat_bytes} bytes of memory, instructions reach "
-                           f"{(1 << 28) * config.beat_bytes}")
+        unfused.append(weights)
+        requantizes.append(requantize)
+    fuses = config.local_store and depthwise_mode == "auto" and fusion_mode == "auto"
+    fused, packed = _fuse(Trial(graph, layers, plans, chosen, config), unfused) if fuses else ({}, unfused)
+    memory = Memory.of(graph, requantizes, packed, config, absent={layers[index].output for index in fused},
+                       maps=chosen.maps)
+    if memory.end >= 1 << 28:
+        raise CompileError(f"model {graph.name}: needs {memory.end * config.beat_bytes} bytes of memory, instructions "
+                           f"reach {(1 << 28) * config.beat_bytes}")
 
-    lowering = Lowering(graph, config, places, weight_offsets, parameter_offsets, chosen.sources)
-    for index, (plan, weights) in enumerate(zip(plans, packed, strict=True)):
-        if weights and isinstance(plan.geometry, WindowGeometry):
-            lowering.windows(index, plan, weights)
-        elif weights:
-            lowering.convolution(index, plan, weights)
-        else:
-            lowering.pooling(index, plan)
+    lowering = Lowering(graph, config, memory, chosen.sources)
+    lowering.layers(plans, packed, fused)
     try:
-        instructions, layers = lowering.finish()
+        instructions, owners = lowering.finish()
     except ValueError as error:
         raise CompileError(f"model {graph.name}: {error}") from None
     program = Program(
         name=graph.name, config=config, code=encode_all(instructions),
-        constants=np.concatenate(constants).tobytes(), data_beats=end, write_start=write_start, tensors=places,
+        constants=memory.constants.tobytes(), data_beats=memory.end, write_start=memory.write_start,
+        tensors=memory.tensors,
         inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
         outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
-        layers=tuple(_describe(graph, layer, weights, plan, config)
-                     for layer, weights, plan in zip(graph.layers, packed, plans, strict=True)),
-        instruction_layers=tuple(layers), density=density, model=model)
+        layers=tuple(_describe(graph, layer, weights, plan, config, index in fused)
+                     for index, (layer, weights, plan) in enumerate(zip(graph.layers, packed, plans, strict=True))),
+        instruction_layers=tuple(owners), density=density, model=model)
     return program, whole

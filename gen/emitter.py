@@ -32,6 +32,8 @@ class _Entry:
     fields: dict[str, int]
     #: Queue -> position in it of the last instruction that must be done.
     after: dict[Queue, int] = field(default_factory=dict)
+    #: A STORE to the input buffer.
+    local: bool = False
 
 
 class Emitter:
@@ -52,7 +54,13 @@ class Emitter:
 
     def recent(self, queue: Queue, position: int) -> int:
         """A position to wait for instead of ``position``, if that is beyond the horizon; -1 (nothing) stays."""
-        return max(position, self.count(queue) - _HORIZON[queue]) if position >= 0 else -1
+        if position < 0:
+            return -1
+        at = max(position, self.count(queue) - _HORIZON[queue])
+        # A local STORE has no token for loads.
+        while at > position and self._queues[queue][at].local:
+            at -= 1
+        return at
 
     def waits(self, queue: Queue, after: Queue, position: int) -> bool:
         """Whether an instruction emitted now would have to take a token for this dependency."""
@@ -80,7 +88,8 @@ class Emitter:
     def emit(self, opcode: Opcode, *, after: dict[Queue, int] | None = None, **fields: int) -> int:
         """Emit a working instruction that runs after the given positions of other queues. Returns its own position."""
         queue = opcode.queue
-        entry = _Entry(opcode, self.layer, fields)
+        local = opcode is Opcode.STORE and bool(self._settings[Opcode.STORE_SET].get("local"))
+        entry = _Entry(opcode, self.layer, fields, local=local)
         for source, wanted in (after or {}).items():
             if not self.waits(queue, source, wanted):
                 continue

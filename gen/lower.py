@@ -21,7 +21,7 @@ order, so the first unfinished instruction is always at the head of its queue wi
   POOL's STORE and side data follow it at once: the pool unit stands still without them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cores.config import NpuConfig
@@ -29,11 +29,12 @@ from cores.isa import Instruction, Opcode, Queue
 from gen.binary import SignSource
 from gen.depthwise import WindowGeometry
 from gen.emitter import Emitter
+from gen.fusion import FusedPlan
 from gen.geometry import MAP_PIXELS, MAX_BLOCKS, Window, largest_field
 from gen.ir import Conv, Graph, Pool, pad_value
+from gen.memory import Memory
 from gen.pack import PackedWeights, Pass
 from gen.places import BufferRing, Place
-from gen.program import Placement
 from gen.schedule import Plan
 from gen.sign_loads import load_signs
 from gen.stores import OutputTile, Stores
@@ -55,18 +56,12 @@ class _Chunk:
 
 
 class Lowering:
-    """Emits the layers of a graph, in order.
+    """Emits the layers of a graph, in order; ``signs``: where those on the binary unit, by name, have their input."""
 
-    ``weight_offsets`` and ``parameter_offsets`` are the first beats of the layers' constants; ``signs`` says where the
-    layers on the binary unit, by name, have their input.
-    """
-
-    def __init__(self, graph: Graph, config: NpuConfig, tensors: Mapping[str, Placement], weight_offsets: Sequence[int],
-                 parameter_offsets: Sequence[int], signs: Mapping[str, SignSource]) -> None:
-        self._signs = signs
-        self._graph, self._config, self._tensors, self._weight_offsets = graph, config, tensors, weight_offsets
+    def __init__(self, graph: Graph, config: NpuConfig, memory: Memory, signs: Mapping[str, SignSource]) -> None:
+        self._graph, self._config, self._memory, self._signs = graph, config, memory, signs
         self._emitter = Emitter()
-        self._stores = Stores(graph, tensors, parameter_offsets, self._emitter)
+        self._stores = Stores(graph, memory.tensors, memory.parameter_offsets, self._emitter)
         self._ring = BufferRing(config.input_depth)
         #: Output tile of each COMPUTE and POOL.
         self._tile_of_compute: list[int] = []
@@ -75,6 +70,21 @@ class Lowering:
         self._bank_tile = [-1, -1]
         #: The output tile in hand is made with ``spread``.
         self._narrow = False
+
+    def layers(self, plans: Sequence[Plan], packed: Sequence[PackedWeights | None],
+               fused: Mapping[int, FusedPlan]) -> None:
+        """Emit all layers. ``packed``: the weights of convolutions; ``fused``: layers that are with the one behind."""
+        for index, (plan, weights) in enumerate(zip(plans, packed, strict=True)):
+            if index in fused and weights and (behind := packed[index + 1]):
+                self.fused(index, fused[index], weights, behind)
+            elif index - 1 in fused:
+                continue
+            elif weights is None:
+                self.pooling(index, plan)
+            elif isinstance(plan.geometry, WindowGeometry):
+                self.windows(index, plan, weights)
+            else:
+                self.convolution(index, plan, weights)
 
     def convolution(self, index: int, plan: Plan, packed: PackedWeights) -> None:
         """Emit layer ``index``, a Conv."""
@@ -126,6 +136,76 @@ class Lowering:
                         self._end_tile(OutputTile(index, rows, block, 1, self._bank, False, self._last_compute,
                                                   geometry.store_fields(rows, self._config)))
                 place.last_reader = self._last_compute
+
+    def fused(self, index: int, plan: FusedPlan, windows: PackedWeights, packed: PackedWeights) -> None:
+        """Emit layers ``index``, depthwise in windows, and ``index + 1``, which reads it from the input buffer."""
+        config, pointwise, blocks = self._config, plan.pointwise, len(windows.tiles)
+        out_blocks = -(-self._graph.tensors[self._graph.layers[index + 1].output].shape[0] // config.ic_lanes)
+        first_entry = config.input_depth - plan.places * plan.place_entries
+        self._ring.limit = first_entry
+        bases = [first_entry + unit % plan.places * plan.place_entries for unit in range(len(pointwise.windows))]
+        tiles = self._local_tiles(index, plan, windows, bases)
+        made: list[int] = []    # numbers of the depthwise output tiles so far
+        for unit, (window, base) in enumerate(zip(pointwise.windows, bases, strict=True)):
+            place, _ = self._ring.take_at(base, plan.place_entries)
+            chunk = _Chunk(0, blocks, place, -1)
+            for tile, passes in enumerate(packed.tiles):
+                self._narrow = pointwise.narrow and tile == len(packed.tiles) - 1
+                low, first, bank = 0, True, -1
+                for count, high in plan.pieces(unit, tile):
+                    # Between parts of this tile, which keeps its bank, others pass through the other one.
+                    while len(made) < count:
+                        if bank >= 0:
+                            self._bank = 1 - bank
+                        made.append(next(tiles))
+                    self._emitter.layer = index + 1
+                    for part in self._cut(pointwise, passes, low, high):
+                        bank = self._bank if bank < 0 else bank
+                        self._bank = bank
+                        needed = made[unit * blocks + part.block + part.blocks - 1]
+                        self._compute(index + 1, pointwise, window, part, chunk, -1, first, 0, needed=needed)
+                        first = False
+                    low = high
+                first_block = tile * config.oc_groups
+                self._end_tile(OutputTile(
+                    index + 1, window, first_block, min(config.oc_groups, out_blocks - first_block), bank, False,
+                    self._last_compute, pointwise.geometry.store_fields(window, config, narrow=self._narrow)))
+            place.last_reader = self._last_compute
+        self._ring.limit = config.input_depth
+
+    def _local_tiles(self, index: int, plan: FusedPlan, packed: PackedWeights, bases: Sequence[int]) -> Iterator[int]:
+        """Emit a depthwise layer's output tiles, one each time, and give their numbers.
+
+        Unit ``n`` goes to the input buffer at ``bases[n]``.
+        """
+        geometry, blocks, chunks = plan.depthwise.geometry, len(packed.tiles), plan.depthwise.chunk
+        assert isinstance(geometry, WindowGeometry)
+        unit = 0
+        for window in plan.depthwise.windows:
+            parts = geometry.parts(window, self._config)
+            for number, rows in enumerate(parts):
+                entries = plan.pointwise.windows[unit].entries
+                for low in range(0, blocks, chunks):
+                    high = min(low + chunks, blocks)
+                    self._emitter.layer = index
+                    if number == 0:
+                        place, freed = self._ring.take(window.entries * (high - low))
+                    chunk, ahead = self._load_chunk(index, plan.depthwise, rows, low, high, packed.tiles[low], place,
+                                                    freed)
+                    for block in range(low, high):
+                        self._emitter.layer = index
+                        for count, part in enumerate(packed.tiles[block]):
+                            self._compute(index, plan.depthwise, rows, part, chunk, chunk.loaded, count == 0, ahead,
+                                          geometry.first_row(window, rows))
+                            ahead = 0
+                        if block == high - 1 and number == len(parts) - 1:
+                            place.last_reader = self._last_compute
+                        self._end_tile(OutputTile(index, rows, block, 1, self._bank, False, self._last_compute,
+                                                  geometry.store_fields(rows, self._config), (entries, bases[unit])))
+                        # Its parameters are few, and should not queue behind the next blocks' pixels.
+                        self._stores.flush(self._stores.opened - 1)
+                        yield self._stores.opened - 1
+                unit += 1
 
     def pooling(self, index: int, plan: Plan) -> None:
         """Emit layer ``index``, a Pool."""
@@ -222,14 +302,15 @@ class Lowering:
                 group[0].place.last_reader = self._last_compute
 
     def _compute(self, index: int, plan: Plan, window: Window, part: Pass, chunk: _Chunk, loaded: int, first: bool,
-                 ahead: int, row: int = 0) -> None:
+                 ahead: int, row: int = 0, needed: int = -1) -> None:
         """A COMPUTE and its weights, the first ``ahead`` beats of which are on their way already.
 
-        ``row``: of the input rows in the buffer, the first that it reads.
+        ``row``: of the input rows in the buffer, the first that it reads. ``needed``: the output tile whose STORE
+        brings the last of them there.
         """
-        after = {Queue.LOAD: loaded}
-        if self._bank_tile[self._bank] >= 0:
-            after[Queue.STORE] = self._stores.position(self._bank_tile[self._bank])
+        awaited = max(needed, self._bank_tile[self._bank])
+        self._stores.flush(awaited)
+        after = {Queue.LOAD: loaded, Queue.STORE: self._stores.position(awaited) if awaited >= 0 else -1}
         self._compute_set(plan, window, part.rows)
         if isinstance(plan.geometry, WinogradGeometry):
             self._compute_tiles(index, plan, window, part, chunk, after, first, ahead)
@@ -323,7 +404,7 @@ class Lowering:
         padding = pad_value(layer, self._graph.tensors[layer.input])
         if signs is not None:
             loaded = load_signs(
-                emitter, self._config, signs, self._tensors[signs.tensor], plan.geometry, window, (low, high),
+                emitter, self._config, signs, self._memory.tensors[signs.tensor], plan.geometry, window, (low, high),
                 place.base, padding=padding if any(layer.pads) else None, after=after)
             return _Chunk(low, high, place, loaded), ahead
         fields = dict(
@@ -335,14 +416,15 @@ class Lowering:
             emitter.set_load(fields)
         else:
             emitter.set_load({**fields, "buf_row_pitch": 0}, Opcode.LOAD_WINOGRAD, dict(tiles))
+        offset = self._memory.tensors[layer.input].offset + low * height * width + start
         loaded = emitter.emit(
-            Opcode.LOAD_ACT, after=after, offset=self._tensors[layer.input].offset + low * height * width + start,
+            Opcode.LOAD_ACT, after=after, offset=offset,
             buf_base=place.base + window.buffer_row * window.row_pitch, blocks=high - low, rows=window.data_rows,
             pad_top=window.pad_top, pad_bottom=window.pad_bottom)
         return _Chunk(low, high, place, loaded), ahead
 
     def _load_weights(self, index: int, offset: int, beats: int) -> None:
-        start = self._weight_offsets[index] + offset
+        start = self._memory.weight_offsets[index] + offset
         for at in range(start, start + beats, _MAX_WEIGHT_BEATS):
             self._emitter.emit(Opcode.LOAD_WGT, offset=at, beats=min(_MAX_WEIGHT_BEATS, start + beats - at))
 

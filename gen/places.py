@@ -22,6 +22,8 @@ class BufferRing:
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
+        #: Places end here; what lies behind is given out by `take_at` alone.
+        self.limit = depth
         self._next = 0
         self._live: list[Place] = []
 
@@ -32,7 +34,7 @@ class BufferRing:
 
     def room_ahead(self, size: int) -> bool:
         """Whether ``size`` entries fit without turning around."""
-        return self._next + size <= self._depth
+        return self._next + size <= self.limit
 
     def restart(self) -> None:
         """Go on from the buffer's beginning."""
@@ -42,8 +44,14 @@ class BufferRing:
         """A place of ``size`` entries and the COMPUTE that must be done before it is written (-1: none)."""
         if not self.room_ahead(size):
             self.restart()
-        base, end = self._next, self._next + size
-        self._next = end
+        base = self._next
+        self._next += size
+        return self.take_at(base, size)
+
+    def take_at(self, base: int, size: int) -> tuple[Place, int]:
+        """The place of ``size`` entries from ``base`` on, and the COMPUTE that must be done before it is written."""
+        end = base + size
+        assert end <= self._depth, "a place ends outside the input buffer"
         after, kept = -1, []
         for place in self._live:
             if place.base < end and base < place.base + place.size:

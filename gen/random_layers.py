@@ -6,7 +6,7 @@ import numpy as np
 
 from gen.ir import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size, verify
 
-__all__ = ["RandomBuilder", "random_graph", "random_inputs"]
+__all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs"]
 
 
 #: Largest sum of a channel's absolute weights: a sum of products then fits 27 bits, and so does a bias beside it.
@@ -125,6 +125,30 @@ class RandomBuilder:
                                 requantize, self.residual(target)))
         return target
 
+    def pair(self, source: Tensor) -> Tensor:
+        """A depthwise layer and a pointwise one behind it."""
+        for depthwise in (True, False):
+            channels, stride = source.shape[0], (1, 1)
+            kernel, pads, size = (1, 1), (0, 0, 0, 0), source.shape[1:]
+            if depthwise:
+                while kernel == (1, 1):
+                    kernel, stride, pads, size = self.window(source, 5, square=True)
+                    if source.shape[1:] == (1, 1):
+                        break
+            else:
+                channels = self.channels()
+            target = self.tensor((channels, *size))
+            weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
+            spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
+            between = source.name
+            residual = None if depthwise else self.residual(target)
+            if residual is not None and residual.other == between:
+                residual = None
+            self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride,
+                                    pads, self.requantize(channels, spread, target), residual))
+            source = target
+        return source
+
     def pool(self, source: Tensor) -> Tensor:
         maximum = self.chance(0.5)
         kernel, stride, pads, size = self.window(source, 5)
@@ -134,6 +158,23 @@ class RandomBuilder:
                                 -128 if maximum else source.zero_point,
                                 self.requantize(source.shape[0], spread, target), self.residual(target)))
         return target
+
+
+def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size: int = 24) -> Graph:
+    """A graph of depthwise layers, each with a pointwise one behind it, and sometimes other layers around."""
+    rng = np.random.default_rng(seed)
+    builder = RandomBuilder(rng, max_channels, max_size, 0.2)
+    tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
+    for _ in range(pairs):
+        if builder.chance(0.3):
+            tensor = builder.pool(tensor) if builder.chance(0.3) else builder.conv(tensor)
+        tensor = builder.pair(tensor)
+    if builder.chance(0.3):
+        tensor = builder.conv(tensor)
+    graph = Graph(f"pairs{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())},
+                  {"output": (tensor.name, ())})
+    verify(graph)
+    return graph
 
 
 def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24,

@@ -19,29 +19,32 @@ from gen.pack import PARAMETER_BEATS, PackedWeights, Pass, is_narrow
 from gen.sign_loads import load_cycles
 from gen.winograd import POSITIONS, WinogradGeometry
 
-__all__ = ["Plan", "plan_conv", "plan_pool", "plan_windows", "plan_winograd"]
+__all__ = [
+    "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STEP_OVERHEAD", "STORE_CYCLES", "WINDOW_OVERHEAD",
+    "Plan", "plan_conv", "plan_pool", "plan_windows", "plan_winograd",
+]
 
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
-_LATENCY = 40
+LATENCY = 40
 #: Cycles that a COMPUTE or POOL may spend beside its steps.
-_COMPUTE_OVERHEAD = 1
+COMPUTE_OVERHEAD = 1
 #: The same of a COMPUTE in windows: the next one's sums begin behind its last.
-_WINDOW_OVERHEAD = 4
+WINDOW_OVERHEAD = 4
 #: Cycles by which a step outlasts the gathering of its weights at least.
-_STEP_OVERHEAD = 4
+STEP_OVERHEAD = 4
 #: A chunk smaller than this in compute cycles only makes instructions.
-_CHUNK_CYCLES = 200
+CHUNK_CYCLES = 200
 #: The same of a pooled output tile.
 _POOL_CYCLES = 256
 #: Cycles of the store engine for a pixel of a block, without and with a residual.
-_STORE_CYCLES = (1, 3)
+STORE_CYCLES = (1, 3)
 #: Cycles of the store engine for a pixel of transformed tiles: it adds up nine sums.
 _TILE_STORE_CYCLES = 9
 #: What a tile's own cycles weigh: until its first tile is done a layer in windows and the next one keep different parts
 #: of the machine busy one after the other.
 _START_WEIGHT = 0.1
 #: What a beat of memory traffic weighs against a cycle where cycles are equal.
-_BEAT_WEIGHT = 0.01
+BEAT_WEIGHT = 0.01
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Plan:
 
     @property
     def cost(self) -> float:
-        return self.cycles + _BEAT_WEIGHT * self.beats
+        return self.cycles + BEAT_WEIGHT * self.beats
 
 
 def _candidates(geometry: Geometry, config: NpuConfig, *,
@@ -130,11 +133,11 @@ class _ConvCost:
 
     def _compute(self, window: Window) -> float:
         """Cycles of all output tiles."""
-        return sum(steps * max(self.geometry.step_cycles(window, self.config, narrow=narrow), beats + _STEP_OVERHEAD)
+        return sum(steps * max(self.geometry.step_cycles(window, self.config, narrow=narrow), beats + STEP_OVERHEAD)
                    for steps, beats, narrow in self.steps)
 
     def _store(self, window: Window, blocks: int) -> int:
-        return blocks * (window.rows * window.cols * _STORE_CYCLES[self.residual] + PARAMETER_BEATS)
+        return blocks * (window.rows * window.cols * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
 
     def estimate(self, windows: Sequence[tuple[Window, int]]) -> tuple[float, float, int, bool]:
         """(cycles, beats, chunk, held) of a tiling."""
@@ -142,7 +145,7 @@ class _ConvCost:
         largest = max((window for window, _ in windows), key=lambda window: window.entries)
         tile_entries = self.in_blocks * largest.entries
         block_cycles = self._compute(largest) / self.tiles / self.in_blocks
-        chunk = min(self.in_blocks, MAX_BLOCKS, max(1, round(_CHUNK_CYCLES / max(1, block_cycles))),
+        chunk = min(self.in_blocks, MAX_BLOCKS, max(1, round(CHUNK_CYCLES / max(1, block_cycles))),
                     max(1, depth // 2 // largest.entries))
         held = not self.depthwise and self.tiles > 1 and tile_entries <= depth
         weight_beats = sum(steps * beats for steps, beats, _ in self.steps)
@@ -151,7 +154,7 @@ class _ConvCost:
             pixels = window.rows * window.cols
             rounds = 1 if held else self.tiles
             chunks = -(-self.in_blocks // chunk)
-            compute = self._compute(window) + _COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
+            compute = self._compute(window) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
             activations = self._load(window)
             load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * pixels)
             stalls = 0.0
@@ -163,8 +166,8 @@ class _ConvCost:
                 stalls = min(load, compute)
             cycles += count * (max(compute, load, self._store(window, self.out_blocks)) + stalls)
             beats_moved += count * (load + self.out_blocks * pixels)
-        fill = 2 * _LATENCY + chunk * self._load(windows[0][0]) / self.in_blocks
-        drain = _LATENCY + self._store(windows[-1][0], min(self.config.oc_groups, self.out_blocks))
+        fill = 2 * LATENCY + chunk * self._load(windows[0][0]) / self.in_blocks
+        drain = LATENCY + self._store(windows[-1][0], min(self.config.oc_groups, self.out_blocks))
         return cycles + fill + drain, beats_moved, chunk, held
 
 
@@ -202,8 +205,8 @@ def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles
         cycles = beats_moved = 0.0
         for window, count in windows:
             words, pixels = geometry.words(window, config), window.rows * window.cols
-            compute = computes * _COMPUTE_OVERHEAD + sum(
-                number * max(words, beats + _STEP_OVERHEAD) for number, beats in steps)
+            compute = computes * COMPUTE_OVERHEAD + sum(
+                number * max(words, beats + STEP_OVERHEAD) for number, beats in steps)
             side = out_blocks * (PARAMETER_BEATS + residual * pixels)
             load = in_blocks * window.load_beats * rounds + weight_beats + side
             transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
@@ -213,8 +216,8 @@ def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles
             cycles += count * (max(compute, load, transform, store) + alone * min(max(load, transform), compute))
             beats_moved += count * (load + out_blocks * pixels)
         first, last = windows[0][0], windows[-1][0]
-        fill = 2 * _LATENCY + POSITIONS * geometry.tiles(first)
-        drain = _LATENCY + min(config.oc_groups, out_blocks) * last.rows * last.cols * _TILE_STORE_CYCLES
+        fill = 2 * LATENCY + POSITIONS * geometry.tiles(first)
+        drain = LATENCY + min(config.oc_groups, out_blocks) * last.rows * last.cols * _TILE_STORE_CYCLES
         return cycles + fill + drain, beats_moved, 1, held
 
     plans = []
@@ -234,15 +237,15 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
     # Instructions of the next chunk should be in their queues in time.
     chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
-                -(-_CHUNK_CYCLES // largest.load_beats))
+                -(-CHUNK_CYCLES // largest.load_beats))
     # Of all tiles, as each engine would take if it never waited.
     loads = computes = stores = beats = 0.0
     for window, count in windows:
         load, compute, pixels = 0.0, 0.0, window.rows * window.cols
         parts = geometry.parts(window, config)
         for part in parts:
-            step = max(geometry.step_cycles(part, config), config.weight_beats + _STEP_OVERHEAD)
-            compute += steps * step + passes * _WINDOW_OVERHEAD
+            step = max(geometry.step_cycles(part, config), config.weight_beats + STEP_OVERHEAD)
+            compute += steps * step + passes * WINDOW_OVERHEAD
             load += blocks * (part.load_beats + PARAMETER_BEATS) + len(packed.data)
         load += blocks * pixels * residual
         beats += count * (load + blocks * pixels)
@@ -250,12 +253,12 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
             # The next chunk's first part is loaded when this one's last is computed.
             load += compute / blocks * -(-blocks // chunk) / len(parts)
         loads, computes = loads + count * load, computes + count * compute
-        stores += count * blocks * (pixels * _STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
+        stores += count * blocks * (pixels * STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
     first, last = geometry.parts(windows[0][0], config)[0], geometry.parts(windows[-1][0], config)[-1]
-    fill, drain = chunk * first.load_beats, last.rows * last.cols * _STORE_CYCLES[residual]
+    fill, drain = chunk * first.load_beats, last.rows * last.cols * STORE_CYCLES[residual]
     between = steps / blocks * geometry.step_cycles(last, config)
     cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
-    return cycles + 3 * _LATENCY, beats, chunk, False
+    return cycles + 3 * LATENCY, beats, chunk, False
 
 
 def plan_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights, config: NpuConfig) -> Plan | None:
@@ -272,15 +275,15 @@ def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int
     """(cycles, beats, chunk, False) of a pooling layer's tiling."""
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
     # A window takes a cycle for each tap, and no less than the store engine takes for its pixel.
-    pixel_cycles = max(layer.kernel[0] * layer.kernel[1], _STORE_CYCLES[layer.residual is not None])
+    pixel_cycles = max(layer.kernel[0] * layer.kernel[1], STORE_CYCLES[layer.residual is not None])
     block_cycles = max(largest.rows * largest.cols * pixel_cycles, largest.load_beats)
     # A quarter of the buffer at most, so that loading runs ahead.
     chunk = min(blocks, MAX_BLOCKS, max(1, config.input_depth // 4 // largest.entries),
                 -(-_POOL_CYCLES // block_cycles))
-    cycles, beats = 2.0 * _LATENCY + chunk * (windows[0][0].load_beats + PARAMETER_BEATS), 0.0
+    cycles, beats = 2.0 * LATENCY + chunk * (windows[0][0].load_beats + PARAMETER_BEATS), 0.0
     for window, count in windows:
         work = blocks * (window.rows * window.cols * pixel_cycles + PARAMETER_BEATS)
-        work += _COMPUTE_OVERHEAD * -(-blocks // chunk)
+        work += COMPUTE_OVERHEAD * -(-blocks // chunk)
         load = blocks * (window.load_beats + PARAMETER_BEATS)
         cycles += count * (max(work, load) if largest.entries * 2 <= config.input_depth else work + load)
         beats += count * (load + blocks * window.rows * window.cols)

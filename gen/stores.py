@@ -33,6 +33,8 @@ class OutputTile:
     computed: int
     #: Fields of STORE_SET that say how its words lie.
     words: Mapping[str, int] = field(default_factory=dict)
+    #: It goes to the input buffer instead: entries of a block, and the first entry of block 0.
+    local: tuple[int, int] | None = None
 
 
 class Stores:
@@ -55,7 +57,9 @@ class Stores:
     def open(self, tile: OutputTile) -> None:
         """Note a tile whose STORE can follow from now on."""
         output = self._graph.layers[tile.layer].output
-        self._writes[output].add(self.opened, (tile.first_block, tile.first_block + tile.blocks), self._pixels(tile))
+        blocks = tile.first_block, tile.first_block + tile.blocks
+        if tile.local is None:
+            self._writes[output].add(self.opened, blocks, self._pixels(tile))
         self._tiles.append(tile)
 
     def flush(self, through: int) -> None:
@@ -77,33 +81,42 @@ class Stores:
         start = tile.window.y * width + tile.window.x
         return start, start + (tile.window.rows - 1) * width + tile.window.cols
 
+    def _places(self, tile: OutputTile) -> tuple[int, int, int]:
+        """A STORE's row pitch, block pitch and offset."""
+        if tile.local is not None:
+            # One row behind the other.
+            block_pitch, start = tile.local
+            return 0, block_pitch, start + tile.first_block * block_pitch
+        place = self._tensors[self._graph.layers[tile.layer].output]
+        _, height, width = place.shape
+        row, col = divmod(self._pixels(tile)[0], width)
+        start = (tile.first_block * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
+        return place.row_beats if tile.window.rows > 1 else 0, height * place.row_beats, place.offset + start
+
     def _store(self, tile: OutputTile) -> None:
         emitter, layer = self._emitter, self._graph.layers[tile.layer]
         outer, emitter.layer = emitter.layer, tile.layer
-        place = self._tensors[layer.output]
-        _, height, width = place.shape
         window, first, second = tile.window, layer.requantize, layer.residual
-        row_pitch = place.row_beats if window.rows > 1 else 0
+        row_pitch, block_pitch, offset = self._places(tile)
+        signs = tile.local is None and self._tensors[layer.output].signs
         emitter.set(
-            Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch,
-            block_pitch=height * place.row_beats, zero_point=first.zero_point, low=first.low, high=first.high,
-            add=int(second is not None), binary=int(place.signs), **tile.words)
+            Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch, block_pitch=block_pitch,
+            zero_point=first.zero_point, low=first.low, high=first.high, add=int(second is not None),
+            binary=int(signs), local=int(tile.local is not None), **tile.words)
         if second:
             emitter.set(
                 Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
                 constant=second.constant, shift=second.shift, zero_point=second.zero_point, low=second.low,
                 high=second.high)
-        row, col = divmod(self._pixels(tile)[0], width)
-        start = (tile.first_block * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         self._positions.append(emitter.emit(
-            Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed},
-            offset=place.offset + start, blocks=tile.blocks,
-            bank=tile.bank, pooled=int(tile.pooled)))
+            Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
+            blocks=tile.blocks, bank=tile.bank, pooled=int(tile.pooled)))
         if second is None:
             for block in range(0, tile.blocks, _PARAMETER_BLOCKS):
                 self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks - block))
         else:
+            width = self._graph.tensors[layer.output].shape[2]
             for block in range(tile.blocks):
                 self._load_parameters(tile, block, 1)
                 self._load_residual(tile, second.other, tile.first_block + block, width if window.rows > 1 else 0)

@@ -319,8 +319,12 @@ def store_engine(machine: "Machine") -> "Steps":
                 if geometry["add"] and second is None:
                     raise HazardError(index, "no STORE_ADD is in front of it")
                 yield from _store(machine, index, geometry, second, instruction)
-                machine.post(Queue.STORE, index, instruction, "post_compute", Stage.READ)
-                machine.post(Queue.STORE, index, instruction, "post_load", Stage.READ, Stage.WRITTEN)
+                local = bool(geometry["local"])
+                machine.require(not (local and instruction["post_load"]), index, "a local STORE has no post_load")
+                # STOREs finish in order: a STORE_SET, which changes their kind, waits for those before it.
+                machine.post(Queue.STORE, index, instruction, "post_compute", Stage.READ, Stage.KEPT)
+                if not local:
+                    machine.post(Queue.STORE, index, instruction, "post_load", Stage.READ, Stage.KEPT, Stage.WRITTEN)
         yield None
 
 
@@ -350,7 +354,8 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
             if signs is not None:
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
         values = _requantize(machine, index, geometry, second, parameters, sums, residual)
-        _write_rows(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
+        write = _keep_rows if geometry["local"] else _write_rows
+        write(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
         yield None
 
 
@@ -408,6 +413,20 @@ def _requantize(machine: "Machine", index: int, geometry: Instruction, second: I
         values = golden.residual_add(values, other, second["multiplier_a"], second["multiplier_b"], second["constant"],
                                      max(second["shift"], 1), second["zero_point"], second["low"], second["high"])
     return values.transpose(1, 2, 0)
+
+
+def _keep_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
+    """Write a block's rows (rows, cols, tn) to the input buffer; without a pitch they follow each other as one."""
+    config = machine.config
+    if not geometry["row_pitch"]:
+        values = values.reshape(1, -1, config.ic_lanes)
+    bank, entry = entry_places(config.banks, 1, 0, values.shape[1])
+    entries = first + np.arange(len(values))[:, None] * geometry["row_pitch"] + entry
+    machine.check_entries(index, int(entries.max()))
+    places = entries + bank * config.input_depth
+    if machine.strict:
+        machine.hazards.store_keeps(index, places)
+    machine.input[places] = values
 
 
 def _write_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:

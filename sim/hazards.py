@@ -18,7 +18,7 @@ from .errors import HazardError
 __all__ = ["Clock", "Hazards", "Stage"]
 
 #: For each stage of `Stage` the last instruction known to be done; -1 before the first.
-Clock = tuple[int, int, int, int]
+Clock = tuple[int, ...]
 
 _NEVER = np.int32(-1)
 
@@ -30,6 +30,7 @@ class Stage(enum.IntEnum):
     COMPUTED = 1    # a compute instruction has read its inputs and finished its sums
     READ = 2        # a store has read its accumulators
     WRITTEN = 3     # a store's data is in memory
+    KEPT = 4        # a local store's data is in the input buffer
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +49,12 @@ class Hazards:
     """
 
     def __init__(self, config: NpuConfig, data_beats: int) -> None:
-        self.clocks: dict[Queue, Clock] = dict.fromkeys((Queue.LOAD, Queue.COMPUTE, Queue.STORE), (-1, -1, -1, -1))
+        self.clocks: dict[Queue, Clock] = dict.fromkeys((Queue.LOAD, Queue.COMPUTE, Queue.STORE), (-1,) * len(Stage))
         entries = config.banks * config.input_depth
         places = (2, config.acc_depth * config.pixel_lanes * config.oc_groups)
-        self.entry_writer, self.entry_reader = np.full(entries, _NEVER), np.full(entries, _NEVER)
+        #: The last load, local store and compute instruction of each entry.
+        self.entry_writer, self.entry_storer = np.full(entries, _NEVER), np.full(entries, _NEVER)
+        self.entry_reader = np.full(entries, _NEVER)
         self.sum_writer, self.sum_reader = np.full(places, _NEVER), np.full(places, _NEVER)
         #: Sums that are left to chance: nobody may store them.
         self.sum_spoiled = np.zeros(places, bool)
@@ -63,15 +66,15 @@ class Hazards:
         clock = list(self.clocks[queue])
         for stage in done:
             clock[stage] = index
-        return (clock[0], clock[1], clock[2], clock[3])
+        return tuple(clock)
 
     def taken(self, queue: Queue, token: Clock) -> None:
-        self.clocks[queue] = tuple(map(max, self.clocks[queue], token))  # type: ignore[assignment]
+        self.clocks[queue] = tuple(map(max, self.clocks[queue], token))
 
     def synchronised(self, index: int) -> None:
         """Everything before instruction ``index`` is done."""
         for queue in self.clocks:
-            self.clocks[queue] = (index, index, index, index)
+            self.clocks[queue] = (index,) * len(Stage)
 
     def _ordered(self, queue: Queue, stage: Stage, earlier: np.ndarray, index: int, message: str) -> None:
         latest = int(earlier.max(initial=-1))
@@ -84,31 +87,45 @@ class Hazards:
 
     def load_writes(self, index: int, entries: np.ndarray, parts: np.ndarray | int = 0) -> None:
         """``parts``: where in its entry each begins, of those that are written in parts."""
-        self._ordered(Queue.LOAD, Stage.COMPUTED, self.entry_reader[entries], index,
-                      "which reads the input-buffer entries it overwrites")
+        self._ordered(Queue.LOAD, Stage.KEPT, self.entry_storer[entries], index,
+                      "which stores to the input-buffer entries it overwrites")
+        self._overwrites(Queue.LOAD, index, entries, parts)
         self.entry_writer[entries] = index
+
+    def store_keeps(self, index: int, entries: np.ndarray) -> None:
+        """A local store writes entries."""
+        self._ordered(Queue.STORE, Stage.LOADED, self.entry_writer[entries], index,
+                      "which loads the input-buffer entries it overwrites")
+        self._overwrites(Queue.STORE, index, entries)
+        self.entry_storer[entries] = index
+
+    def _overwrites(self, queue: Queue, index: int, entries: np.ndarray, parts: np.ndarray | int = 0) -> None:
+        self._ordered(queue, Stage.COMPUTED, self.entry_reader[entries], index,
+                      "which reads the input-buffer entries it overwrites")
         if np.bincount((32 * entries + parts).ravel()).max() > 1:
             raise HazardError(index, "it writes an input-buffer entry twice")
         for bank, reads in enumerate(self.optional):
             for read in reads:
-                if read.index > self.clocks[Queue.LOAD][Stage.COMPUTED] and np.isin(entries, read.entries).any():
+                if read.index > self.clocks[queue][Stage.COMPUTED] and np.isin(entries, read.entries).any():
                     self.sum_spoiled[bank, read.places] = True
 
     def compute_reads(self, index: int, entries: np.ndarray) -> None:
         if not entries.size:
             return
-        writers = self.entry_writer[entries]
-        if writers.min() < 0:
+        loads, stores = self.entry_writer[entries], self.entry_storer[entries]
+        if np.maximum(loads, stores).min() < 0:
             raise HazardError(index, "it reads input-buffer entries that were never loaded")
-        self._ordered(Queue.COMPUTE, Stage.LOADED, writers, index, "which loads what it reads")
+        self._ordered(Queue.COMPUTE, Stage.LOADED, loads, index, "which loads what it reads")
+        self._ordered(Queue.COMPUTE, Stage.KEPT, stores, index, "which stores what it reads")
         self.entry_reader[entries] = index
 
     def compute_may_read(self, index: int, entries: np.ndarray, bank: int, places: np.ndarray) -> None:
         """Entries may be anything as long as nobody stores the sums they go into."""
         if not entries.size:
             return
-        writers = self.entry_writer[entries]
-        if writers.min() < 0 or writers.max() > self.clocks[Queue.COMPUTE][Stage.LOADED]:
+        loads, stores = self.entry_writer[entries], self.entry_storer[entries]
+        clock = self.clocks[Queue.COMPUTE]
+        if np.maximum(loads, stores).min() < 0 or loads.max() > clock[Stage.LOADED] or stores.max() > clock[Stage.KEPT]:
             self.sum_spoiled[bank, places] = True
         self.optional[bank].append(OptionalRead(index, entries.ravel(), places.ravel()))
 

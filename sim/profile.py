@@ -79,13 +79,13 @@ class LayerTiming:
 def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
     """Beats of data that each instruction moves over the bus, int64 (n,); its own fetch is not counted."""
     beats = np.zeros(len(instructions), np.int64)
-    cols = pixels = 0
+    cols = pixels = 0   # pixels: those that a STORE takes to memory
     for index, instruction in enumerate(instructions):
         match instruction.opcode:
             case Opcode.LOAD_SET:
                 cols = instruction["cols"]
             case Opcode.STORE_SET:
-                pixels = instruction["rows"] * instruction["cols"]
+                pixels = 0 if instruction["local"] else instruction["rows"] * instruction["cols"]
             case Opcode.LOAD_ACT:
                 beats[index] = instruction["blocks"] * instruction["rows"] * cols
             case Opcode.LOAD_WGT:

@@ -211,10 +211,12 @@ class Writer:
             allowed = np.full(end - done, NEVER)
             allowed[data[:count] - done] = shared.load_data.readable(count)
             allowed[0] = max(allowed[0], time + 1)
-            times = earliest(allowed)
+            unhindered = earliest(allowed)
+            times = shared.around_kept(allowed)
             shared.load_data.pop(times[data[:count] - done])
             shared.spent(Queue.LOAD, "busy", index, len(times))
-            shared.spent(Queue.LOAD, "wait_bus", index, int(times[-1]) - time - len(times))
+            shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered[-1]) - time - len(times))
+            shared.spent(Queue.LOAD, "wait_store", index, int(times[-1] - unhindered[-1]))
             data, done, time = data[count:], end, int(times[-1])
             self.clock = time
             yield None

@@ -10,7 +10,7 @@ from cores.isa import Instruction, Queue
 from cores.registers import ENGINE_STATES
 
 from .bus import ReadBus
-from .fifo import NEVER, TimedFifo
+from .fifo import NEVER, TimedFifo, earliest
 from .latencies import BUFFERED_FIFO, FIFO, POOL_SLOTS, TOKEN
 
 __all__ = ["ENGINES", "STATES", "Process", "Shared", "Steps", "TimedSteps"]
@@ -67,6 +67,8 @@ class Shared:
         self.pooled = TimedFifo(POOL_SLOTS, 0)
         self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
         self.write_beats = 0
+        #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then.
+        self.kept = np.empty(0, np.int64)
         #: Cycles in hand, as `sim.rtl`'s trace: first, last (engine, instruction), counts (engine, state, instruction).
         self.first = np.full((len(ENGINES), len(program)), -1, np.int64)
         self.last = self.first.copy()
@@ -82,6 +84,16 @@ class Shared:
 
     def in_hand(self, engine: Queue, index: int, first: int, last: int) -> None:
         self.first[engine - 1, index], self.last[engine - 1, index] = first, last
+
+    def around_kept(self, allowed: np.ndarray) -> np.ndarray:
+        """When a series of writes of the input buffer happens, one a cycle, none before it is ``allowed``."""
+        kept = self.kept[np.searchsorted(self.kept, allowed[0]):]
+        if not len(kept):
+            return earliest(allowed)
+        # Reckoned in cycles that are left to loads.
+        allowed = np.maximum(allowed, allowed[0])
+        turns = earliest(allowed - np.searchsorted(kept, allowed))
+        return turns + np.searchsorted(kept - np.arange(len(kept)), turns, side="right")
 
     def take(self, sink: Queue, source: Queue, count: int) -> TimedSteps:
         """Take tokens; returns the cycle from which they were there."""

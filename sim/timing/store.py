@@ -5,6 +5,7 @@ from collections.abc import Generator
 
 import numpy as np
 
+from cores.buffer_writer import BufferWriter
 from cores.isa import Instruction, Opcode, Queue
 from cores.numerics import PARAMETER_BYTES
 from cores.requantizer import Requantizer
@@ -21,6 +22,9 @@ __all__ = ["Store"]
 _ADD_CYCLES, _ADD_TURN = 3, 1
 #: A pixel of Winograd tiles is the sum of nine accumulator words.
 _TILE_CYCLES = 9
+
+#: Beats of local stores that loads look back to.
+_KEPT_CYCLES = 20000
 
 
 def _turn(times: np.ndarray) -> np.ndarray:
@@ -75,7 +79,8 @@ class Store:
             shared.spent(engine, "wait_bus", index, free - last - 1)
             shared.in_hand(engine, index, taken + 1, free - 1)
             if instruction["post_compute"]:
-                shared.post(engine, Queue.COMPUTE, last)
+                kept = drained - FIFO + BufferWriter.latency(shared.config) - 1
+                shared.post(engine, Queue.COMPUTE, kept if geometry["local"] else last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, self.answered)
             shared.finished[engine] += 1
@@ -87,13 +92,14 @@ class Store:
                go: int) -> Generator[str | None, None, tuple[int, int]]:
         """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
         shared, config = self.shared, self.shared.config
-        add, pooled = bool(geometry["add"]), bool(instruction["pooled"])
+        add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols = geometry["rows"], geometry["cols"]
         tiles = geometry["winograd"] and not pooled
         pace = _TILE_CYCLES if tiles else _ADD_CYCLES if add else 1
         # Pixels of a beat.
         group = BITS if geometry["binary"] else 1
-        latency = (Requantizer.ADD_LATENCY if add else Requantizer.LATENCY) + STORE_TO_BUS
+        latency = Requantizer.ADD_LATENCY if add else Requantizer.LATENCY
+        latency += FIFO if local else STORE_TO_BUS
         if tiles:
             latency += _TILE_CYCLES - 1
         time, sent, run = go, go, go + RUN_CYCLES
@@ -106,9 +112,13 @@ class Store:
                 self._runs_free = run = max(run, self._address_free)
                 burst = run
                 left, filled = cols, 0
-                for length in burst_lengths(config, offset, -(-cols // group)):
-                    burst = max(burst + 1, self._responses[0] + 1)
-                    sent = max(burst + AW_CYCLES - 1, self._bus_free)
+                beats = -(-cols // group)
+                for length in [beats] if local else burst_lengths(config, offset, beats):
+                    if local:
+                        sent = run + 1
+                    else:
+                        burst = max(burst + 1, self._responses[0] + 1)
+                        sent = max(burst + AW_CYCLES - 1, self._bus_free)
                     pixels = min(left, length * group)
                     left -= pixels
                     while pixels:
@@ -146,17 +156,24 @@ class Store:
                         time, pixels = int(times[-1]) + pace - 1, pixels - count
                         sent = int(leaving[-1]) + 1 if len(leaving) else sent
                         self.clock = time
-                        shared.write_beats += len(leaving)
+                        if local:
+                            shared.kept = np.concatenate([shared.kept[-_KEPT_CYCLES:], leaving])
+                        else:
+                            shared.write_beats += len(leaving)
                         yield None
-                    self._bus_free = sent
-                    self.answered = sent - 1 + shared.latency
-                    self._responses.append(self.answered)
+                    if local:
+                        # The next row is taken with this one's last beat.
+                        burst = sent - 1
+                    else:
+                        self._bus_free = sent
+                        self.answered = sent - 1 + shared.latency
+                        self._responses.append(self.answered)
                 self._address_free = burst
                 run = max(run + RUN_CYCLES, self._address_free)
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
-        return time if tiles else time - pace + 1, sent - FIFO
+        return time if tiles else time - pace + 1, sent if local else sent - FIFO
 
     def _account(self, index: int, busy: int, late: int, parameters: int, add: bool, pooled: bool) -> None:
         shared = self.shared

@@ -10,6 +10,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.axi import ErrorReport, write_run_layout
 from cores.config import NpuConfig
+from cores.input_buffer import KeptBeat
 from cores.instruction_layout import QueueEntry
 from cores.isa import ErrorCode, Opcode
 from cores.registers import ENGINE_STATES
@@ -18,6 +19,7 @@ from tests.cores.store_stimulus import StoreStimulus
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 RUN = write_run_layout(CONFIG)
+WRITE = KeptBeat(CONFIG)
 DATA_ADDRESS = 0x3_4000_0000
 REGION_BEATS = 1 << 30
 #: Orders of the pixels in a bank's words that the configuration has: "spread", "alternate", "" for plain words.
@@ -50,6 +52,9 @@ class Environment:
         self.read_data, self.reads, self.errors, self.states = 0, False, [], []
         self.driven: dict[str, int] = {}
         self.beat_cycles: list[int] = []
+        #: What goes to the input buffer, and the tokens given when that many beats had.
+        self.entries: list[tuple[int, int, int]] = []
+        self.posted_at: list[int] = []
 
     async def reset(self):
         dut = self.dut
@@ -118,7 +123,16 @@ class Environment:
         assert take <= self.level, "a token is taken that is not there"
         self.level -= take
         self.tokens_taken += take
-        self.posts += self.sample("post_compute")
+        posted = self.sample("post_compute")
+        self.posts += posted
+        if posted:
+            self.posted_at.append(len(self.entries))
+        if CONFIG.local_store:
+            write = WRITE.from_bits(self.sample("kept"))
+            if write.enable:
+                assert write.enable & (write.enable - 1) == 0, "a beat goes to one bank"
+                self.entries.append((write.enable.bit_length() - 1, write.address, write.payload))
+                self.beat_cycles.append(self.cycle)
         read_before, self.reads = self.reads, bool(self.sample("read_enable"))
         if self.reads:
             word = self.memory[self.sample("read_bank")].get(self.sample("read_address"))
@@ -140,13 +154,16 @@ class Environment:
         quiet = 0
         await self.step()
         while any(self.feeds.values()) or not int(self.dut.idle.value):
-            before = sum(map(len, (*self.feeds.values(), *self.accepted.values())))
+            before = self._moved()
             await self.step()
-            quiet = 0 if before != sum(map(len, (*self.feeds.values(), *self.accepted.values()))) else quiet + 1
+            quiet = 0 if before != self._moved() else quiet + 1
             assert quiet < 500, f"stuck in {self.states[-1]} with {self.errors}"
 
+    def _moved(self) -> int:
+        return sum(map(len, (*self.feeds.values(), *self.accepted.values(), self.entries)))
+
     def check(self) -> None:
-        """Runs, beats and tokens are what the stimulus says."""
+        """Runs, beats, entries and tokens are what the stimulus says."""
         expected = [{"address": DATA_ADDRESS + run["start"] * CONFIG.beat_bytes,
                      **{name: run[name] for name in ("beats", "last", "post", "index")}} for run in self.stimulus.runs]
         runs = [RUN.from_bits(bits) for bits in self.accepted["run"]]
@@ -154,6 +171,7 @@ class Environment:
         assert len(self.accepted["data"]) == len(self.stimulus.beats)
         for number, (beat, wanted) in enumerate(zip(self.accepted["data"], self.stimulus.beats, strict=True)):
             assert beat == wanted, f"beat {number} is {beat:x}, not {wanted:x}"
+        assert self.entries == self.stimulus.entries
         assert self.tokens_taken == sum(flags.get("wait_compute", 0) for flags in self.stimulus.flags)
         assert self.posts == len(self.stimulus.flags) and not self.errors
 
@@ -167,9 +185,10 @@ def random_program(rng: np.random.Generator, stores: int) -> StoreStimulus:
     while len(stimulus.flags) < stores:
         order = str(rng.choice(ORDERS))
         binary = bool(CONFIG.binary_rows) and rng.random() < 0.6
+        local = bool(CONFIG.local_store) and not binary and rng.random() < 0.6
         cols = int(rng.integers(1, 30 if binary else 10))
         rows = int(rng.integers(1, min(6, CONFIG.acc_depth // cols)))
-        stimulus.geometry(rows=rows, cols=cols, add=bool(rng.random() < 0.5), order=order, binary=binary)
+        stimulus.geometry(rows=rows, cols=cols, add=bool(rng.random() < 0.5), order=order, binary=binary, local=local)
         for _ in range(rng.integers(1, 4)):
             pooled = bool(rng.random() < 0.4)
             blocks = int(rng.integers(1, 6 if pooled else blocks_of_bank(order) + 1))
@@ -246,6 +265,44 @@ async def full_rate_of_signs(dut):
         await environment.run()
         environment.check()
         assert (np.diff(environment.beat_cycles) == rate).all(), environment.beat_cycles
+
+
+@cocotb.test(skip=not CONFIG.local_store)
+async def local_rate(dut):
+    """A beat a cycle into the buffer, over rows and blocks; the token when the last is there, a cycle later."""
+    rng = begin(dut)
+    for order in ORDERS:
+        stimulus = StoreStimulus(CONFIG, rng)
+        stimulus.geometry(rows=4, cols=9, add=False, order=order, local=True)
+        for _ in range(3):
+            stimulus.store(blocks=blocks_of_bank(order), post_compute=1, wait_compute=1)
+        environment = await start(dut, stimulus)
+        await environment.run()
+        environment.check()
+        beats = 36 * blocks_of_bank(order)
+        assert environment.posted_at == [beats, 2 * beats, 3 * beats]
+        gaps = np.diff(environment.beat_cycles)
+        assert (np.delete(gaps, (beats - 1, 2 * beats - 1)) == 1).all(), gaps
+
+
+@cocotb.test(skip=not CONFIG.local_store)
+async def local_range(dut):
+    """A beat beyond the last entry is an error, and so is a row that begins there; what just fits is none."""
+    rng = begin(dut)
+    depth, banks = CONFIG.input_depth, CONFIG.banks
+    for offset, cols, wrong in ((depth - 3, 2 * banks, False), (depth - 3, 2 * banks + 1, True),
+                                (depth, 1, True), (1 << 27, 1, True), (depth - 1, banks, True)):
+        stimulus = StoreStimulus(CONFIG, rng)
+        stimulus.geometry(rows=2, cols=cols, add=False, local=True)
+        stimulus.instructions.clear()
+        stimulus.fields["row_pitch"] = 1
+        stimulus.emit(Opcode.STORE_SET, **stimulus.fields)
+        stimulus.store(blocks=1, post_compute=1, offset=offset)
+        environment = await start(dut, stimulus)
+        for _ in range(100):
+            await environment.step()
+        assert set(environment.errors) == ({(ErrorCode.BUFFER, stimulus.flags[0]["index"])} if wrong else set())
+        assert wrong or environment.entries == stimulus.entries
 
 
 @cocotb.test()

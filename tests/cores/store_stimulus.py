@@ -43,18 +43,24 @@ class StoreStimulus:
     flags: list[dict[str, int]] = field(default_factory=list)
     runs: list[dict[str, int]] = field(default_factory=list)
     beats: list[int] = field(default_factory=list)
+    #: What local STOREs write, in order: (bank, entry, beat).
+    entries: list[tuple[int, int, int]] = field(default_factory=list)
 
     def emit(self, opcode: Opcode, **fields: int) -> int:
         """An instruction of which nothing is expected; returns its index."""
         self.instructions.append(int.from_bytes(encode(Instruction(opcode, **fields)), "little"))
         return len(self.instructions) - 1
 
-    def geometry(self, *, rows: int, cols: int, add: bool, order: str = "", binary: bool = False) -> None:
+    def geometry(self, *, rows: int, cols: int, add: bool, order: str = "", binary: bool = False,
+                 local: bool = False) -> None:
         """``order``: "spread", "alternate", or plain words."""
         self.order = order
         self.fields = {"rows": rows, "cols": cols, "add": int(add), "row_pitch": int(self.rng.integers(0, 1 << 12)),
                        "block_pitch": int(self.rng.integers(0, 1 << 16)), **random_clip(self.rng),
                        "binary": int(binary)}
+        if local:
+            pitch = int(self.rng.integers(0, 5))
+            self.fields |= {"local": 1, "row_pitch": pitch, "block_pitch": int(self.rng.integers(0, 20))}
         if order:
             self.fields[order] = 1
         self.emit(Opcode.STORE_SET, **self.fields)
@@ -76,7 +82,11 @@ class StoreStimulus:
               **flags: int) -> None:
         config, rng, geometry = self.config, self.rng, self.fields
         rows, cols, lanes, width = geometry["rows"], geometry["cols"], config.ic_lanes, config.acc_width
-        offset = int(rng.integers(0, 1 << 27)) if offset is None else offset
+        local = geometry.get("local", 0)
+        if offset is None:
+            # Rows and blocks of a local one stay inside the buffer.
+            reach = (rows - 1) * geometry["row_pitch"] + (blocks - 1) * geometry["block_pitch"] + rows * cols
+            offset = int(rng.integers(0, config.input_depth - reach if local else 1 << 27))
         index = self.emit(Opcode.STORE, offset=offset, blocks=blocks, bank=bank, pooled=int(pooled), **flags)
         self.flags.append({"index": index, "bank": bank, **flags})
         limit = 1 << width - 1
@@ -102,9 +112,16 @@ class StoreStimulus:
                 signs = pack_map(result.transpose(1, 2, 0))
                 beats = signs.shape[1]
                 self.beats += [_beat(beat) for beat in signs.reshape(-1, lanes)]
-            else:
+            elif not local:
                 beats = cols
                 self.beats += [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
+            if local:
+                pixels = [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
+                for beat, (row, col) in zip(pixels, np.ndindex(rows, cols), strict=True):
+                    col += 0 if geometry["row_pitch"] else row * cols
+                    entry = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
+                    self.entries.append((col % config.banks, entry + col // config.banks, beat))
+                continue
             for row in range(rows):
                 start = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                 self.runs.append({"start": start, "beats": beats, "index": index, "post": flags.get("post_load", 0),

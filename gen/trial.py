@@ -1,0 +1,46 @@
+"""Cycles of a few layers by themselves, by the time model: what a choice between two ways of making them goes by."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cores.config import NpuConfig
+from gen.assembler import encode_all
+from gen.binary import BinaryLayers
+from gen.fusion import FusedPlan
+from gen.ir import Graph, Layer
+from gen.lower import Lowering
+from gen.memory import Memory
+from gen.pack import PackedWeights
+from gen.schedule import Plan
+from sim.cycles import estimate
+
+__all__ = ["Trial"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A graph whose layers are planned one by one; ``layers`` are the graph's, as they are computed."""
+
+    graph: Graph
+    layers: Sequence[Layer]
+    plans: Sequence[Plan]
+    binary: BinaryLayers
+    config: NpuConfig
+
+    def cycles(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int = 0,
+               end: int | None = None) -> int:
+        """Cycles of layers ``first`` up to ``end``, one after the other; ``fused`` as `Lowering.layers` has it."""
+        end = len(self.layers) if end is None else end
+        chosen, config = self.layers[first:end], self.config
+        made = {layer.output for layer in chosen}
+        signs = {layer.name: self.binary.sources[layer.name] for layer in chosen if layer.name in self.binary.sources}
+        read = [name for layer in chosen for name in (layer.input, *([layer.residual.other] if layer.residual else []))]
+        read += [source.tensor for source in signs.values()]
+        inputs = {name: (name, ()) for name in dict.fromkeys(read) if name not in made}
+        part = Graph("trial", self.graph.tensors, chosen, inputs, {})
+        pairs = {index - first: plan for index, plan in fused.items() if first <= index < end}
+        memory = Memory.of(part, [layer.requantize for layer in chosen], packed[first:end], config,
+                           absent={chosen[index].output for index in pairs}, maps=self.binary.maps)
+        lowering = Lowering(part, config, memory, signs)
+        lowering.layers(self.plans[first:end], packed[first:end], pairs)
+        return estimate(config, encode_all(lowering.finish()[0])).cycles

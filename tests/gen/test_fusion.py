@@ -1,0 +1,164 @@
+"""Depthwise and pointwise layers without memory between them: plans, programs on the functional simulator, cycles."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from cores.isa import Opcode
+from gen.compiler import compile_graph
+from gen.fusion import fusable
+from gen.geometry import CompileError
+from gen.ir import Graph, Residual, Tensor
+from gen.onnx_import import load
+from gen.program import Program
+from gen.random_layers import random_pairs
+from gen.trial import Trial
+from sim.cycles import estimate
+from tests.gen.test_compiler import conv_graph, run_and_compare
+
+CONFIGS = [
+    *(NpuConfig.preset(macs, depthwise=1, local_store=1) for macs in (32, 64, 128, 256)),
+    NpuConfig.preset(256, depthwise=1, local_store=1, input_depth=512, acc_depth=64, weight_depth=512, queue_depth=4),
+]
+ORDERS = ("load", "compute", "store", 5)
+
+
+def config_id(config: NpuConfig) -> str:
+    return f"{config.macs}-{config.input_depth}"
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> random.Random:
+    """Fuse wherever it is possible, in any of the ways that are tried."""
+    chance = random.Random(1)
+    monkeypatch.setattr(Trial, "cycles", lambda self, packed, fused, *layers: chance.random() - 9 * len(fused))
+    return chance
+
+
+def pair_graph(channels: int, outputs: int, size: tuple[int, int], stride: int = 1, seed: int = 0) -> Graph:
+    """A 3x3 depthwise layer and a pointwise one."""
+    rng = np.random.default_rng(seed)
+    first = conv_graph(rng.integers(-100, 100, (channels, 1, 3, 3)), size, stride=stride, pad=1, depthwise=True)
+    out = first.tensors["y"].shape[1:]
+    second = conv_graph(rng.integers(-100, 100, (outputs, channels, 1, 1)), out)
+    middle = replace(first.tensors["y"], name="middle", zero_point=second.tensors["x"].zero_point)
+    target = second.tensors["y"]
+    layers = (replace(first.layers[0], name="depthwise", output="middle"),
+              replace(second.layers[0], name="pointwise", input="middle"))
+    return Graph("pair", {"x": first.tensors["x"], "middle": middle, "y": target}, layers, first.inputs,
+                 second.outputs)
+
+
+def modes(program: Program) -> list[str]:
+    return [layer.mode for layer in program.layers]
+
+
+# -- which -----------------------------------------------------------------------------------------------------------
+
+def test_which_pairs():
+    graph = pair_graph(32, 48, (9, 9))
+    first, second = graph.layers
+    assert fusable(graph, 0) and not fusable(graph, 1)
+    residual = Residual(Tensor("sum", (48, 9, 9), 1.0, 0), "middle", 1, 1, 0, 16, 0, -128, 127)
+    tensors = {**graph.tensors, "z": replace(graph.tensors["y"], name="z")}
+    for layers, outputs in [
+        ((first, replace(second, stride=(2, 2))), "y"),
+        ((first, replace(second, pads=(1, 0, 0, 0))), "y"),
+        ((first, replace(second, weights=np.ones((48, 32, 1, 2), np.int16))), "y"),
+        ((first, replace(second, input="x")), "y"),
+        ((first, replace(second, residual=residual)), "y"),
+        ((replace(first, residual=residual), second), "y"),
+        ((replace(first, depthwise=False), second), "y"),
+        ((replace(first, weights=np.ones((32, 1, 1, 1), np.int16)), second), "y"),
+        ((first, second), "middle"),                                        # also an output
+        ((first, second, replace(second, name="other", output="z")), "y"),  # two readers
+    ]:
+        assert not fusable(replace(graph, tensors=tensors, layers=layers, outputs={"y": (outputs, ())}), 0)
+
+
+def test_modes(always):
+    graph = pair_graph(32, 48, (9, 9))
+    config = NpuConfig.preset(256, depthwise=1, local_store=1)
+    program, _ = compile_graph(graph, config)
+    assert modes(program) == ["fused", "dense"]
+    assert list(program.tensors) == ["x", "y"]
+    for options in ({"fusion_mode": "off"}, {"depthwise_mode": "plain"}):
+        program, _ = compile_graph(graph, config, **options)
+        assert "fused" not in modes(program) and list(program.tensors) == ["x", "middle", "y"]
+    for fields in ({"depthwise": 1}, {"local_store": 1}):
+        plain = NpuConfig.preset(256, **fields)
+        program, _ = compile_graph(graph, plain)
+        assert program.code == compile_graph(graph, plain, fusion_mode="off")[0].code
+
+
+# -- programs --------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("config", CONFIGS, ids=config_id)
+def test_random_pairs(config, seed, always):
+    fused = 0
+    for number in range(15):
+        graph = random_pairs(seed + number)
+        try:
+            program, graph = compile_graph(graph, config, density=0.25 if number % 3 == 0 else None)
+        except CompileError as error:
+            assert "; build with " in str(error)
+            continue
+        fused += modes(program).count("fused")
+        run_and_compare(program, graph, seed, ("load", "compute", "store", number))
+    assert fused > 5
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("config", CONFIGS, ids=config_id)
+def test_many_random_pairs(config, seed, always):
+    for number in range(150):
+        try:
+            program, graph = compile_graph(random_pairs(seed + number, pairs=3), config)
+        except CompileError as error:
+            assert "; build with " in str(error)
+            continue
+        run_and_compare(program, graph, seed, ("load", number))
+
+
+@pytest.mark.parametrize("config", [CONFIGS[1], CONFIGS[3]], ids=config_id)
+@pytest.mark.parametrize("channels, outputs, size, stride", [
+    (48, 40, (14, 14), 1), (64, 130, (12, 9), 2), (16, 16, (40, 40), 1), (24, 8, (60, 44), 2), (200, 70, (7, 7), 1),
+    (130, 64, (21, 50), 1), (17, 33, (3, 3), 2),
+], ids=str)
+def test_shapes(config, channels, outputs, size, stride, always):
+    """Several units, tiles of several units, narrow outputs, one unit made early."""
+    graph = pair_graph(channels, outputs, size, stride)
+    for _ in range(4):
+        program, graph = compile_graph(graph, config)
+        if config.oc_groups == 2 or stride == 1:
+            assert modes(program)[0] == "fused"
+            stores = [i for i, layer in zip(program.instructions, program.instruction_layers, strict=True)
+                      if i.opcode is Opcode.STORE_SET and layer == 0]
+            assert stores and all(i["local"] and not i["row_pitch"] for i in stores)
+        run_and_compare(program, graph, 1, ORDERS)
+
+
+# -- time ------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("channels, outputs, size, stride, gain", [
+    (128, 128, (6, 6), 1, 1.05), (96, 64, (28, 28), 2, 1.1), (16, 32, (48, 48), 2, 1.1),
+])
+def test_pairs_gain(channels, outputs, size, stride, gain):
+    graph = pair_graph(channels, outputs, size, stride)
+    config = NpuConfig.preset(256, depthwise=1, local_store=1)
+    before, after = (estimate(config, compile_graph(graph, config, fusion_mode=mode)[0].code).cycles
+                     for mode in ("off", "auto"))
+    assert before > gain * after
+
+
+@pytest.mark.parametrize("name, gain", [("mlperf_vww_mnv1_025_int8", 1.1), ("mlperf_kws_dscnn_int8", 1.0)])
+def test_networks_gain(name, gain, models):
+    config = NpuConfig.preset(256, depthwise=1, local_store=1)
+    graph = load(models / f"{name}.onnx")
+    before = estimate(config, compile_graph(graph, config, fusion_mode="off")[0].code).cycles
+    program, graph = compile_graph(graph, config)
+    assert before >= gain * estimate(config, program.code).cycles
+    run_and_compare(program, graph, 1, ("load", "store"))
