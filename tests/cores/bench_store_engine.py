@@ -158,6 +158,9 @@ class Environment:
             await self.step()
             quiet = 0 if before != self._moved() else quiet + 1
             assert quiet < 500, f"stuck in {self.states[-1]} with {self.errors}"
+        # The token of a local STORE comes when its last beat has been written.
+        for _ in range(2):
+            await self.step()
 
     def _moved(self) -> int:
         return sum(map(len, (*self.feeds.values(), *self.accepted.values(), self.entries)))
