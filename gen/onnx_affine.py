@@ -65,10 +65,11 @@ def scaled(importer: "Importer", node: Node, value: Pending | PendingPool, facto
                    nodes=(*value.nodes, node.name))
 
 
-def affine(importer: "Importer", node: Node, value: Value | None, factor: np.ndarray, shift: np.ndarray) -> Value:
-    """``value * factor + shift`` with constants that can be broadcast to its shape."""
+def affine(importer: "Importer", node: Node, value: Value | None, factor: np.ndarray, shift: np.ndarray, *,
+           always: bool = False) -> Value:
+    """``value * factor + shift`` with constants that can be broadcast to its shape; ``always`` as a layer's result."""
     if isinstance(value, Real):
-        if factor.size == 1 and factor.item() > 0 and not shift.any():
+        if not always and factor.size == 1 and factor.item() > 0 and not shift.any():
             return replace(value, scale=value.scale * factor.item())
         real = importer.activation(node, value)
         value = copy(importer, node, real) if (factor > 0).all() else turned_copy(importer, node, real)

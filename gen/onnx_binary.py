@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gen.ir import Conv, HostStep, Requantize, Tensor
-from gen.onnx_affine import turned_copy
+from gen.onnx_affine import affine, turned_copy
 from gen.onnx_handlers import Registry, at
-from gen.onnx_layers import copy, sign_maximum
+from gen.onnx_layers import copy, only_copies, sign_maximum
 from gen.onnx_model import Node
-from gen.onnx_values import Host, Padded, Pending, PendingPool, Real, Value, layout_steps
+from gen.onnx_values import (
+    Condition,
+    Constant,
+    Host,
+    Padded,
+    Pending,
+    PendingPool,
+    Quantised,
+    QuantisedConstant,
+    Real,
+    Value,
+    layout_steps,
+)
 
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
@@ -100,13 +112,54 @@ def _store_pooled(importer: "Importer", node: Node, value: PendingPool) -> Real:
     return store_signs(importer, node, turned_copy(importer, node, pooled, np.where(falling, -1, 1)))
 
 
+def _signs_of(importer: "Importer", node: Node, value: Pending | PendingPool) -> Real:
+    if isinstance(value, PendingPool):
+        return _store_pooled(importer, node, value)
+    source = importer.tensors[value.arguments["input"]]
+    if (source.signs and only_copies(value) and (-value.scale <= value.bias).all() and (value.bias < value.scale).all()
+            and value.low < 0 <= value.high):
+        # Signs, moved away from zero.
+        return Real(Quantised(source.name, value.order, False), 1.0, 0)
+    return store_signs(importer, node, value)
+
+
+@HANDLERS.handles("GreaterOrEqual", "Greater", "LessOrEqual", "Less")
+def compare(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
+    if sum(constants) != 1:
+        importer.fail(node, "compares two activations; only an activation and a constant make a threshold")
+    first = constants.index(False)
+    number = importer.constant(node, inputs[1 - first], "the threshold").astype(np.float64)
+    # value >= number, number >= value; the others are their opposites.
+    rising = (node.op in ("GreaterOrEqual", "Less")) == (first == 0)
+    slope = np.ones(1) if rising else -np.ones(1)
+    result = affine(importer, node, inputs[first], slope, -number * slope, always=True)
+    assert isinstance(result, Pending | PendingPool)
+    return Condition(result, node.op in ("Greater", "Less"))
+
+
+@HANDLERS.handles("Where")
+def where(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    """1 and -1 by a condition: a sign."""
+    condition = inputs[0]
+    if not isinstance(condition, Condition):
+        importer.fail(node, "its condition must be a comparison of an activation with a constant")
+    yes, no = (importer.scalar(node, at(inputs, i), "its operand") for i in (1, 2))
+    if condition.inverted:
+        yes, no = no, yes
+    if (yes, no) == (1, -1):
+        return _signs_of(importer, node, condition.value)
+    if (yes, no) != (-1, 1):
+        importer.fail(node, f"chooses between {yes:g} and {no:g}; only 1 and -1 make a sign")
+    turned = _signs_of(importer, node, condition.value)
+    return store_signs(importer, node, turned_copy(importer, node, turned, -1))
+
+
 @HANDLERS.handles("Sign")
 def sign(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     value = inputs[0]
-    if isinstance(value, Pending):
-        return store_signs(importer, node, value)
-    if isinstance(value, PendingPool):
-        return _store_pooled(importer, node, value)
+    if isinstance(value, Pending | PendingPool):
+        return _signs_of(importer, node, value)
     real = importer.activation(node, value)
     if importer.tensors[real.quantised.tensor].signs:
         return replace(real, scale=1.0)

@@ -19,6 +19,7 @@ from gen import onnx_affine, onnx_binary, onnx_layers, onnx_model, onnx_operator
 from gen.ir import Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
 from gen.onnx_model import Model, Node
 from gen.onnx_values import (
+    Condition,
     Constant,
     Host,
     Padded,
@@ -131,6 +132,8 @@ class Importer:
             self.fail(node, f"{what} comes unquantised from {value.name}; quantise it in between")
         if isinstance(value, Padded):
             self.fail(node, f"{what} is padded, which only a Conv can follow")
+        if isinstance(value, Condition):
+            self.fail(node, f"{what} is a comparison, which only a Where can follow")
         if isinstance(value, RawInput):
             self.fail(node, f"{what} is float; this compiler takes quantised models (QDQ or QLinear), "
                             "quantise the model first; a later release calibrates float models itself")

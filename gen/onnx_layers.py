@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
 __all__ = [
-    "HANDLERS", "average_pool", "convolution", "copy", "global_average", "matrix_product", "sign_maximum",
-    "sign_weights", "weights_of",
+    "HANDLERS", "average_pool", "convolution", "copy", "global_average", "matrix_product", "only_copies",
+    "sign_maximum", "sign_weights", "weights_of",
 ]
 
 HANDLERS = Registry()
@@ -223,6 +223,13 @@ def copy(importer: "Importer", node: Node, source: Real) -> Pending:
     channels, *size = importer.tensors[source.quantised.tensor].shape
     windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1]))
     return _pool(node, source, False, windows, 1, source.order, channels)
+
+
+def only_copies(value: Pending) -> bool:
+    """Whether a result is `copy`'s, but for its scale and bias."""
+    kernel = value.arguments.get("kernel")
+    return value.layer is Pool and kernel == (1, 1) and value.arguments["stride"] == (1, 1) and not any(
+        value.arguments["pads"])
 
 
 @HANDLERS.handles("MaxPool")

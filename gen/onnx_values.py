@@ -15,7 +15,7 @@ from gen.ir import Conv, HostStep, Pool
 from gen.windows import Windows
 
 __all__ = [
-    "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
+    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
     "RawInput", "Real", "Value", "channels_shape", "layout_steps", "quantisation",
 ]
 
@@ -144,6 +144,18 @@ class PendingPool(_Result):
 
 
 @dataclass(frozen=True, eq=False)
+class Condition:
+    """Where ``value`` is 0 or more; where it is less if ``inverted``."""
+
+    value: "Pending | PendingPool"
+    inverted: bool
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.value.order
+
+
+@dataclass(frozen=True, eq=False)
 class Host:
     """A value that the processor makes from a tensor: ``steps`` start from the tensor as (samples, C, H, W)."""
 
@@ -155,7 +167,8 @@ class Host:
         return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
 
 
-Value = Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | Pending | PendingAdd | PendingPool | Host
+Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | Pending | PendingAdd | PendingPool
+         | Condition | Host)
 
 
 def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:

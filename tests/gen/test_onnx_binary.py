@@ -117,6 +117,28 @@ def test_pooled_before_the_threshold(pads: list[int], rng: np.random.Generator, 
     np.testing.assert_array_equal(ours[0], theirs[0])
 
 
+@pytest.mark.parametrize("operator", ["GreaterOrEqual", "Greater", "LessOrEqual", "Less", "Sign"])
+@pytest.mark.parametrize("first", [0, 1])
+def test_other_ways_to_write_a_sign(operator: str, first: int, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Comparisons in front of Where, and a sign that is moved away from zero; zero itself occurs."""
+    b = Signs(rng)
+
+    def sign(value: str, numbers: np.ndarray) -> str:
+        if operator == "Sign":
+            return b.node("Sign", b.node("Add", b.node("Sign", value), b.constant(np.float32(0.1))))
+        operands = [value, b.constant(numbers.astype(np.float32))]
+        values = [np.float32(1), np.float32(-1)][::1 if first else -1]
+        return b.node("Where", b.node(operator, *operands[::1 if first else -1]), *map(b.constant, values))
+
+    x = b.dequantize(b.input(1, 16, 6, 6), 1 / 4, 0)
+    y = b.node("Conv", sign(x, rng.integers(-8, 8, (16, 1, 1)) / 4), b.sign_weights("dequantised", 24, 16, 3, 3))
+    y = b.batch_norm(y, 24, 12.0) if operator == "Sign" else y
+    b.output(b.node("Conv", sign(y, np.zeros(1)), b.sign_weights("float", 8, 24, 1, 1)), np.float32)
+    graph, ours, theirs = b.save_and_run(tmp_path)
+    assert binary_layers(graph) == 2
+    np.testing.assert_array_equal(ours[0], theirs[0])
+
+
 @pytest.mark.parametrize("quantised", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_residual_stream(quantised: bool, padded: bool, rng: np.random.Generator, tmp_path: Path) -> None:
