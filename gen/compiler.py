@@ -11,6 +11,7 @@ from gen.assembler import encode_all
 from gen.binary import BinaryLayers, pack_binary
 from gen.depthwise import WindowGeometry, pack_windows
 from gen.fusion import FusedPlan, fusable, plan_fused
+from gen.gather import GatherGeometry, gathered_layer, is_gatherable
 from gen.geometry import CompileError, Geometry
 from gen.ir import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
 from gen.lower import Lowering
@@ -22,8 +23,8 @@ from gen.sums import fit_exact, fit_sums
 from gen.trial import Trial
 from gen.winograd import SAFE_SHIFTS, WinogradGeometry, is_eligible, narrow_layer, pack_tiles
 
-__all__ = ["CompileError", "DepthwiseMode", "FusionMode", "WinogradMode", "choose_narrow", "compile_graph",
-           "narrow_graph"]
+__all__ = ["CompileError", "DepthwiseMode", "FusionMode", "GatherMode", "WinogradMode", "choose_narrow",
+           "compile_graph", "narrow_graph"]
 
 
 #: How depthwise layers are computed: the faster way of each, or with one channel a lane whatever the configuration.
@@ -33,6 +34,9 @@ FusionMode = Literal["auto", "off"]
 
 #: Fused layers take this share of the cycles at most: what is around them can change by the rest.
 _FUSION_GAIN = 0.98
+
+#: How layers of few channels that read the model's input are computed: the faster way of each, or tap by tap.
+GatherMode = Literal["auto", "plain"]
 
 #: How dense 3x3 layers of stride 1 are computed on a machine that has Winograd. auto: where it is faster, as long as no
 #: value changes, so only in an exact machine; off: never; exact: wherever an exact machine can; narrow: where it is
@@ -61,6 +65,8 @@ def _describe(graph: Graph, layer: Layer, packed: PackedWeights | None, plan: Pl
             mode, useful = "sparse", int(np.count_nonzero(layer.weights)) * height * width
         if plan.narrow and len(packed.tiles) == 1:
             mode = "narrow"
+        if isinstance(plan.geometry, GatherGeometry):
+            mode, useful = "gathered", macs
         if isinstance(plan.geometry, WinogradGeometry):
             mode, useful = "winograd", macs
     return LayerInfo(layer.name, layer.op, mode, layer.input, layer.output, macs, useful)
@@ -86,6 +92,20 @@ def _plan_tiles(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) 
     return None if plan is None else _Choice(packed, plan, form.requantize)
 
 
+def _plan_gathered(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool) -> _Choice | None:
+    """The layer as a 1x1 convolution of gathered rows; None if it cannot."""
+    geometry = GatherGeometry.fitting(layer, source, target, config)
+    if geometry is None or map_out:
+        return None
+    layer = gathered_layer(layer)
+    packed = pack_conv(layer, config)
+    try:
+        plan = plan_conv(layer, source, target, packed.tiles, config, geometry=geometry)
+    except CompileError:
+        return None
+    return _Choice(packed, plan, layer.requantize)
+
+
 def _plan_plain(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> _Choice:
     packed = pack_conv(layer, config)
     plan = plan_conv(layer, source, target, packed.tiles, config, map_out=map_out)
@@ -93,10 +113,10 @@ def _plan_plain(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, 
 
 
 def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, depthwise_mode: DepthwiseMode,
-               winograd_mode: WinogradMode, *, map_out: bool) -> _Choice:
+               winograd_mode: WinogradMode, *, map_out: bool, gather: bool) -> _Choice:
     """Pack a convolution and choose its tiling; of the forms that compute the same values that of fewer cycles.
 
-    ``map_out``: it writes a map of signs.
+    ``map_out``: it writes a map of signs; ``gather``: its input may be laid out for gathered rows.
     """
     if layer.winograd:
         if config.winograd != 1:
@@ -116,6 +136,10 @@ def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, d
             plan = plan_windows(layer, geometry, packed, config)
             if plan is not None:
                 choices.append(_Choice(packed, plan, layer.requantize))
+    if gather:
+        choice = _plan_gathered(layer, source, target, config, map_out=map_out)
+        if choice is not None:
+            choices.append(choice)
     if config.winograd == 2 and winograd_mode != "off" and is_eligible(layer) and not map_out:
         choice = _plan_tiles(layer, source, target, config)
         if choice is not None:
@@ -222,14 +246,16 @@ def _fuse(trial: Trial,
 
 def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = None,
                   depthwise_mode: DepthwiseMode = "auto", fusion_mode: FusionMode = "auto",
-                  winograd_mode: WinogradMode = "auto", winograd_shifts: Mapping[str, Sequence[int]] | None = None,
+                  gather_mode: GatherMode = "auto", winograd_mode: WinogradMode = "auto",
+                  winograd_shifts: Mapping[str, Sequence[int]] | None = None,
                   model: bytes | None = None) -> tuple[Program, Graph]:
     """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given, and with narrow
     Winograd layers if there are some.
 
     ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
     ``depthwise_mode`` matters only where the configuration has ``depthwise``, ``fusion_mode`` where it also has
-    ``local_store``: what fused layers hand on has no place in memory. ``winograd_shifts`` names the layers that
+    ``local_store``: what fused layers hand on has no place in memory. ``gather_mode`` matters where the configuration
+    has ``gather``: a model input that a gathering layer reads is interleaved. ``winograd_shifts`` names the layers that
     take the narrow Winograd form, with its shifts, whatever they cost; without it they are chosen if ``winograd_mode``
     is ``narrow``. ``model`` is kept in the program as it is.
 
@@ -251,6 +277,7 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     unfused: list[PackedWeights | None] = []
     plans: list[Plan] = []
     requantizes: list[Requantize] = []
+    interleaved: set[str] = set()
     chosen, planned = _plan_binary(graph, config)
     whole, graph = graph, chosen.graph
     layers = [layer if layer.name in planned else fit_sums(layer, config) for layer in graph.layers]
@@ -263,9 +290,12 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
             weights, plan, requantize = choice.packed, choice.plan, choice.requantize
             plans.append(plan)
         elif isinstance(layer, Conv):
-            choice = _plan_conv(layer, source, target, config, depthwise_mode, winograd_mode, map_out=map_out)
+            choice = _plan_conv(layer, source, target, config, depthwise_mode, winograd_mode, map_out=map_out,
+                                gather=gather_mode == "auto" and is_gatherable(layer, graph))
             weights, plan, requantize = choice.packed, choice.plan, choice.requantize
             plans.append(plan)
+            if isinstance(plan.geometry, GatherGeometry):
+                interleaved.add(layer.input)
         else:
             plans.append(plan_pool(layer, source, target, config, map_out=map_out))
         unfused.append(weights)
@@ -273,7 +303,7 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     fuses = config.local_store and depthwise_mode == "auto" and fusion_mode == "auto"
     fused, packed = _fuse(Trial(graph, layers, plans, chosen, config), unfused) if fuses else ({}, unfused)
     memory = Memory.of(graph, requantizes, packed, config, absent={layers[index].output for index in fused},
-                       maps=chosen.maps)
+                       maps=chosen.maps, interleaved=interleaved)
     if memory.end >= 1 << 28:
         raise CompileError(f"model {graph.name}: needs {memory.end * config.beat_bytes} bytes of memory, instructions "
                            f"reach {(1 << 28) * config.beat_bytes}")

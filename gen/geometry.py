@@ -166,6 +166,14 @@ class Geometry:
         """Output rows of an accumulator word."""
         return 1
 
+    def input_blocks(self, channels: int, config: NpuConfig) -> int:
+        """Channel blocks of a tile's input in the buffer."""
+        return -(-channels // config.ic_lanes)
+
+    def load_cycles(self, window: Window, blocks: int, config: NpuConfig) -> float:
+        """Cycles to bring in ``blocks`` input blocks of a tile."""
+        return blocks * window.load_beats
+
     def words(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> int:
         """Accumulator words of a tile; with ``narrow`` in COMPUTEs with ``spread``."""
         return -(-window.rows // self.word_rows) * -(-window.cols // self.word_columns(config, narrow=narrow))

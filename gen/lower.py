@@ -30,6 +30,7 @@ from gen.binary import SignSource
 from gen.depthwise import WindowGeometry
 from gen.emitter import Emitter
 from gen.fusion import FusedPlan
+from gen.gather import GatherGeometry, load_pieces
 from gen.geometry import MAP_PIXELS, MAX_BLOCKS, Window, largest_field
 from gen.ir import Conv, Graph, Pool, pad_value
 from gen.memory import Memory
@@ -91,7 +92,7 @@ class Lowering:
         layer, config = self._graph.layers[index], self._config
         assert isinstance(layer, Conv)
         self._emitter.layer = index
-        in_blocks = -(-self._graph.tensors[layer.input].shape[0] // config.ic_lanes)
+        in_blocks = plan.geometry.input_blocks(self._graph.tensors[layer.input].shape[0], config)
         if layer.name in self._signs:
             in_blocks = self._signs[layer.name].blocks
         out_blocks = -(-self._graph.tensors[layer.output].shape[0] // config.ic_lanes)
@@ -406,6 +407,11 @@ class Lowering:
             loaded = load_signs(
                 emitter, self._config, signs, self._memory.tensors[signs.tensor], plan.geometry, window, (low, high),
                 place.base, padding=padding if any(layer.pads) else None, after=after)
+            return _Chunk(low, high, place, loaded), ahead
+        if isinstance(plan.geometry, GatherGeometry):
+            loaded = load_pieces(
+                emitter, self._config, plan.geometry, window, (low, high), place.base,
+                offset=self._memory.tensors[layer.input].offset, padding=padding, after=after)
             return _Chunk(low, high, place, loaded), ahead
         fields = dict(
             cols=window.data_cols, row_pitch=row_pitch, block_pitch=height * width, pad_left=window.pad_left,

@@ -30,8 +30,9 @@ class Memory:
 
     @classmethod
     def of(cls, graph: Graph, requantizes: Sequence[Requantize], packed: Sequence[PackedWeights | None],
-           config: NpuConfig, *, absent: Collection[str] = (), maps: Collection[str] = ()) -> "Memory":
-        """Give every tensor but ``absent`` its own place, ``maps`` as signs alone.
+           config: NpuConfig, *, absent: Collection[str] = (), maps: Collection[str] = (),
+           interleaved: Collection[str] = ()) -> "Memory":
+        """Give every tensor but ``absent`` its own place, ``maps`` as signs alone, ``interleaved`` as rows of bytes.
 
         ``requantizes``: the layers', as they are computed.
         """
@@ -50,6 +51,6 @@ class Memory:
         for name in dict.fromkeys(names):
             if name in absent:
                 continue
-            tensors[name] = Placement(start, graph.tensors[name].shape, name in maps)
+            tensors[name] = Placement(start, graph.tensors[name].shape, name in maps, name in interleaved)
             start += -(-tensors[name].beats(config.ic_lanes) // step) * step
         return cls(np.concatenate(constants), offsets[::2], offsets[1::2], write_start, tensors, start)

@@ -35,12 +35,14 @@ class ProgramError(ValueError):
 class Placement:
     """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region.
 
-    With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each.
+    With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each. With ``interleaved``
+    (H, W, C) int8, every row beginning a beat; the bytes behind a row mean nothing.
     """
 
     offset: int
     shape: tuple[int, int, int]
     signs: bool = False
+    interleaved: bool = False
 
     @property
     def row_beats(self) -> int:
@@ -48,7 +50,10 @@ class Placement:
         return -(-self.shape[2] // MAP_PIXELS) if self.signs else self.shape[2]
 
     def beats(self, tn: int) -> int:
-        return -(-self.shape[0] // tn) * self.shape[1] * self.row_beats
+        channels, height, width = self.shape
+        if self.interleaved:
+            return height * -(-channels * width // tn)
+        return -(-channels // tn) * height * self.row_beats
 
 
 @dataclass(frozen=True)
@@ -108,10 +113,12 @@ class Program:
         return image
 
     def _view(self, image: np.ndarray, tensor: str) -> np.ndarray:
-        """int8 (blocks, H, beats of a row, tn) view of a tensor in an image."""
+        """int8 (blocks, H, beats of a row, tn) view of a tensor in an image, or (H, bytes of a row) if interleaved."""
         place, beat = self.tensors[tensor], self.config.beat_bytes
         start = place.offset * beat
         values = image[start:start + place.beats(beat) * beat].view(np.int8)
+        if place.interleaved:
+            return values.reshape(place.shape[1], -1)
         return values.reshape(-1, place.shape[1], place.row_beats, beat)
 
     def pack_input(self, image: np.ndarray, tensor: str, values: np.ndarray) -> None:
@@ -122,6 +129,10 @@ class Program:
         if values.shape != place.shape or values.dtype != np.int8:
             raise ProgramError(f"tensor {tensor!r} is int8 {place.shape}, not {values.dtype} {values.shape}")
         view = self._view(image, tensor)
+        if place.interleaved:
+            rows = values.transpose(1, 2, 0).reshape(place.shape[1], -1)
+            view[:, :rows.shape[1]] = rows
+            return
         padded = np.zeros((view.shape[0] * view.shape[3], *place.shape[1:]), np.int8)
         padded[:place.shape[0]] = values
         view[...] = padded.reshape(view.shape[0], view.shape[3], *place.shape[1:]).transpose(0, 2, 3, 1)
@@ -130,6 +141,8 @@ class Program:
         """The int8 (C, H, W) feature map in an image; what lies beyond C in its last block is dropped."""
         channels, height, width = self.tensors[tensor].shape
         view = self._view(image, tensor)
+        if self.tensors[tensor].interleaved:
+            return np.ascontiguousarray(view[:, :width * channels].reshape(height, width, channels).transpose(2, 0, 1))
         if self.tensors[tensor].signs:
             view = unpack_map(view.view(np.uint8), width)
         return np.ascontiguousarray(view.transpose(0, 3, 1, 2).reshape(-1, height, width)[:channels])
@@ -235,7 +248,8 @@ class Program:
 
 def _placement(entry: dict[str, Any]) -> Placement:
     channels, height, width = map(int, entry["shape"])
-    return Placement(int(entry["offset"]), (channels, height, width), bool(entry.get("signs", False)))
+    return Placement(int(entry["offset"]), (channels, height, width), bool(entry.get("signs", False)),
+                     bool(entry.get("interleaved", False)))
 
 
 def _run_lengths(values: tuple[int, ...]) -> list[list[int]]:

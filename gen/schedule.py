@@ -101,7 +101,7 @@ class _ConvCost:
         self.narrow = (is_narrow(layer, len(tiles) - 1, config) and geometry.output_size[1] > config.pixel_lanes
                        and signs is None)
         self.out_blocks = -(-target.shape[0] // config.ic_lanes)
-        self.in_blocks = -(-source.shape[0] // config.ic_lanes)
+        self.in_blocks = geometry.input_blocks(source.shape[0], config)
         if layer.depthwise:
             self.in_blocks = min(self.in_blocks, config.oc_groups)
         if signs is not None:
@@ -125,7 +125,7 @@ class _ConvCost:
         """Cycles to bring in all input blocks of a tile."""
         if self.signs is not None:
             return load_cycles(self.signs, window, self.config)
-        return self.in_blocks * window.load_beats
+        return self.geometry.load_cycles(window, self.in_blocks, self.config)
 
     def words(self, window: Window) -> int:
         """Accumulator words of the widest output tile."""
@@ -172,13 +172,15 @@ class _ConvCost:
 
 
 def plan_conv(layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Sequence[Pass]], config: NpuConfig, *,
-              signs: SignSource | None = None, map_out: bool = False) -> Plan:
+              signs: SignSource | None = None, map_out: bool = False, geometry: Geometry | None = None) -> Plan:
     """Choose the tiling of a convolution whose output tiles take the given passes.
 
-    ``signs``: it runs on the binary unit, with its input from there; ``map_out``: it writes a map of signs.
+    ``signs``: it runs on the binary unit, with its input from there; ``map_out``: it writes a map of signs;
+    ``geometry``: its loops, if they are not the layer's own.
     Raises CompileError when no tiling fits the configuration.
     """
-    geometry = Geometry.of(layer, source, target, map_in=signs is not None and signs.packed, map_out=map_out)
+    if geometry is None:
+        geometry = Geometry.of(layer, source, target, map_in=signs is not None and signs.packed, map_out=map_out)
     cost = _ConvCost(layer, source, target, tiles, config, geometry, signs)
     plans = [_finish(cost.estimate(windows), geometry, rows, cols, config, narrow=cost.narrow)
              for rows, cols, windows in _candidates(geometry, config, narrow=cost.all_narrow)

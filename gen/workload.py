@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cores.config import NpuConfig
-from gen.compiler import DepthwiseMode, FusionMode, compile_graph
+from gen.compiler import DepthwiseMode, FusionMode, GatherMode, compile_graph
 from gen.ir import Graph
 from gen.onnx_import import Imported, load_model
 from gen.pack import prune
@@ -42,12 +42,12 @@ class Workload:
 
 
 def _from_model(imported: Imported, config: NpuConfig, density: float | None,
-                depthwise_mode: DepthwiseMode, fusion_mode: FusionMode) -> Workload:
+                depthwise_mode: DepthwiseMode, fusion_mode: FusionMode, gather_mode: GatherMode) -> Workload:
     def compiled() -> Program:
         # The parsed model rather than the file: weights kept in files beside it come along.
         model = imported.model.proto.SerializeToString(deterministic=True)
         return compile_graph(imported.graph, config, density=density, depthwise_mode=depthwise_mode,
-                             fusion_mode=fusion_mode, model=model)[0]
+                             fusion_mode=fusion_mode, gather_mode=gather_mode, model=model)[0]
 
     graph = imported.graph if density is None else prune(imported.graph, config, density)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
@@ -55,7 +55,8 @@ def _from_model(imported: Imported, config: NpuConfig, density: float | None,
 
 
 def open_workload(path: Path, config: NpuConfig | None, *, density: float | None = None,
-                  depthwise_mode: DepthwiseMode = "auto", fusion_mode: FusionMode = "auto") -> Workload:
+                  depthwise_mode: DepthwiseMode = "auto", fusion_mode: FusionMode = "auto",
+                  gather_mode: GatherMode = "auto") -> Workload:
     """A model to be compiled for ``config``, or a program that was.
 
     With ``config`` None a program's own configuration is taken. ``density`` and the modes are those of
@@ -65,7 +66,7 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
     if not is_program(path):
         if config is None:
             raise ValueError("a model needs a configuration to be compiled for")
-        return _from_model(load_model(path), config, density, depthwise_mode, fusion_mode)
+        return _from_model(load_model(path), config, density, depthwise_mode, fusion_mode, gather_mode)
     program = Program.load(path)
     if config is not None:
         program.require_config(config)
@@ -75,10 +76,12 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
         raise ProgramError(f"{path}: a program is what it is; compile the model with --depthwise {depthwise_mode}")
     if fusion_mode != "auto":
         raise ProgramError(f"{path}: a program is what it is; compile the model with --fusion {fusion_mode}")
+    if gather_mode != "auto":
+        raise ProgramError(f"{path}: a program is what it is; compile the model with --gather {gather_mode}")
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile it with `gen compile`")
     with tempfile.TemporaryDirectory(prefix="npugen-") as folder:
         model = Path(folder) / f"{program.name}.onnx"
         model.write_bytes(program.model)
-        again = _from_model(load_model(model), program.config, program.density, "auto", "auto")
+        again = _from_model(load_model(model), program.config, program.density, "auto", "auto", "auto")
     return Workload(again.graph, again.imported, again.input_shapes, lambda: program)

@@ -136,4 +136,5 @@ def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
     with status(f"reading {path.name}"):
         own = is_program(path) and not _machine_given(arguments)
         return open_workload(path, None if own else config, density=arguments.density,
-                             depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion)
+                             depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
+                             gather_mode=arguments.gather)

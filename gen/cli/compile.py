@@ -11,7 +11,7 @@ EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --mac
 
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    """--density, --depthwise, --fusion."""
+    """--density, --depthwise, --fusion, --gather."""
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
@@ -19,6 +19,9 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fusion", choices=("auto", "off"), default="auto",
                         help="with --features depthwise,fusion: off writes every layer's result to memory "
                              "(default auto: what a faster pointwise layer takes from the input buffer is not)")
+    parser.add_argument("--gather", choices=("auto", "plain"), default="auto",
+                        help="with --features gather: plain computes layers of few input channels as without (default "
+                             "auto)")
 
 
 def density(text: str) -> float:
@@ -49,7 +52,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     with status(f"compiling {arguments.model.name}"):
         program = open_workload(arguments.model, config, density=arguments.density,
-                                depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion).program
+                                depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
+                                gather_mode=arguments.gather).program
     program.save(arguments.output)
     facts = {
         "program": str(arguments.output), "layers": len(program.layers),
