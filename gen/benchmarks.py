@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.compiler import DepthwiseMode, GatherMode, compile_graph
+from gen.compiler import DepthwiseMode, GatherMode, WinogradMode, compile_graph
 from gen.ir import Conv, Graph, Requantize, Tensor, output_size, verify
 from gen.pack import prune_weights
 from gen.program import Program
@@ -134,10 +134,11 @@ def bus_bound(layer: LayerBenchmark, config: NpuConfig) -> int:
 
 
 def measure_layer(layer: LayerBenchmark, machine: RtlMachine, *, depthwise_mode: DepthwiseMode = "auto",
-                  gather_mode: GatherMode = "auto", seed: int = 0) -> Measurement:
+                  gather_mode: GatherMode = "auto", winograd_mode: WinogradMode = "auto", seed: int = 0) -> Measurement:
     """Run a layer on the RTL: from the write to START until DONE, transfers of weights and activations included."""
     graph = conv_graph(layer, machine.config, seed=seed)
-    program, graph = compile_graph(graph, machine.config, depthwise_mode=depthwise_mode, gather_mode=gather_mode)
+    program, graph = compile_graph(graph, machine.config, depthwise_mode=depthwise_mode, gather_mode=gather_mode,
+                                   winograd_mode=winograd_mode)
     shape = graph.tensors["input"].shape
     inputs = np.random.default_rng(seed + 1).integers(-128, 128, (1, *shape)).astype(np.int8)
     expected, _ = run_reference(graph, {"input": inputs})

@@ -155,7 +155,13 @@ def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, d
 
 
 def choose_narrow(graph: Graph, config: NpuConfig) -> dict[str, tuple[int, ...]]:
-    """The layers that the narrow Winograd form makes faster, by counted cycles, and shifts that suit any input."""
+    """The layers that the narrow Winograd form makes faster, by counted cycles, and shifts that suit any input.
+
+    Raises CompileError for a machine without that form.
+    """
+    if config.winograd != 1:
+        raise CompileError(f"model {graph.name}: narrow Winograd layers need a machine with winograd=1 "
+                           f"(--features winograd), not {config.winograd}")
     chosen = {}
     for layer in graph.layers:
         if not isinstance(layer, Conv) or layer.winograd or not is_eligible(layer):
@@ -266,9 +272,6 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     if density is not None:
         graph = prune(graph, config, density)
     if winograd_shifts is None and winograd_mode == "narrow":
-        if config.winograd != 1:
-            raise CompileError(f"model {graph.name}: narrow Winograd layers need a machine with winograd=1, "
-                               f"not {config.winograd}")
         winograd_shifts = choose_narrow(graph, config)
     if winograd_shifts:
         graph = narrow_graph(graph, winograd_shifts)
@@ -322,5 +325,7 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
         outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
         layers=tuple(_describe(graph, layer, weights, plan, config, index in fused)
                      for index, (layer, weights, plan) in enumerate(zip(graph.layers, packed, plans, strict=True))),
-        instruction_layers=tuple(owners), density=density, model=model)
+        instruction_layers=tuple(owners), density=density, model=model,
+        winograd={layer.name: layer.winograd.shifts
+                  for layer in graph.layers if isinstance(layer, Conv) and layer.winograd})
     return program, whole

@@ -90,6 +90,8 @@ class Program:
     instruction_layers: tuple[int, ...]
     #: Block density to which the compiler pruned, if it did.
     density: float | None = None
+    #: Layers in the narrow Winograd form, and their shifts.
+    winograd: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     #: The ONNX file that was compiled, if kept.
     model: bytes | None = None
 
@@ -173,6 +175,7 @@ class Program:
             "layers": [dataclasses.asdict(layer) for layer in self.layers],
             "instruction_layers": _run_lengths(self.instruction_layers),
             "density": self.density,
+            "winograd": {name: list(shifts) for name, shifts in self.winograd.items()},
         }
         members = {
             "program.json": json.dumps(header, indent=1).encode(), "code.bin": self.code, "data.bin": self.constants,
@@ -229,7 +232,9 @@ class Program:
             tensors={name: _placement(place) for name, place in header["tensors"].items()},
             inputs=dict(header["inputs"]), outputs=dict(header["outputs"]), layers=layers,
             instruction_layers=tuple(int(layer) for layer, count in header["instruction_layers"] for _ in range(count)),
-            density=header["density"], model=model,
+            density=header["density"],
+            winograd={name: tuple(map(int, shifts)) for name, shifts in header.get("winograd", {}).items()},
+            model=model,
         )
         if len(code) % INSTRUCTION_BYTES or len(code) // INSTRUCTION_BYTES != len(program.instruction_layers):
             raise ValueError("code and header differ in length")

@@ -12,7 +12,7 @@ from sim.golden import winograd_input, winograd_output, winograd_tiles, winograd
 __all__ = ["calibrate", "choose_shifts"]
 
 #: What an error is measured on, at most.
-_TILES, _CHANNELS = 1024, 64
+_SAMPLES, _TILES, _CHANNELS = 64, 1024, 64
 
 
 def _products(weights: np.ndarray, tiles: np.ndarray) -> np.ndarray:
@@ -65,7 +65,9 @@ def calibrate(graph: Graph, layers: Iterable[str], inputs: Mapping[str, np.ndarr
     wanted = set(layers)
     if not wanted:
         return {}
-    _, tensors = reference.run(graph, inputs, keep=True)
+    samples = len(next(iter(inputs.values())))
+    some = np.unique(np.linspace(0, samples - 1, min(samples, _SAMPLES)).round().astype(int))
+    _, tensors = reference.run(graph, {name: array[some] for name, array in inputs.items()}, keep=True)
     assert tensors is not None
     shifts = {}
     for layer in graph.layers:
@@ -74,8 +76,7 @@ def calibrate(graph: Graph, layers: Iterable[str], inputs: Mapping[str, np.ndarr
             zero_point = graph.tensors[layer.input].zero_point
             padding = zero_point if layer.pad_value is None else layer.pad_value
             tiles = winograd_tiles(tensors[layer.input], layer.pads, padding)
-            # (N, C, TY, TX, 4, 4) -> (N * TY * TX, C, 4, 4), no more samples than there is use for.
-            of_sample = tiles.shape[2] * tiles.shape[3]
-            tiles = np.moveaxis(tiles[:max(1, 8 * _TILES // of_sample)], 1, 3)
+            # (N, C, TY, TX, 4, 4) -> (N * TY * TX, C, 4, 4)
+            tiles = np.moveaxis(tiles, 1, 3)
             shifts[layer.name] = choose_shifts(layer, zero_point, tiles.reshape(-1, *tiles.shape[3:]))
     return shifts

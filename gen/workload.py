@@ -1,17 +1,27 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from cores.config import NpuConfig
-from gen.compiler import DepthwiseMode, FusionMode, GatherMode, compile_graph
+from gen.compiler import (
+    DepthwiseMode,
+    FusionMode,
+    GatherMode,
+    WinogradMode,
+    choose_narrow,
+    compile_graph,
+    narrow_graph,
+)
+from gen.inputs import read_samples
 from gen.ir import Graph
 from gen.onnx_import import Imported, load_model
 from gen.pack import prune
 from gen.program import Program, ProgramError
+from gen.winograd_calibrate import calibrate
 
 __all__ = ["Workload", "is_program", "open_workload"]
 
@@ -29,7 +39,7 @@ def is_program(path: Path) -> bool:
 class Workload:
     """A model to run. ``input_shapes`` are the model's own, with 1 for the samples."""
 
-    #: What the program computes: pruned, if a density was asked for.
+    #: What the program computes: pruned, if a density was asked for, and with narrow Winograd layers.
     graph: Graph
     imported: Imported
     input_shapes: dict[str, tuple[int, ...]]
@@ -41,32 +51,44 @@ class Workload:
         return self._compile()
 
 
-def _from_model(imported: Imported, config: NpuConfig, density: float | None,
-                depthwise_mode: DepthwiseMode, fusion_mode: FusionMode, gather_mode: GatherMode) -> Workload:
+def _from_model(imported: Imported, config: NpuConfig, density: float | None, depthwise_mode: DepthwiseMode = "auto",
+                fusion_mode: FusionMode = "auto", gather_mode: GatherMode = "auto",
+                winograd_mode: WinogradMode = "auto", shifts: Mapping[str, Sequence[int]] | None = None,
+                calibration: Path | None = None) -> Workload:
+    graph = imported.graph if density is None else prune(imported.graph, config, density)
+    shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
+    if winograd_mode == "narrow":
+        shifts = choose_narrow(graph, config)
+        if calibration is not None:
+            shifts = calibrate(graph, shifts, read_samples(calibration, graph, shapes).inputs)
+    if shifts:
+        graph = narrow_graph(graph, shifts)
+
     def compiled() -> Program:
         # The parsed model rather than the file: weights kept in files beside it come along.
         model = imported.model.proto.SerializeToString(deterministic=True)
         return compile_graph(imported.graph, config, density=density, depthwise_mode=depthwise_mode,
-                             fusion_mode=fusion_mode, gather_mode=gather_mode, model=model)[0]
+                             fusion_mode=fusion_mode, gather_mode=gather_mode, winograd_mode=winograd_mode,
+                             winograd_shifts=shifts, model=model)[0]
 
-    graph = imported.graph if density is None else prune(imported.graph, config, density)
-    shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     return Workload(graph, imported, shapes, compiled)
 
 
 def open_workload(path: Path, config: NpuConfig | None, *, density: float | None = None,
                   depthwise_mode: DepthwiseMode = "auto", fusion_mode: FusionMode = "auto",
-                  gather_mode: GatherMode = "auto") -> Workload:
+                  gather_mode: GatherMode = "auto", winograd_mode: WinogradMode = "auto",
+                  calibration: Path | None = None) -> Workload:
     """A model to be compiled for ``config``, or a program that was.
 
     With ``config`` None a program's own configuration is taken. ``density`` and the modes are those of
-    `gen.compiler.compile_graph`, for a model.
-    Raises GraphError, ProgramError or OSError; each names the file.
+    `gen.compiler.compile_graph`, for a model; ``calibration`` are samples for narrow Winograd layers.
+    Raises GraphError, ProgramError, InputError or OSError; each names the file. CompileError for a machine that cannot.
     """
     if not is_program(path):
         if config is None:
             raise ValueError("a model needs a configuration to be compiled for")
-        return _from_model(load_model(path), config, density, depthwise_mode, fusion_mode, gather_mode)
+        return _from_model(load_model(path), config, density, depthwise_mode, fusion_mode, gather_mode, winograd_mode,
+                           None, calibration)
     program = Program.load(path)
     if config is not None:
         program.require_config(config)
@@ -78,10 +100,12 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
         raise ProgramError(f"{path}: a program is what it is; compile the model with --fusion {fusion_mode}")
     if gather_mode != "auto":
         raise ProgramError(f"{path}: a program is what it is; compile the model with --gather {gather_mode}")
+    if winograd_mode != "auto":
+        raise ProgramError(f"{path}: a program is what it is; compile the model with --winograd {winograd_mode}")
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile it with `gen compile`")
     with tempfile.TemporaryDirectory(prefix="npugen-") as folder:
         model = Path(folder) / f"{program.name}.onnx"
         model.write_bytes(program.model)
-        again = _from_model(load_model(model), program.config, program.density, "auto", "auto", "auto")
+        again = _from_model(load_model(model), program.config, program.density, shifts=program.winograd)
     return Workload(again.graph, again.imported, again.input_shapes, lambda: program)

@@ -58,9 +58,14 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
                             "commas, or all, or none")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
-        by_hand.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", dest=name,
+        by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
                              help=argparse.SUPPRESS if name not in _LANES else None)
-    by_hand.description = f"{by_hand.description}; also {', '.join('--' + n.replace('_', '-') for n in _BY_HAND[4:])}"
+    by_hand.description = f"{by_hand.description}; also {', '.join(map(_option, _BY_HAND[4:]))}"
+
+
+def _option(field: str) -> str:
+    """--winograd says what the compiler makes of the unit."""
+    return "--winograd-unit" if field == "winograd" else f"--{field.replace('_', '-')}"
 
 
 def _features(text: str) -> tuple[str, ...]:
@@ -137,4 +142,4 @@ def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
         own = is_program(path) and not _machine_given(arguments)
         return open_workload(path, None if own else config, density=arguments.density,
                              depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
-                             gather_mode=arguments.gather)
+                             gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode)

@@ -11,7 +11,7 @@ EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --mac
 
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    """--density, --depthwise, --fusion, --gather."""
+    """--density, --depthwise, --fusion, --gather, --winograd."""
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
@@ -22,6 +22,10 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gather", choices=("auto", "plain"), default="auto",
                         help="with --features gather: plain computes layers of few input channels as without (default "
                              "auto)")
+    parser.add_argument("--winograd", choices=("auto", "off", "exact", "narrow"), default="auto", dest="winograd_mode",
+                        help="with --features winograd: narrow lets dense 3x3 layers take the int8 form where it is "
+                             "faster, which changes values; in an exact machine (--winograd-unit 2) auto takes its "
+                             "form where it is faster, exact wherever it can, off nowhere (default auto)")
 
 
 def density(text: str) -> float:
@@ -35,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="quantised ONNX model")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="PROGRAM",
                         help="the program, usually *.npu")
-    parser.add_argument("--calibrate", type=Path, metavar="X.npz", help="samples to quantise a float model on")
+    parser.add_argument("--calibrate", type=Path, metavar="X.npz",
+                        help="with --winograd narrow: samples of the model's inputs, to choose each layer's shifts by")
     add_compiler_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
@@ -43,8 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     config = chosen_config(arguments)
-    if arguments.calibrate:
-        raise UsageError("--calibrate: float models cannot be quantised here yet; give a quantised model")
+    if arguments.calibrate and arguments.winograd_mode != "narrow":
+        raise UsageError("--calibrate: float models cannot be quantised here yet; give a quantised model "
+                         "(--winograd narrow takes samples)")
     if arguments.output.resolve() == arguments.model.resolve():
         raise UsageError(f"-o {arguments.output} would replace the model")
     require_writable(arguments.output)
@@ -53,7 +59,8 @@ def run(arguments: argparse.Namespace) -> None:
     with status(f"compiling {arguments.model.name}"):
         program = open_workload(arguments.model, config, density=arguments.density,
                                 depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
-                                gather_mode=arguments.gather).program
+                                gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode,
+                                calibration=arguments.calibrate).program
     program.save(arguments.output)
     facts = {
         "program": str(arguments.output), "layers": len(program.layers),

@@ -66,6 +66,9 @@ def test_it_is_a_module(tmp_path: Path):
      "no feature 'speed'; there are depthwise, fusion, gather, binary, winograd, all, or none"),
     (("build", "--macs", "16", "--features", "depthwise"), "nnz_lanes must be a multiple of 2 with depthwise"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
+    (("compile", "x.onnx", "-o", "y", "--winograd", "wide"), "invalid choice: 'wide'"),
+    (("compile", "x.onnx", "-o", "y", "--calibrate", "x.npz"), "--calibrate: float models cannot be quantised"),
+    (("build", "--winograd-unit", "3"), "winograd must be 0, 1 or 2, not 3"),
     (("build", "--config", "none.json"), "none.json: No such file"),
     (("build", "--config", "x.json", "--macs", "16"), "--config and --macs exclude each other"),
     (("run", "x.onnx", "--input", "x.npz", "--target", "board"), "invalid choice: 'board'"),
@@ -155,6 +158,26 @@ def test_features(model: str, samples: str, tmp_path: Path, capsys: pytest.Captu
     assert "compile the model with --depthwise plain" in line
     line = error_line(capsys, 1, "run", "with.npu", "--input", samples, "--features", "none")
     assert "compiled for another configuration" in line and "depthwise 1 (program) / 0" in line
+
+
+def test_narrow_winograd(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Layers and their shifts are in the program, which computes what the reference does with them."""
+    machine = ["--macs", "64", "--features", "winograd"]
+    assert main(["compile", model, *machine, "--winograd", "narrow", "-o", "safe.npu"]) == 0
+    assert main(["compile", model, *machine, "--winograd", "narrow", "--calibrate", samples, "-o", "fit.npu"]) == 0
+    assert main(["compile", model, *machine, "-o", "without.npu"]) == 0
+    safe, fit, without = (Program.load(tmp_path / f"{name}.npu").winograd for name in ("safe", "fit", "without"))
+    assert without == {} and safe.keys() == fit.keys() and len(safe) == 2
+    assert set(safe.values()) == {(2,) * 16} and (2,) * 16 not in fit.values()
+    capsys.readouterr()
+    for program in ("safe.npu", "fit.npu"):
+        assert main(["run", program, "--input", samples, "--limit", "4", "--target", "functional", "--json"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert (result["mismatches"], result["accuracy"]) == (0, 1.0)
+    line = error_line(capsys, 1, "run", "safe.npu", "--input", samples, "--winograd", "narrow")
+    assert "compile the model with --winograd narrow" in line
+    line = error_line(capsys, 1, "compile", model, "--winograd", "narrow", "-o", "no.npu")
+    assert "need a machine with winograd=1 (--features winograd), not 0" in line
 
 
 def test_program_of_another_configuration(model: str, samples: str, capsys: pytest.CaptureFixture):

@@ -260,7 +260,7 @@ def test_other_machines_are_as_before(mode):
 def test_refused(rng):
     graph = conv_graph(rng.integers(-128, 128, (8, 8, 3, 3)), (6, 6), pad=1)
     for config in (NpuConfig.preset(16), EXACT[0]):
-        with pytest.raises(CompileError, match="need a machine with winograd=1, not"):
+        with pytest.raises(CompileError, match=r"need a machine with winograd=1 \(--features winograd\), not"):
             compile_graph(graph, config, winograd_mode="narrow")
         with pytest.raises(CompileError, match="layer only: the narrow Winograd form needs a machine with winograd=1"):
             compile_graph(graph, config, winograd_shifts={"only": SAFE_SHIFTS})
