@@ -122,7 +122,7 @@ def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, d
         if config.winograd != 1:
             raise CompileError(f"layer {layer.name}: the narrow Winograd form needs a machine with winograd=1, "
                                f"not {config.winograd}")
-        choice = _plan_tiles(layer, source, target, config)
+        choice = None if map_out else _plan_tiles(layer, source, target, config)
         if choice is None:
             raise CompileError(f"layer {layer.name}: no tile of its Winograd form fits "
                                f"input_depth={config.input_depth} and acc_depth={config.acc_depth}; build with deeper "
@@ -167,13 +167,17 @@ def choose_narrow(graph: Graph, config: NpuConfig) -> dict[str, tuple[int, ...]]
         if not isinstance(layer, Conv) or layer.winograd or not is_eligible(layer):
             continue
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
+        if target.signs:
+            continue
         try:
             narrow = fit_sums(narrow_layer(layer, source.zero_point), config)
         except (CompileError, ValueError):
             continue
         assert isinstance(narrow, Conv)
         choice = _plan_tiles(narrow, source, target, config)
-        if choice is not None and choice.plan.cost < _plan_plain(layer, source, target, config).plan.cost:
+        direct = _plan_conv(layer, source, target, config, "auto", "off", map_out=False,
+                            gather=is_gatherable(layer, graph))
+        if choice is not None and choice.plan.cost < direct.plan.cost:
             chosen[layer.name] = SAFE_SHIFTS
     return chosen
 
