@@ -29,7 +29,7 @@ __all__ = ["FusedPlan", "fusable", "plan_fused"]
 #: Cycles of the store engine from a STORE to the next, with another STORE_SET between them or without.
 _STORE_GAP, _STORE_SET_GAP = 11, 26
 #: Tilings that are tried out.
-_CANDIDATES = 3
+_CANDIDATES = 2
 #: Rows that a depthwise tile may have, in units.
 _TILE_UNITS = (1, 2, 4, 8, 16)
 

@@ -1,13 +1,13 @@
 """Cycles of a few layers by themselves, by the time model: what a choice between two ways of making them goes by."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from cores.config import NpuConfig
 from gen.assembler import encode_all
 from gen.binary import BinaryLayers
 from gen.fusion import FusedPlan
-from gen.ir import Graph, Layer
+from gen.ir import Conv, Graph, Layer
 from gen.lower import Lowering
 from gen.memory import Memory
 from gen.pack import PackedWeights
@@ -26,11 +26,36 @@ class Trial:
     plans: Sequence[Plan]
     binary: BinaryLayers
     config: NpuConfig
+    #: What was tried before, as networks repeat themselves.
+    known: dict[Hashable, int] = field(default_factory=dict)
 
     def cycles(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int = 0,
                end: int | None = None) -> int:
         """Cycles of layers ``first`` up to ``end``, one after the other; ``fused`` as `Lowering.layers` has it."""
         end = len(self.layers) if end is None else end
+        likeness = self._likeness(packed, fused, first, end)
+        if likeness not in self.known:
+            self.known[likeness] = self._try(packed, fused, first, end)
+        return self.known[likeness]
+
+    def _likeness(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int,
+                  end: int) -> Hashable:
+        """What these layers' cycles depend on."""
+        writers = {layer.output: number for number, layer in enumerate(self.layers[first:end])}
+        facts: list[Hashable] = []
+        for index in range(first, end):
+            layer, weights = self.layers[index], packed[index]
+            other = layer.residual.other if layer.residual else None
+            kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
+            facts += [
+                self.graph.tensors[layer.input].shape, kernel, tuple(layer.stride), tuple(layer.pads),
+                writers.get(layer.input), other and writers.get(other, -1), weights and weights.tiles,
+                fused.get(index, self.plans[index]), index - 1 in fused,
+            ]
+        return tuple(facts)
+
+    def _try(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int,
+             end: int) -> int:
         chosen, config = self.layers[first:end], self.config
         made = {layer.output for layer in chosen}
         signs = {layer.name: self.binary.sources[layer.name] for layer in chosen if layer.name in self.binary.sources}

@@ -65,9 +65,12 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = 40) -> Timing:
         processes.sort(key=lambda process: process[0].clock)
         for _, steps in processes:
             if next(steps, "") is None:
+                shared.patient = True
                 break
         else:
-            if dispatcher.end is None:
+            if shared.keeps and shared.patient:
+                shared.patient = False
+            elif dispatcher.end is None:
                 raise MachineError(ErrorCode.TIMEOUT, len(program), "nothing can move; `sim.functional` says why")
     if dispatcher.end < 0:
         raise MachineError(ErrorCode.NO_END, len(program), "the program has no END")

@@ -211,13 +211,20 @@ class Writer:
             allowed = np.full(end - done, NEVER)
             allowed[data[:count] - done] = shared.load_data.readable(count)
             allowed[0] = max(allowed[0], time + 1)
-            unhindered = earliest(allowed)
             times = shared.around_kept(allowed)
-            shared.load_data.pop(times[data[:count] - done])
-            shared.spent(Queue.LOAD, "busy", index, len(times))
-            shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered[-1]) - time - len(times))
-            shared.spent(Queue.LOAD, "wait_store", index, int(times[-1] - unhindered[-1]))
-            data, done, time = data[count:], end, int(times[-1])
+            sure = shared.surely(times)
+            if not sure:
+                yield "stores to the input buffer"
+                continue
+            # Only as far as it is known which cycles stores take.
+            times, unhindered = times[:sure], earliest(allowed)[sure - 1]
+            pixels = data[:count] - done
+            pixels = pixels[pixels < sure]
+            shared.load_data.pop(times[pixels])
+            shared.spent(Queue.LOAD, "busy", index, sure)
+            shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered) - time - sure)
+            shared.spent(Queue.LOAD, "wait_store", index, int(times[-1] - unhindered))
+            data, done, time = data[len(pixels):], done + sure, int(times[-1])
             self.clock = time
             yield None
         return time

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import Instruction, Queue
+from cores.isa import Instruction, Opcode, Queue
 from cores.registers import ENGINE_STATES
 
 from .bus import ReadBus
@@ -24,6 +24,9 @@ STATES = max(map(len, ENGINE_STATES.values()))
 
 #: Loads that have asked for their data and wait to be written, and the beats that may be under way for them.
 _LOAD_CONTEXTS, _LOAD_BEATS = 8, 512
+
+#: Writes that are timed at once where it is not known what stores do.
+_IMPATIENT = 16
 
 
 class Process(Protocol):
@@ -69,6 +72,11 @@ class Shared:
         self.write_beats = 0
         #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then.
         self.kept = np.empty(0, np.int64)
+        #: All of them before this cycle are known; unless there are none, or ``patient`` is not: then nothing else can
+        #: move, so no store will until loads have.
+        self.kept_until = 0
+        self.keeps = any(instruction.opcode == Opcode.STORE_SET and instruction["local"] for instruction in program)
+        self.patient = True
         #: Cycles in hand, as `sim.rtl`'s trace: first, last (engine, instruction), counts (engine, state, instruction).
         self.first = np.full((len(ENGINES), len(program)), -1, np.int64)
         self.last = self.first.copy()
@@ -94,6 +102,13 @@ class Shared:
         allowed = np.maximum(allowed, allowed[0])
         turns = earliest(allowed - np.searchsorted(kept, allowed))
         return turns + np.searchsorted(kept - np.arange(len(kept)), turns, side="right")
+
+    def surely(self, times: np.ndarray) -> int:
+        """How many of a series of writes are certain not to be put off by beats of local stores."""
+        if not self.keeps:
+            return len(times)
+        known = int(np.searchsorted(times, self.kept_until))
+        return known if known or self.patient else min(len(times), _IMPATIENT)
 
     def take(self, sink: Queue, source: Queue, count: int) -> TimedSteps:
         """Take tokens; returns the cycle from which they were there."""

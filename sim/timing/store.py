@@ -35,7 +35,6 @@ def _turn(times: np.ndarray) -> np.ndarray:
 class Store:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        self.clock = 0
         #: Pixels between the sequencer and the bus.
         self._beats = TimedFifo(STORE_DATA_SLOTS, 0)
         self._parameters_free = 0
@@ -44,6 +43,15 @@ class Store:
         in_flight = shared.config.outstanding_writes
         self._responses: deque[int] = deque([NEVER] * in_flight, in_flight)
         self.answered = 0
+
+    @property
+    def clock(self) -> int:
+        """Beats of local stores leave later than that."""
+        return self.shared.kept_until
+
+    @clock.setter
+    def clock(self, cycle: int) -> None:
+        self.shared.kept_until = cycle
 
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.STORE

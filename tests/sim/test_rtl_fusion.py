@@ -2,13 +2,18 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from cores.config import NpuConfig
+from cores.isa import ErrorCode, Opcode
 from gen.random_layers import random_pairs
 from gen.trial import Trial
-from sim.rtl import RtlMachine
+from sim.errors import MachineError
+from sim.rtl import Bus, RtlMachine, run_program
 
+from .local_programs import copy_program
+from .programs import assemble, from_blocks
 from .test_rtl_layers import check
 
 CONFIGS = {
@@ -29,6 +34,26 @@ def always(seed, monkeypatch):
     """Fuse wherever it is possible, in any of the ways that are tried."""
     chance = random.Random(seed)
     monkeypatch.setattr(Trial, "cycles", lambda self, packed, fused, *layers: chance.random() - 9 * len(fused))
+
+
+@pytest.mark.parametrize("pitch", [0, 9])
+def test_copies(machine, seed, pitch):
+    """By hand: a map copied to the input buffer and read there; beyond its end, BUFFER; and then once more."""
+    config, rng = machine.config, np.random.default_rng(seed)
+    for place, good in ((config.input_depth - 80, True), (config.input_depth - 3, False), (1 << 20, False), (60, True)):
+        flags = {} if good else {"second": {"buf_base": 0}}
+        program, image, start, expected = copy_program(rng, config, rows=4, cols=9, pitch=pitch, place=place, **flags)
+        image = image.copy()
+        machine.set_bus(Bus(latency=int(rng.integers(1, 60))))
+        if good:
+            result = run_program(config, assemble(*program), image, write_start=start, machine=machine)
+            for beat, value in expected:
+                np.testing.assert_array_equal(from_blocks(config, result.image, beat, value.shape), value)
+        else:
+            with pytest.raises(MachineError) as caught:
+                run_program(config, assemble(*program), image, write_start=start, machine=machine)
+            assert caught.value.code is ErrorCode.BUFFER
+            assert program[caught.value.index].opcode is Opcode.STORE
 
 
 def test_random_pairs(machine, seed, always):
