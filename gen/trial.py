@@ -7,6 +7,7 @@ from cores.config import NpuConfig
 from gen.assembler import encode_all
 from gen.binary import BinaryLayers
 from gen.fusion import FusedPlan
+from gen.gather import GatherGeometry
 from gen.ir import Conv, Graph, Layer
 from gen.lower import Lowering
 from gen.memory import Memory
@@ -65,7 +66,9 @@ class Trial:
         part = Graph("trial", self.graph.tensors, chosen, inputs, {})
         pairs = {index - first: plan for index, plan in fused.items() if first <= index < end}
         memory = Memory.of(part, [layer.requantize for layer in chosen], packed[first:end], config,
-                           absent={chosen[index].output for index in pairs}, maps=self.binary.maps)
+                           absent={chosen[index].output for index in pairs}, maps=self.binary.maps,
+                           interleaved={layer.input for layer, plan in zip(chosen, self.plans[first:end], strict=True)
+                                        if isinstance(plan.geometry, GatherGeometry)})
         lowering = Lowering(part, config, memory, signs)
         lowering.layers(self.plans[first:end], packed[first:end], pairs)
         return estimate(config, encode_all(lowering.finish()[0])).cycles
