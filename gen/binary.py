@@ -47,7 +47,8 @@ class SignSource:
 class BinaryLayers:
     """The layers of ``graph`` (without the copies that the unit saves) that run on the unit, by name.
 
-    ``maps``: tensors that are stored as maps of signs. ``layers`` have the unit's requantisation.
+    ``maps``: tensors that are stored as maps of signs. ``layers``, here and in ``graph``, have the unit's
+    requantisation, and as their input the tensor whose signs they take.
     """
 
     graph: Graph
@@ -128,7 +129,7 @@ def _constant(layer: Conv, source: SignSource, config: NpuConfig) -> int:
 
 
 def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -> Conv | None:
-    """The layer with the requantisation that it has on the unit; None if the unit cannot run it, or gains nothing."""
+    """The layer as it reads and requantises on the unit; None if the unit cannot run it, or gains nothing."""
     padding = pad_value(layer, graph.tensors[layer.input])
     padded = any(layer.pads)
     partial = source.channels % config.ic_lanes
@@ -143,7 +144,7 @@ def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -
     stage = _unit_stage(layer.requantize, _constant(layer, source, config))
     if stage is None or (np.abs(stage.bias) + _constant(layer, source, config) >= 1 << config.acc_width - 1).any():
         return None
-    return replace(layer, requantize=stage)
+    return replace(layer, input=source.tensor, pad_value=padding, requantize=stage)
 
 
 def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:

@@ -161,6 +161,21 @@ def test_trained_network(config: NpuConfig, models, tmp_path) -> None:
         np.testing.assert_array_equal(logits[0], golden_file["ort"][sample])
 
 
+def test_input_with_two_readers() -> None:
+    """A model input whose signs a binary layer takes is laid out as it expects, whatever else reads it."""
+    graph = layer_graph(BinaryLayer(channels=24, outputs=16, size=6, stride=1, count=1))
+    signs, conv = graph.layers
+    assert isinstance(conv, Conv)
+    other = replace(conv, name="int8", input="input", output="beside", weights=2 * conv.weights, residual=None)
+    tensors = {**graph.tensors, "beside": replace(graph.tensors["output"], name="beside")}
+    conv = replace(conv, residual=replace(conv.residual, other="beside"))
+    graph = replace(graph, tensors=tensors, layers=(signs, other, conv), inputs={"input": ("input", ())})
+    verify(graph)
+    program, _ = compile_graph(graph, CONFIGS[1])
+    assert [layer.mode for layer in program.layers][-1] == "binary"
+    run_and_compare(program, graph, 1, ("load", "compute"))
+
+
 def test_loads_of_signs() -> None:
     """An int8 tensor with a shortcut is loaded as signs; a chain of signs passes through maps."""
     layer = BinaryLayer(channels=128, outputs=128, size=8, stride=1, count=1)
