@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from .mac_array import select
+
 __all__ = ["ByteWindow", "lanes_below"]
 
 
@@ -51,35 +53,29 @@ class ByteWindow(wiring.Component):
             chosen = Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"chosen{run}",
                             reset_less=True)
             turn = Signal(range(self.lanes), name=f"turn{run}", reset_less=True)
-            m.d.sync += turn.eq(self.turn[run])
+            opposite = Signal(range(self.lanes), name=f"opposite{run}", reset_less=True)
+            m.d.sync += [turn.eq(self.turn[run]), opposite.eq(~self.turn[run])]
             # Lanes below the first byte's have their bytes in the next slot.
             beyond = lanes_below(self.offset[run], self.lanes)
             for lane in range(self.lanes):
                 number = Signal(range(self.SLOTS), name=f"slot_of{run}_{lane}")
                 m.d.comb += number.eq(self.slot[run] + beyond[lane])
-                choice = Signal(self.lane_bits, name=f"choice{run}_{lane}")
-                with m.Switch(number):
-                    for value, slot in enumerate(slots):
-                        with m.Case(value):
-                            m.d.comb += choice.eq(slot[lane])
-                m.d.sync += chosen[lane].eq(choice)
-            # Rotated by four amounts at a time: a multiplexer of four is a LUT.
-            rotated = [chosen[lane] for lane in range(self.lanes)]
-            low = 0
-            width = len(turn)
-            while low < width:
-                bits = min(2, width - low)
-                amount = turn[low:low + bits]
+                m.d.sync += chosen[lane].eq(select(number, [slot[lane] for slot in slots]))
+            # Rotated by four amounts at a time: a multiplexer of four is a LUT. But of its three two-way ones another
+            # lane has one too, and a synthesiser that shares it needs two LUTs; so that lane uses the opposite amount.
+            rotated: list[Value] = list(chosen)
+            for low in range(0, len(turn), 2):
+                bits = slice(low, min(low + 2, len(turn)))
                 turned = []
                 for lane in range(self.lanes):
                     value = Signal(self.lane_bits, name=f"turned{run}_{low}_{lane}")
-                    with m.Switch(amount):
-                        for code in range(1 << bits):
-                            with m.Case(Const(code, bits)):
-                                m.d.comb += value.eq(rotated[(lane + (code << low)) % self.lanes])
+                    choices = [rotated[(lane + (code << low)) % self.lanes] for code in range(1 << len(turn[bits]))]
+                    if lane >> low + 1 & 1:
+                        m.d.comb += value.eq(select(opposite[bits], choices[::-1]))
+                    else:
+                        m.d.comb += value.eq(select(turn[bits], choices))
                     turned.append(value)
-                rotated = turned
-                low += bits
+                rotated = list(turned)
             result = Signal(self.lane_bits * self.lanes, name=f"result{run}", reset_less=True)
             m.d.sync += result.eq(Cat(*rotated))
             m.d.comb += self.output.as_value()[run * len(result):(run + 1) * len(result)].eq(result)
