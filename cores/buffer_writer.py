@@ -12,6 +12,7 @@ from .isa import Opcode
 from .registers import ENGINE_STATES
 from .run_gatherer import RunGatherer
 from .run_settings import RunSettings
+from .winograd_input import WinogradInput
 
 __all__ = ["BufferWriter"]
 
@@ -22,9 +23,11 @@ class BufferWriter(wiring.Component):
     """Take the load queue's data in order and put it where it belongs, a beat a cycle.
 
     LOAD_ACT: pad and write to the input-buffer banks (docs/architecture.md, "Loading"). LOAD_WGT, LOAD_SIDE: pass on to
-    their rings. ``overrun`` when an entry outside the input buffer would be written. With ``gather`` in the
-    configuration every beat for the input buffer goes through `RunGatherer`. Beats of the store engine (``kept``, with
-    ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle.
+    their rings. ``overrun`` when an entry outside the input buffer would be written, by load ``overrun_index``. With
+    ``gather`` in the configuration every beat for the input buffer goes through `RunGatherer`; with ``winograd``, boxes
+    behind a LOAD_WINOGRAD go through `WinogradInput`, which goes on writing while other loads follow. The next LOAD_ACT
+    waits for it. Beats of the store engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out
+    in their cycle, and no tile is written.
     """
 
     def __init__(self, config: NpuConfig):
@@ -42,6 +45,7 @@ class BufferWriter(wiring.Component):
             "state": Out(4),
             "index": Out(INDEX_BITS),
             "overrun": Out(1),
+            "overrun_index": Out(INDEX_BITS),
             "idle": Out(1),
         })
 
@@ -88,10 +92,20 @@ class BufferWriter(wiring.Component):
                              Mux(data_left == 1, bottom_left == 0, (data_left == 0) & (bottom_left == 1)))),
         ]
 
+        # -- transformer ------------------------------------------------------------------------------------------
+        boxes = pads            # a LOAD_ACT that does not go through it
+        if config.winograd:
+            m.submodules.tiles = tiles = WinogradInput(config)
+            tiled = Signal()    # behind a LOAD_WINOGRAD
+            transform = Signal(instruction_layout(Opcode.LOAD_WINOGRAD))
+            boxes = pads & ~tiled
+            transforms = pads & tiled
+
         # -- one beat -------------------------------------------------------------------------------------------
         room, sink_ready = Signal(init=1), Signal()
+        accepts = Mux(tiled, tiles.pixels.ready, room) if config.winograd else room
         m.d.comb += [
-            sink_ready.eq(Mux(to_weights, self.weights.ready, Mux(to_side, self.side.ready, room))),
+            sink_ready.eq(Mux(to_weights, self.weights.ready, Mux(to_side, self.side.ready, accepts))),
             self.weights.valid.eq(active & to_weights & self.input.valid),
             self.weights.payload.eq(self.input.payload),
             self.side.valid.eq(active & to_side & self.input.valid),
@@ -125,7 +139,7 @@ class BufferWriter(wiring.Component):
         if config.gather:
             feeding = Signal()
             placed, ends_row, ends_block = gatherer.emit, gatherer.row_end, gatherer.block_end
-            finish = Mux(pads, gatherer.finish, go & last)
+            finish = Mux(boxes, gatherer.finish, go & last)
             # Of a row's data, only the first ``bytes`` bytes are.
             beats_left = Signal(signed(len(settings.data_beats) + 1))
             with m.If(go):
@@ -138,7 +152,7 @@ class BufferWriter(wiring.Component):
             m.d.comb += [
                 room.eq(feeding & gatherer.room),
                 gatherer.hold.eq(kept),
-                gatherer.enter.eq(go & pads),
+                gatherer.enter.eq(go & boxes),
                 gatherer.enter_last.eq(row_end),
                 gatherer.runs.eq(settings.runs),
                 gatherer.blocks.eq(act.blocks),
@@ -150,7 +164,8 @@ class BufferWriter(wiring.Component):
             for lane in range(config.beat_bytes):
                 m.d.comb += gatherer.beat[lane].eq(
                     Mux(gatherer.present[lane], self.input.payload.word_select(lane, 8), g.pad_value.as_unsigned()))
-            m.d.comb += [write.data.eq(gatherer.data), write.bytes.eq(gatherer.bytes)]
+            pixel, written = Value.cast(gatherer.beat), gatherer.data
+            m.d.comb += write.bytes.eq(gatherer.bytes)
             if config.binary_rows:
                 m.d.comb += write.zero.eq(Mux(g.pad_zero, gatherer.zero, 0))
             if config.local_store:
@@ -159,23 +174,29 @@ class BufferWriter(wiring.Component):
                     before, waits = waits, Signal(name=f"kept{number + 1}")
                     payload, beat = beat, Signal(config.beat_bits, name=f"kept_beat{number + 1}")
                     m.d.sync += [waits.eq(before), beat.eq(payload)]
+                written = Mux(waits, beat.replicate(config.write_lanes), written)
                 with m.If(waits):
-                    m.d.comb += [write.data.eq(beat.replicate(config.write_lanes)), write.bytes.eq(~0)]
+                    m.d.comb += write.bytes.eq(~0)
                     if config.binary_rows:
                         m.d.comb += write.zero.eq(0)
         else:
-            placed, ends_row, ends_block, finish = go & pads, row_end, block_end, go & last
+            placed, ends_row, ends_block, finish = go & boxes, row_end, block_end, go & last
             m.d.comb += room.eq(~kept)
+            pixel, written = Signal(config.beat_bits), Signal(config.beat_bits)
             padding = g.pad_value.as_unsigned().replicate(config.beat_bytes)
-            beat = Mux(is_data, self.input.payload, padding)
-            m.d.sync += write.data.eq(Mux(kept, self.kept.payload, beat) if config.local_store else beat)
+            m.d.comb += pixel.eq(Mux(is_data, self.input.payload, padding))
+            m.d.sync += written.eq(Mux(kept, self.kept.payload, pixel) if config.local_store else pixel)
+        if config.activation_bits > 8:
+            values = [written.word_select(number, 8) for number in range(config.write_lanes * config.ic_lanes)]
+            written = Cat(Cat(value, value[7].replicate(config.activation_bits - 8)) for value in values)
+        m.d.comb += write.data.eq(written)
         block_base, row_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         phase, bank = Signal(3), Signal(BankShape(config))
         placing = placed.any()
         entry = Signal(data.StructLayout({"enable": config.banks, "address": ENTRY_BITS, "post": 1}))
         m.d.comb += [
             # A token posted with the last entry is seen when that can be read.
-            entry.post.eq(finish & post),
+            entry.post.eq(finish & post & ~transforms if config.winograd else finish & post),
             entry.enable.eq(placed << bank if several else placed),
             entry.address.eq(address),
             self.overrun.eq(placing & (address >= config.input_depth)),
@@ -189,7 +210,7 @@ class BufferWriter(wiring.Component):
             m.d.sync += stage.eq(stages[-1])
             stages.append(stage)
         m.d.comb += [write.enable.eq(stages[-1].enable), write.address.eq(stages[-1].address),
-                     self.post_compute.eq(stages[-1].post)]
+                     self.post_compute.eq(stages[-1].post), self.overrun_index.eq(index)]
         with m.If(placing):
             if several:
                 turn, full = phase + 1 == g.stride, bank.all()
@@ -216,9 +237,50 @@ class BufferWriter(wiring.Component):
         with m.If(finish):
             m.d.sync += active.eq(0)
 
+        # -- transformed tiles ------------------------------------------------------------------------------------
+        if config.winograd:
+            value = tiles.entries.payload
+            m.d.comb += [
+                tiles.pixels.valid.eq(active & transforms & (~is_data | self.input.valid)),
+                tiles.pixels.payload.data.eq(pixel),
+                tiles.pixels.payload.row_end.eq(row_end),
+                tiles.pixels.payload.block_end.eq(row_end & block_end),
+                tiles.pixels.payload.end.eq(blocks_left == 1),
+                # No other box is under way then, but a beat of the store engine may be.
+                tiles.entries.ready.eq(~stages[-1].enable.any() if config.local_store else 1),
+            ]
+            with m.If(tiles.entries.valid & tiles.entries.ready):
+                m.d.comb += [
+                    write.enable.eq(1 << value.bank if several else 1),
+                    write.address.eq(value.address),
+                    write.data.eq(value.data.replicate(config.write_lanes)),
+                ]
+                if config.gather:
+                    m.d.comb += write.bytes.eq(~0)
+                if config.binary_rows:
+                    m.d.comb += write.zero.eq(0)
+            with m.If(tiles.overrun):
+                m.d.comb += [self.overrun.eq(1), self.overrun_index.eq(tiles.index)]
+            # Its token and another load's can fall on the same cycle. The next of its own is at least 16 cycles off,
+            # while no more loads than wait in the queue can follow one another at a cycle each.
+            owed = Signal()
+            other, own = stages[-1].post, tiles.entries.valid & tiles.entries.ready & value.post
+            m.d.comb += self.post_compute.eq(other | own | owed)
+            m.d.sync += owed.eq((other & own) | (owed & (other | own)))
+
         # -- next instruction ------------------------------------------------------------------------------------
         waits_compute = act.wait_compute & (self.compute_level == 0)
         settled = settings.ready if config.gather else 1
+        if config.winograd:
+            is_box = act.opcode == Opcode.LOAD_ACT
+            settled = settled & (tiles.idle | ~is_box)
+            m.d.comb += [
+                tiles.start.eq(self.queue.ready & is_box & tiled),
+                *[tiles.load[name].eq(source[name]) for source, names in (
+                    (act, ("buf_base", "post_compute")), (g, ("buf_block_pitch",)),
+                    (transform, ("shifts", "tile_cols", "position_pitch")), (self.queue.payload, ("index",)))
+                  for name in names],
+            ]
         with m.If(self.queue.valid & (~active | finish) & ~waits_compute & settled):
             m.d.comb += [self.queue.ready.eq(1), self.compute_take.eq(act.wait_compute)]
             if config.gather:
@@ -228,6 +290,11 @@ class BufferWriter(wiring.Component):
             with m.Switch(act.opcode):
                 with m.Case(Opcode.LOAD_SET):
                     m.d.sync += Value.cast(g).eq(word)
+                    if config.winograd:
+                        m.d.sync += tiled.eq(0)
+                if config.winograd:
+                    with m.Case(Opcode.LOAD_WINOGRAD):
+                        m.d.sync += [Value.cast(transform).eq(word), tiled.eq(1)]
                 with m.Case(Opcode.LOAD_ACT):
                     m.d.sync += [
                         active.eq(1),
@@ -241,7 +308,7 @@ class BufferWriter(wiring.Component):
                         *[signal.eq(act.buf_base) for signal in (block_base, row_base, address)],
                     ]
                     if config.gather:
-                        m.d.comb += gatherer.start.eq(1)
+                        m.d.comb += gatherer.start.eq(~tiled if config.winograd else 1)
                         m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats)]
                 if config.gather:
                     with m.Case(Opcode.LOAD_GATHER):
@@ -267,6 +334,12 @@ class BufferWriter(wiring.Component):
         ]
         # The gatherer may be at work when nothing enters it.
         working = go | (active & pads & ~(is_data & ~self.input.valid)) if config.gather else go
+        if config.winograd:
+            working = working | tiles.entries.valid
+            with m.If(~tiles.idle | owed):
+                m.d.comb += self.idle.eq(0)
+                with m.If(~active):
+                    m.d.comb += self.index.eq(tiles.index)
         with m.If(working):
             m.d.comb += self.state.eq(_STATE["busy"])
         with m.Elif(active & ~self.input.valid):
@@ -275,6 +348,9 @@ class BufferWriter(wiring.Component):
             m.d.comb += self.state.eq(_STATE["wait_store"])
         with m.Elif(active):
             m.d.comb += self.state.eq(_STATE["wait_ring"])
+        if config.winograd:
+            with m.Elif(~tiles.idle):   # between two rows' entries
+                m.d.comb += self.state.eq(_STATE["busy"])
         with m.Elif(self.queue.valid & waits_compute):
             m.d.comb += self.state.eq(_STATE["wait_compute"])
         with m.Elif(self.queue.valid):

@@ -1,6 +1,6 @@
 """Compute engine: sequencer, input buffer, multiplier array, accumulators and pool unit."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -149,6 +149,10 @@ class ComputeEngine(wiring.Component):
             m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
             sums = either
 
+        activations = Value.cast(buffer.read_data)
+        if config.activation_bits > 8:      # the pool unit takes the int8 that they are in plain tiles
+            activations = Cat(activations.word_select(number, config.activation_bits)[:8]
+                              for number in range(config.banks * config.ic_lanes))
         m.d.comb += [
             array.pixels.eq(buffer.read_data),
             array.turn.eq(reads[1].turn),
@@ -171,7 +175,7 @@ class ComputeEngine(wiring.Component):
             pool.end.eq(reads[1].window_end),
             pool.maximum.eq(reads[1].maximum),
             pool.pixel_bank.eq(reads[1].lane + reads[1].turn),
-            pool.pixels.eq(buffer.read_data),
+            Value.cast(pool.pixels).eq(activations),
         ]
         if config.depthwise:
             m.d.comb += [

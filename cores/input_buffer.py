@@ -34,7 +34,7 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     members = {
         "enable": Out(config.banks),
         "address": Out(buffer_address_bits(config)),
-        "data": Out(config.write_lanes * config.beat_bits),
+        "data": Out(config.write_lanes * config.entry_bits),
     }
     if config.gather:
         members["bytes"] = Out(config.beat_bytes)
@@ -51,9 +51,9 @@ def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
 
 class InputBuffer(wiring.Component):
-    """``config.banks`` banks of ``input_depth`` beats, each with one write and one read port.
+    """``config.banks`` banks of ``input_depth`` entries, each with one write and one read port.
 
-    Latency 1, one beat a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". A beat written
+    Latency 1, one entry a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". One written
     in the cycle in which it is read is read as it was before.
     """
 
@@ -64,7 +64,7 @@ class InputBuffer(wiring.Component):
         members = {
             "write": In(BufferWrite(config)),
             "read_address": In(data.ArrayLayout(address, banks)),
-            "read_data": Out(data.ArrayLayout(config.beat_bits, banks)),
+            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),
         }
         if config.binary_rows:
             members["read_zero"] = Out(banks)
@@ -72,10 +72,10 @@ class InputBuffer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config, bits, lanes = self.config, self.config.beat_bits, self.config.beat_bytes
+        config, bits, lanes = self.config, self.config.entry_bits, self.config.ic_lanes
         # The flag is the ninth bit of the first byte, so that it needs no memory of its own: block RAM has nine bits a
         # byte, if all of them have.
-        lane = 9 if config.binary_rows else 8
+        lane = 9 if config.binary_rows else config.activation_bits
         for bank in range(config.banks):
             m.submodules[f"bank{bank}"] = memory = Memory(
                 shape=unsigned(lane * lanes), depth=config.input_depth, init=[])

@@ -185,7 +185,7 @@ class LoadEngine(wiring.Component):
             m.d.comb += [
                 self.error.valid.eq(1),
                 self.error.code.eq(ErrorCode.BUFFER),
-                self.error.index.eq(writer.index),
+                self.error.index.eq(writer.overrun_index),
             ]
         with m.Elif(no_geometry):
             m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.ILLEGAL), self.error.index.eq(index)]

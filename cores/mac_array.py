@@ -9,7 +9,7 @@ from .input_buffer import BankShape
 
 __all__ = ["MacArray", "MacRow", "SourceSelect", "packed_products", "select", "sum_bits"]
 
-PRODUCT_BITS = 16
+PRODUCT_BITS = 16       # of int8 by int8
 
 
 def packed_products(config: NpuConfig) -> int:
@@ -24,12 +24,12 @@ def packed_products(config: NpuConfig) -> int:
 
 def sum_bits(config: NpuConfig) -> int:
     """Bits of a sum of ``nnz_lanes`` products."""
-    return PRODUCT_BITS + (config.nnz_lanes - 1).bit_length()
+    return config.activation_bits + config.weight_bits + (config.nnz_lanes - 1).bit_length()
 
 
 def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
     """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; or singly."""
-    parts = [17] if packed_products(config) else [8] * config.pixel_lanes
+    parts = [17] if packed_products(config) else [config.activation_bits] * config.pixel_lanes
     return data.StructLayout({f"part{number}": bits for number, bits in enumerate(parts)})
 
 
@@ -61,7 +61,7 @@ class MacRow(wiring.Component):
         self.config = config
         super().__init__({
             "channels": In(_sources_layout(config)),
-            "weights": In(data.ArrayLayout(signed(8), config.nnz_lanes)),
+            "weights": In(data.ArrayLayout(signed(config.weight_bits), config.nnz_lanes)),
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), config.nnz_lanes)),
             "load_indices": In(1),
             "load_weights": In(1),
@@ -83,7 +83,7 @@ class MacRow(wiring.Component):
 
         products: list[list[tuple[Value, Value | None]]] = []
         for lane in range(config.nnz_lanes):
-            weight = Signal(signed(8), name=f"weight{lane}", reset_less=True)
+            weight = Signal(signed(config.weight_bits), name=f"weight{lane}", reset_less=True)
             index = Signal(config.index_bits, name=f"index{lane}", reset_less=True)
             with m.If(self.load_weights):
                 m.d.sync += weight.eq(self.weights[lane])
@@ -104,7 +104,7 @@ class MacRow(wiring.Component):
                     operand = Cat(selected[:8], selected[7].replicate(shift - 8), selected[8:]).as_signed()
                 else:
                     operand = selected.as_signed()
-                product = Signal(signed(len(operand) + 8), name=f"product{lane}_{part}", reset_less=True)
+                product = Signal(signed(len(operand) + len(weight)), name=f"product{lane}_{part}", reset_less=True)
                 m.d.sync += product.eq(operand * weight)
                 lane_products.append((product, None))
             products.append(lane_products)
@@ -118,7 +118,7 @@ class MacRow(wiring.Component):
         back to the high half; an adder takes one such bit as its carry-in and passes the other on, so one is left at
         the end.
         """
-        width, level, summed = PRODUCT_BITS, 0, 1
+        width, level, summed = self.config.activation_bits + self.config.weight_bits, 0, 1
 
         def separate(packed: Value) -> list[tuple[Value, Value | None]]:
             return [(packed[:shift].as_signed(), None), (packed[shift:].as_signed(), packed[shift - 1])]
@@ -166,11 +166,12 @@ class MacArray(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         lanes = config.oc_lanes * config.nnz_lanes
+        activations = data.ArrayLayout(signed(config.activation_bits), config.ic_lanes)
         super().__init__({
-            "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
+            "pixels": In(data.ArrayLayout(activations, config.banks)),
             "turn": In(BankShape(config)),
             **({"source": In(SourceSelect)} if config.depthwise else {}),
-            "weights": In(data.ArrayLayout(signed(8), lanes)),
+            "weights": In(data.ArrayLayout(signed(config.weight_bits), lanes)),
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),
             "load_indices": In(1),
             "load_weights": In(1),
@@ -235,7 +236,7 @@ class MacArray(wiring.Component):
         for channel, pixels in enumerate(ordered):
             reads: list[list[Value]] = []
             for age in range(config.window_reads):
-                registers = [Signal(signed(8), name=f"read{age}_{channel}_{q}", reset_less=True)
+                registers = [Signal(signed(config.activation_bits), name=f"read{age}_{channel}_{q}", reset_less=True)
                              for q in range(config.banks)]
                 newer = reads[-1] if reads else pixels
                 m.d.sync += [register.eq(value) for register, value in zip(registers, newer, strict=True)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,33 +27,43 @@ def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
     ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
     ``load`` takes the channel parameters over for this pixel and those behind it; ``release``: that was the last time.
     ``row_end``: the last of its row.
+
+    With ``winograd``, words are also read for a pixel before it sets out: the first of its sum has ``first``, those
+    whose sign is not that of the word before have ``negate``.
     """
     return data.StructLayout({"valid": 1, "pooled": 1, "select": SelectShape(config), "load": 1, "release": 1,
-                              **({"row_end": 1} if config.binary_rows else {})})
+                              **({"row_end": 1} if config.binary_rows else {}),
+                              **({"first": 1, "negate": 1} if config.winograd else {})})
 
 
 class Requantizer(wiring.Component):
     """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in three cycles.
 
-    Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual`` are
-    taken then, ``accumulators`` in cycle 1. With ``add`` every pixel needs ``load``, and pixels set out multiples of
-    three cycles apart: the residual and the first stage's result go through the multipliers in the two cycles left
-    between pixels further behind. ``add``, ``first`` and ``second`` stand still while pixels are under way.
-    ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
-    ``sim.golden.residual_add``.
+    Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual``
+    are taken then, ``accumulators`` in cycle 1. With ``winograd`` in the configuration a source is a sum of words,
+    the last of them its pixel's own, and all but reading and selecting these is a cycle later. With ``add`` every
+    pixel needs ``load``, and pixels set out multiples of three cycles apart: the residual and the first stage's
+    result go through the multipliers in the two cycles left between pixels further behind. ``add``, ``first`` and
+    ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
+    may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
 
     With ``first.binary`` the output is beats of signs (`sim.binary.pack_map`), `PACKING` cycles later. They pass
     through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
     look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
     """
 
-    #: Cycles from issue to output.
+    #: Cycles from issue to output, without the adders of ``winograd``.
     LATENCY = 10
     #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
     SECOND = 8
     ADD_LATENCY = LATENCY + SECOND
     #: Further cycles of a beat of signs, behind its last pixel.
     PACKING = SignPacker.LATENCY
+
+    @classmethod
+    def latency(cls, config: NpuConfig, *, add: bool) -> int:
+        """Cycles from issue to output."""
+        return (cls.ADD_LATENCY if add else cls.LATENCY) + (config.winograd != 0)
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -77,10 +87,17 @@ class Requantizer(wiring.Component):
         m = Module()
         config = self.config
         first, second, add = self.first, self.second, self.add
+        issue, pooled_source, residual = self.issue, self.pooled, self.residual
+        if config.winograd:
+            late = []
+            for signal in (issue, pooled_source, residual):
+                late.append(Signal.like(signal))
+                m.d.sync += late[-1].eq(signal)
+            issue, pooled_source, residual = late
 
         # valid[n], load[n]: the pixel that set out n cycles ago.
-        valid = [self.issue.valid]
-        load, release = [self.issue.valid & self.issue.load], [self.issue.valid & self.issue.release]
+        valid = [issue.valid]
+        load, release = [issue.valid & issue.load], [issue.valid & issue.release]
         for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"), (release, 4, "release")):
             for cycle in range(1, length + 1):
                 delayed = Signal(name=f"{name}{cycle}")
@@ -114,7 +131,7 @@ class Requantizer(wiring.Component):
             "high": Mux(in_second[8 + a], second.high, first.high),
         }
         if config.binary_rows:
-            packer, low_negative, high_negative = self._packer(m, valid, early)
+            packer, low_negative, high_negative = self._packer(m, valid, issue.row_end, early)
             # Only first results that ``add`` wants back are clipped; all else is zero, for the packer's beats.
             for limit in ("low", "high"):
                 early[limit] = Mux(first.binary & ~(valid[8] & add), 0, early[limit])
@@ -134,7 +151,6 @@ class Requantizer(wiring.Component):
         m.d.comb += self.output_valid.eq(output_valid)
 
         # The residual waits for the first stage's result.
-        residual = self.residual
         for cycle in range(1, 3 + b):
             delayed = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
             m.d.sync += delayed.eq(residual)
@@ -144,18 +160,32 @@ class Requantizer(wiring.Component):
         from_bank, from_pool, select = Signal(), Signal(), Signal.like(self.issue.select)
         pooled = Signal.like(self.pooled, reset_less=True)
         m.d.sync += [
-            from_bank.eq(self.issue.valid & ~self.issue.pooled),
-            from_pool.eq(self.issue.valid & self.issue.pooled),
+            from_bank.eq(issue.valid & ~issue.pooled),
+            from_pool.eq(issue.valid & issue.pooled),
             select.eq(self.issue.select),
-            pooled.eq(self.pooled),
+            pooled.eq(pooled_source),
         ]
+        if config.winograd:
+            # The word of the cycle before, in step with it. A sum is masked unless it is complete and asked for.
+            starts, negate, complete = Signal(), Signal(), Signal()
+            m.d.sync += [starts.eq(issue.first), negate.eq(issue.negate), complete.eq(from_bank)]
         for lane in range(config.ic_lanes):
             choices = [self.accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
             for bit in select[:(len(choices) - 1).bit_length()]:
                 choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
             bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
-            m.d.sync += [bank_source.eq(Mux(from_bank, choices[0], 0)), pool_source.eq(Mux(from_pool, pooled[lane], 0))]
+            m.d.sync += pool_source.eq(Mux(from_pool, pooled[lane], 0))
+            if config.winograd:
+                word = Signal(signed(config.acc_width), name=f"word{lane}", reset_less=True)
+                total = Signal(signed(config.acc_width), name=f"sum{lane}", reset_less=True)
+                before = Mux(starts, 0, Mux(negate, ~total, total))
+                # word + before + carry; as a subtraction for the reason given in `RequantizerLane`.
+                m.d.sync += [word.eq(choices[0]),
+                             total.eq((Cat(0, word) - Cat(starts | ~negate, ~before))[1:])]
+                m.d.comb += bank_source.eq(Mux(complete, total, 0))
+            else:
+                m.d.sync += bank_source.eq(Mux(from_bank, choices[0], 0))
 
             m.submodules[f"lane{lane}"] = unit = RequantizerLane(
                 acc_width=config.acc_width, packs=bool(config.binary_rows))
@@ -173,10 +203,11 @@ class Requantizer(wiring.Component):
                 ]
         return m
 
-    def _packer(self, m: Module, valid: list[Value], early: Mapping[str, Value]) -> tuple[SignPacker, Signal, Signal]:
+    def _packer(self, m: Module, valid: list[Value], ends: Value,
+                early: Mapping[str, Value]) -> tuple[SignPacker, Signal, Signal]:
         """The packer, fed in the cycle of the last clip, and the signs of that cycle's limits."""
         m.submodules.packer = packer = SignPacker(self.config)
-        row_end = [self.issue.row_end]
+        row_end = [ends]
         for cycle in range(1, self.ADD_LATENCY):
             delayed = Signal(name=f"row_end{cycle}")
             m.d.sync += delayed.eq(row_end[-1])

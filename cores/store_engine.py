@@ -27,9 +27,10 @@ class StoreEngine(wiring.Component):
 
     Beats of local STOREs go to the input buffer (`LocalWriter`), all others to the write engine.
 
-    Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``. A pixel sets out only when the buffer
-    behind the requantizer has room for it, so nothing in the pipeline ever stops. ``read_data`` is read the cycle after
-    ``read_enable``. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.binary.pack_map``.
+    Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``, in nine with ``winograd``. A pixel
+    sets out only when the buffer behind the requantizer has room for it, so nothing in the pipeline ever stops.
+    ``read_data`` is read the cycle after ``read_enable``. Golden models: ``sim.golden.requantize``,
+    ``sim.golden.residual_add``, ``sim.golden.winograd_output``, ``sim.binary.pack_map``.
     """
 
     def __init__(self, config: NpuConfig):
@@ -97,7 +98,7 @@ class StoreEngine(wiring.Component):
             self.side.ready.eq(parameters.beats.ready | (issue.valid & add)),
             self.pooled.ready.eq(issue.valid & store.pooled),
 
-            self.read_enable.eq(issue.valid & ~store.pooled),
+            self.read_enable.eq(sequencer.read),
             self.read_bank.eq(store.bank),
             requantizer.issue.eq(issue),
             requantizer.accumulators.eq(self.read_data),

@@ -1,6 +1,6 @@
 """The order in which a STORE takes its pixels."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +8,7 @@ from .config import NpuConfig
 from .instruction_layout import instruction_layout
 from .isa import Opcode
 from .requantizer import SelectShape
+from .winograd_sums import OFFSET_BITS, WinogradSums
 
 __all__ = ["StorePixels"]
 
@@ -16,7 +17,9 @@ class StorePixels(wiring.Component):
     """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
 
     ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``). The group
-    is the block's, or in a STORE of one block goes with the column (``spread``) or with the row (``alternate``);
+    is the block's, or in a STORE of one block goes with the column (``spread``) or with the row (``alternate``). With
+    ``winograd``, a pixel takes nine steps, a word each, ``last`` with the last of them; four pixels share a place.
+
     ``row_end``, ``block_start``, ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word.
     ``geometry`` and ``store`` stand still from ``restart`` on.
     """
@@ -35,6 +38,7 @@ class StorePixels(wiring.Component):
             "block_start": Out(1),
             "block_end": Out(1),
             "end": Out(1),
+            **({"first": Out(1), "negate": Out(1), "last": Out(1)} if config.winograd else {}),
         })
 
     def elaborate(self, platform):
@@ -58,8 +62,12 @@ class StorePixels(wiring.Component):
             self.block_end.eq(row_end & (rows_left == 1)),
             self.end.eq(self.block_end & (blocks_left == 1)),
             self.select.eq(place),
-            Cat(self.address, self.beyond).eq(word),
         ]
+        if config.winograd:
+            step = self._sums(m, word, row_end)
+        else:
+            m.d.comb += Cat(self.address, self.beyond).eq(word)
+            step = self.step
         with m.If(self.restart):
             m.d.sync += [
                 cols_left.eq(self.geometry.cols), rows_left.eq(self.geometry.rows), blocks_left.eq(self.store.blocks),
@@ -67,7 +75,7 @@ class StorePixels(wiring.Component):
             ]
             if groups_share:
                 m.d.sync += row_start.eq(0)
-        with m.Elif(self.step):
+        with m.Elif(step):
             m.d.sync += [
                 cols_left.eq(Mux(row_end, self.geometry.cols, cols_left - 1)),
                 self.block_start.eq(self.block_end),
@@ -96,4 +104,42 @@ class StorePixels(wiring.Component):
                     with m.Else():
                         # The next row has the same words.
                         m.d.sync += word.eq(row_start)
+            if config.winograd:
+                with m.If(self.geometry.winograd):
+                    self._next_tile(m, word, pixel, row_end)
         return m
+
+    def _sums(self, m: Module, word: Signal, row_end: Signal) -> Signal:
+        """Winograd: the words of a pixel. Returns the step to the next pixel."""
+        m.submodules.sums = sums = WinogradSums()
+        self._tile = sums
+        far = Signal(OFFSET_BITS + 1)
+        m.d.comb += [
+            sums.enable.eq(self.geometry.winograd),
+            sums.position_words.eq(self.geometry.position_words),
+            sums.restart.eq(self.restart),
+            sums.step.eq(self.step),
+            sums.next_row.eq(Mux(row_end, ~sums.row & ~self.block_end, sums.row)),
+            sums.next_col.eq(~sums.col & ~row_end),
+            self.first.eq(sums.first), self.negate.eq(sums.negate), self.last.eq(sums.last),
+            far.eq(word + sums.offset),
+            self.address.eq(far),
+            self.beyond.eq(far >= self.config.acc_depth),
+        ]
+        step = Signal()
+        m.d.comb += step.eq(self.step & sums.last)
+        return step
+
+    def _next_tile(self, m: Module, word: Signal, pixel: Value, row_end: Signal) -> None:
+        """Winograd: place of the next pixel. Tiles are numbered on from row to row."""
+        tile = Cat(pixel[:(self.config.pixel_lanes - 1).bit_length()], word)
+        row_start, following = Signal(len(tile)), Signal(len(tile))
+        m.d.comb += following.eq(tile + 1)
+        with m.If(self.block_end):
+            m.d.sync += [tile.eq(0), row_start.eq(0)]
+        with m.Elif(row_end & ~self._tile.row):
+            m.d.sync += tile.eq(row_start)
+        with m.Elif(row_end):
+            m.d.sync += [tile.eq(following), row_start.eq(following)]
+        with m.Else():
+            m.d.sync += tile.eq(Mux(self._tile.col, following, tile))

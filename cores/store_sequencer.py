@@ -23,7 +23,8 @@ class StoreSequencer(wiring.Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
     A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with
-    ``add`` a residual, with ``pooled`` a beat of the pool unit. Between blocks there is no gap if the next parameters
+    ``add`` a residual, with ``pooled`` a beat of the pool unit. With ``winograd``, the words of its sum are read first,
+    one a cycle: ``read``, while ``issue`` is valid with the last. Between blocks there is no gap if the next parameters
     are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
 
     ``post_compute``: the bank has been read. ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits
@@ -42,6 +43,7 @@ class StoreSequencer(wiring.Component):
             "second": Out(instruction_layout(Opcode.STORE_ADD)),
             "store": Out(instruction_layout(Opcode.STORE)),
             "issue": Out(IssueLayout(config)),
+            "read": Out(1),
             "read_address": Out(range(config.acc_depth)),
             "drained": In(1),
             "room": In(1),
@@ -77,12 +79,22 @@ class StoreSequencer(wiring.Component):
         m.submodules.pixels = pixels = StorePixels(config)
         phase = Signal(range(_ADD_CYCLES))
         m.d.sync += phase.eq(Mux(phase == _ADD_CYCLES - 1, 0, phase + 1))
-        issue, lacks_parameters, lacks_residual, lacks_pooled = Signal(), Signal(), Signal(), Signal()
+        go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
+            "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
+        turn = phase == 0
+        if config.winograd:
+            # What a pixel needs stays there, so its words follow the first without a gap; eight later the turn is 0.
+            turn = Mux(geometry.winograd, (phase == 1) | ~pixels.first, turn)
+            m.d.comb += [issue.eq(go & pixels.last), self.issue.first.eq(pixels.first),
+                         self.issue.negate.eq(pixels.negate)]
+        else:
+            m.d.comb += issue.eq(go)
         m.d.comb += [
             lacks_parameters.eq(pixels.block_start & ~fresh),
             lacks_residual.eq(add & ~self.side_valid),
             lacks_pooled.eq(store.pooled & ~self.pooled_valid),
-            pixels.step.eq(issue),
+            self.read.eq(go & ~store.pooled),
+            pixels.step.eq(go),
             pixels.geometry.eq(geometry),
             pixels.store.eq(store),
             self.read_address.eq(pixels.address),
@@ -147,9 +159,9 @@ class StoreSequencer(wiring.Component):
                     m.next = "RUN"
             with m.State("RUN"):
                 beyond = ~store.pooled & pixels.beyond
-                m.d.comb += issue.eq(
-                    self.room & ~beyond & ((phase == 0) | ~add) & ~lacks_parameters & ~lacks_residual & ~lacks_pooled)
-                with m.If(issue | recent.any()):
+                m.d.comb += go.eq(
+                    self.room & ~beyond & (turn | ~add) & ~lacks_parameters & ~lacks_residual & ~lacks_pooled)
+                with m.If(go | recent.any()):
                     m.d.comb += self.state.eq(_STATE["busy"])
                 with m.Elif(lacks_parameters | lacks_residual):
                     # Parameters that are on their way are setup; so is the wait for the multipliers' turn.

@@ -1,6 +1,6 @@
 """Tile loops: the nested loops of COMPUTE and POOL, a cycle at a time."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,6 +27,9 @@ class TileLoops(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         compute = instruction_layout(Opcode.COMPUTE)
+        # A bit more than any word's address: one beyond the bank is seen.
+        base_bits = compute.members["acc_base"].width if config.winograd else 0
+        acc_address = unsigned(1 + max((config.acc_depth - 1).bit_length(), base_bits))
         super().__init__({
             "start": In(1),
             "go": In(1),
@@ -47,7 +50,7 @@ class TileLoops(wiring.Component):
             "address": Out(data.ArrayLayout(ENTRY_BITS, config.banks)),
             "turn": Out(BankShape(config)),
             "lane": Out(BankShape(config)),
-            "acc_address": Out(range(config.acc_depth + 1)),
+            "acc_address": Out(acc_address),
             "lower": Out(1),
             "upper": Out(1),
             "upper_address": Out(range(config.acc_depth)),
@@ -169,6 +172,9 @@ class TileLoops(wiring.Component):
             with m.Elif(self.go & emits):
                 m.d.sync += words_left.eq(words_left - 1)
 
+        def restart_words(instruction):
+            return self.acc_address.eq(instruction.acc_base if config.winograd else 0)
+
         # -- the nests ----------------------------------------------------------------------------------------------
         inner_done, outer_done = Mux(self.pool, last_tap, last_pixel), Mux(self.pool, last_pixel, last_tap)
         m.d.comb += self.last.eq(inner_done & outer_done & last_block)
@@ -185,7 +191,7 @@ class TileLoops(wiring.Component):
                     m.d.sync += self.acc_address.eq(self.acc_address + 1)
                 next_pixel()
                 with m.If(last_pixel):
-                    m.d.sync += [self.acc_address.eq(0), *restart_pixels(g, self.pool, first_ky)]
+                    m.d.sync += [restart_words(word), *restart_pixels(g, self.pool, first_ky)]
                     next_tap()
             with m.If(inner_done & outer_done):
                 next_block = block_base + g.buf_block_pitch
@@ -193,7 +199,7 @@ class TileLoops(wiring.Component):
                 m.d.sync += [*restart_taps(next_block), *restart_pixels(g, self.pool, first_ky)]
         with m.If(self.start):
             n = self.next_geometry
-            m.d.sync += [block.eq(0), block_base.eq(self.next_word.buf_base), self.acc_address.eq(0)]
+            m.d.sync += [block.eq(0), block_base.eq(self.next_word.buf_base), restart_words(self.next_word)]
             m.d.sync += self.at_start.eq(1)
             m.d.sync += [*restart_taps(self.next_word.buf_base), *restart_pixels(n, self.next_pool, 1)]
         return m

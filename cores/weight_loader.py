@@ -34,7 +34,7 @@ class WeightLoader(wiring.Component):
             **({"fill_binary": In(1)} if config.binary_rows else {}),
             "ready": Out(1),
             "release": In(1),
-            "weights": Out(data.ArrayLayout(signed(8), lanes)),
+            "weights": Out(data.ArrayLayout(signed(config.weight_bits), lanes)),
             "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),
             **({
                 "rows": Out(data.ArrayLayout(config.binary_bits, config.binary_rows)),
@@ -69,10 +69,11 @@ class WeightLoader(wiring.Component):
         m = Module()
         config = self.config
         lanes = config.oc_lanes * config.nnz_lanes
-        # Chains of whole beats, filled from above: indices need not fill their last one.
+        # Chains of whole beats, filled from above: neither need fill its last one.
         weights = Signal(max(config.weight_beats, config.binary_rows) * config.beat_bits, reset_less=True)
         indices = Signal(config.index_beats * config.beat_bits, reset_less=True)
-        m.d.comb += self.weights.as_value().eq(weights[-config.weight_beats * config.beat_bits:])
+        m.d.comb += self.weights.as_value().eq(
+            weights[-config.weight_beats * config.beat_bits:][:lanes * config.weight_bits])
         m.d.comb += self.indices.as_value().eq(indices[:lanes * config.index_bits])
 
         total = config.weight_beats + config.index_beats

@@ -106,7 +106,7 @@ class Store:
         pace = _TILE_CYCLES if tiles else _ADD_CYCLES if add else 1
         # Pixels of a beat.
         group = BITS if geometry["binary"] else 1
-        latency = Requantizer.ADD_LATENCY if add else Requantizer.LATENCY
+        latency = Requantizer.latency(config, add=add)
         latency += FIFO if local else STORE_TO_BUS
         if tiles:
             latency += _TILE_CYCLES - 1

@@ -18,16 +18,19 @@ from tests.bench import bench_parameters
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 PX, TN, TM, DN = CONFIG.pixel_lanes, CONFIG.ic_lanes, CONFIG.oc_lanes, CONFIG.nnz_lanes
 BANKS, GROUPS = CONFIG.banks, CONFIG.oc_groups
+#: Ends of the ranges of activations and weights.
+X_LIMIT, W_LIMIT = 1 << CONFIG.activation_bits - 1, 1 << CONFIG.weight_bits - 1
+X_TYPE = np.int8 if X_LIMIT == 128 else np.int16
 
 
 class Tile:
     """A random tile in the input buffer: its geometry, its values and what each tap of each output pixel reads.
 
-    ``bank_stride``: the stride it is loaded with, the tile's own if None.
+    ``bank_stride``: the stride it is loaded with, the tile's own if None. ``limit``: of the values' range.
     """
 
     def __init__(self, rng: np.random.Generator, *, blocks: int | None = None, stride: tuple[int, int] | None = None,
-                 bank_stride: int | None = None):
+                 bank_stride: int | None = None, limit: int = X_LIMIT):
         while True:
             self.blocks = blocks or int(rng.integers(1, 4))
             self.kernel = rng.integers(1, 6, 2)
@@ -42,8 +45,8 @@ class Tile:
             if room >= 0 and self.rows * -(-self.cols // PX) <= CONFIG.acc_depth:
                 break
         self.base = int(rng.integers(0, room + 1))
-        self.values = rng.integers(-128, 128, (self.blocks, height, width, TN), dtype=np.int8)
-        self.values.flat[rng.integers(0, self.values.size, 3)] = [-128, 127, -128]
+        self.values = rng.integers(-limit, limit, (self.blocks, height, width, TN), dtype=X_TYPE)
+        self.values.flat[rng.integers(0, self.values.size, 3)] = [-limit, limit - 1, -limit]
         self.zeros = rng.random(self.values.shape[:3]) < 0.2    # pixels that a binary COMPUTE takes for zero
 
     def _entries(self, width: int) -> int:
@@ -92,9 +95,9 @@ def random_weights(rng: np.random.Generator, tile: Tile, *, indexed: bool, group
     for block, ky, kx in np.ndindex(tile.blocks, *tile.kernel):
         inputs = tile.tap(block, ky, kx)
         for group in range(groups):
-            weights = rng.integers(-128, 128, (TM, DN))
-            weights.flat[rng.integers(weights.size)] = -128
-            beats += beats_of(weights.ravel(), 8)
+            weights = rng.integers(-W_LIMIT, W_LIMIT, (TM, DN))
+            weights.flat[rng.integers(weights.size)] = -W_LIMIT
+            beats += beats_of(weights.ravel(), CONFIG.weight_bits)
             if indexed:
                 indices = rng.integers(0, CONFIG.select_fanin, (TM, DN))
                 beats += beats_of(indices.ravel(), CONFIG.index_bits)
@@ -139,7 +142,9 @@ class Environment:
                 dut.write__zero.value = (1 << CONFIG.write_lanes) - 1 if zero else 0
             if CONFIG.gather:
                 dut.write__bytes.value = (1 << TN) - 1
-            dut.write__data.value = int.from_bytes(value.tobytes() * CONFIG.write_lanes, "little")
+            entry = sum((int(x) & (1 << CONFIG.activation_bits) - 1) << lane * CONFIG.activation_bits
+                        for lane, x in enumerate(value))
+            dut.write__data.value = sum(entry << number * CONFIG.entry_bits for number in range(CONFIG.write_lanes))
             await RisingEdge(dut.clk)
         dut.write__enable.value = 0
 
@@ -181,19 +186,19 @@ class Environment:
             await self.step()
         raise AssertionError("the engine stands still")
 
-    async def read_bank(self, bank: int, tile: Tile) -> np.ndarray:
+    async def read_bank(self, bank: int, tile: Tile, base: int = 0) -> np.ndarray:
         """(TM, rows, cols) sums."""
         words_a_row = -(-tile.cols // PX)
-        words = await self.read_words(bank, tile.rows, words_a_row)
+        words = await self.read_words(bank, tile.rows, words_a_row, base)
         return words.transpose(3, 0, 1, 2).reshape(TM, tile.rows, words_a_row * PX)[:, :, :tile.cols]
 
-    async def read_words(self, bank: int, rows: int, words_a_row: int) -> np.ndarray:
-        """(rows, words, PX, TM) sums."""
+    async def read_words(self, bank: int, rows: int, words_a_row: int, base: int = 0) -> np.ndarray:
+        """(rows, words, PX, TM) sums from word ``base`` on."""
         dut, width = self.dut, CONFIG.acc_width
         words = np.zeros((rows, words_a_row, PX, TM), np.int64)
         for row, column in np.ndindex(rows, words_a_row):
             dut.read_enable.value, dut.read_bank.value = 1, bank
-            dut.read_address.value = row * words_a_row + column
+            dut.read_address.value = base + row * words_a_row + column
             await RisingEdge(dut.clk)
             dut.read_enable.value = 0
             await FallingEdge(dut.clk)
@@ -220,6 +225,9 @@ async def sums(dut, stall):
         tile = Tile(rng)
         await environment.fill(tile)
         bank, expected = number % 2, 0
+        base = {}
+        if CONFIG.winograd:
+            base["acc_base"] = int(rng.integers(CONFIG.acc_depth - tile.rows * -(-tile.cols // PX) + 1))
         environment.push(tile.set_instruction())
         parts = int(rng.integers(1, 3))
         for part in range(parts):
@@ -230,7 +238,7 @@ async def sums(dut, stall):
             expected = expected + part_sums
             environment.push(Instruction(
                 Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, indexed=int(indexed),
-                first=int(part == 0), bank=bank, wait_load=int(part == 0), wait_store=int(part == 0),
+                first=int(part == 0), bank=bank, **base, wait_load=int(part == 0), wait_store=int(part == 0),
                 post_load=int(part == parts - 1), post_store=int(part == parts - 1)))
         for _ in range(random.randrange(20)):
             await environment.step()
@@ -241,7 +249,7 @@ async def sums(dut, stall):
         environment.store_level += 1
         await environment.until(lambda count=number + 1: environment.stores_posted == count)
         assert environment.loads_posted == number + 1
-        np.testing.assert_array_equal(await environment.read_bank(bank, tile), expected)
+        np.testing.assert_array_equal(await environment.read_bank(bank, tile, *base.values()), expected)
         assert not environment.weights and not environment.errors
     await environment.until(lambda: dut.idle.value == 1, 100)
 
@@ -252,7 +260,7 @@ async def windows(dut, stall):
     """POOLs, maximum and sum, in the order block, row, column."""
     environment, rng = await start(dut, stall=stall)
     for number in range(int(bench_parameters().get("tiles", 8))):
-        tile = Tile(rng)
+        tile = Tile(rng, limit=128)
         await environment.fill(tile)
         maximum = bool(rng.integers(2))
         environment.push(tile.set_instruction())
@@ -295,8 +303,8 @@ async def spread_words(dut, form, stall):
         if pool:
             environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=1))
         else:
-            weights = rng.integers(-128, 128, (TM, DN))
-            environment.weights += beats_of(weights.ravel(), 8)
+            weights = rng.integers(-W_LIMIT, W_LIMIT, (TM, DN))
+            environment.weights += beats_of(weights.ravel(), CONFIG.weight_bits)
             environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=1, groups=1, first=1, bank=1,
                                          post_store=1))
         await environment.until(lambda: environment.stores_posted + len(environment.pooled) // PX == 2)
@@ -307,7 +315,7 @@ async def spread_words(dut, form, stall):
         got = np.array(environment.pooled) if pool else (await environment.read_words(1, 1, 1))[0, 0]
         for pixel, x in enumerate(inputs):
             if x is not None and tile.bank_stride == 1:
-                want = x if pool else weights @ x[np.arange(DN) * CONFIG.groups_dense].astype(np.int64)
+                want = x.astype(np.int8) if pool else weights @ x[np.arange(DN) * CONFIG.groups_dense].astype(np.int64)
                 np.testing.assert_array_equal(got[pixel], want)
         environment.stores_posted = 0
         environment.pooled.clear()
@@ -341,7 +349,7 @@ def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
         if not shift or height == 3:
             break
     taps = -(-width // DN)
-    weights = rng.integers(-128, 128, (TN, height, taps * DN))
+    weights = rng.integers(-W_LIMIT, W_LIMIT, (TN, height, taps * DN))
     weights[:, :, width:] = 0
     reach = (tile.cols - 1) * stride[1] + min(DN, width)
     words = -(-tile.cols // (PX if alternate else BANKS))
@@ -356,7 +364,7 @@ def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
                 row = 2 if shift and ky == 0 else ky - 2
             if 0 <= row < height:
                 lanes[group] = weights[:, row, t * DN:(t + 1) * DN]
-        beats += beats_of(lanes.ravel(), 8)
+        beats += beats_of(lanes.ravel(), CONFIG.weight_bits)
     sums = np.zeros((TN, tile.rows, tile.cols), np.int64)
     for ky, kx in np.ndindex(height, width):
         sums += weights[:, ky, kx, None, None] * tile.tap(0, ky, kx).transpose(2, 0, 1)
@@ -386,7 +394,7 @@ async def rate(dut):
     height, width = tile.rows + 1, tile.cols + 1
     tile.row_pitch = tile._entries(width)
     tile.block_pitch, tile.base = tile.row_pitch * height, 0
-    tile.values = rng.integers(-128, 128, (1, height, width, TN), dtype=np.int8)
+    tile.values = rng.integers(-128, 128, (1, height, width, TN), dtype=X_TYPE)
     tile.zeros = np.zeros((1, height, width), bool)
     await environment.fill(tile)
     environment.push(tile.set_instruction())
@@ -406,10 +414,14 @@ async def rate(dut):
 @cocotb.test()
 async def bounds(dut):
     """An input-buffer or accumulator address out of bounds is reported with the instruction's index."""
-    for base, cols in ((CONFIG.input_depth - 1, 4 * BANKS), (0, PX * (CONFIG.acc_depth + 1))):
+    cases = [(CONFIG.input_depth - 1, 4 * BANKS, 0), (0, PX * (CONFIG.acc_depth + 1), 0)]
+    if CONFIG.winograd:
+        cases += [(0, PX * 3, CONFIG.acc_depth - 2), (0, 1, (1 << 12) - 1), (0, 1, CONFIG.acc_depth)]
+    for base, cols, word in cases:
         environment, _ = await start(dut, stall=0.0)
         environment.push(Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=cols))
-        environment.push(Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1))
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1,
+                                     acc_base=word))
         environment.weights += [0] * CONFIG.weight_beats
         await environment.until(lambda errors=environment.errors: bool(errors), 5000)
         assert environment.errors[0] == (ErrorCode.BUFFER, 1)

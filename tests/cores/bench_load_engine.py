@@ -11,6 +11,7 @@ from cores.axi import AxiResponse, ErrorReport, read_data_layout, read_request_l
 from cores.config import NpuConfig
 from cores.instruction_layout import QueueEntry
 from cores.isa import ErrorCode, Instruction, Opcode, encode
+from sim.golden import winograd_input
 from sim.storage import entry_places
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, send, start
@@ -27,6 +28,16 @@ def content(beat: int) -> int:
     return (beat + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC8341082276BF3A27251F86C6A11D0C18E95 & (1 << 8 * BYTES) - 1
 
 
+def pixel(beat: int) -> np.ndarray:
+    return np.frombuffer(beat.to_bytes(BYTES, "little"), np.int8)
+
+
+def entry(values) -> int:
+    """An entry of the input buffer."""
+    mask = (1 << CONFIG.activation_bits) - 1
+    return sum((int(value) & mask) << lane * CONFIG.activation_bits for lane, value in enumerate(values))
+
+
 class Program:
     """Instructions of the load queue, and what must come of them, written down from docs/architecture.md."""
 
@@ -36,12 +47,17 @@ class Program:
         self.rings: dict[str, list[int]] = {"weights": [], "side": []}
         self.posts: list[tuple[int, int, int]] = []         # what must have been delivered before
         self.geometry: Instruction | None = None
+        self.transform: Instruction | None = None
 
     def add(self, opcode: Opcode, **fields: int) -> None:
         instruction = Instruction(opcode, **fields)
         self.instructions.append(instruction)
         if opcode == Opcode.LOAD_SET:
-            self.geometry = instruction
+            self.geometry, self.transform = instruction, None
+        elif opcode == Opcode.LOAD_WINOGRAD:
+            self.transform = instruction
+        elif opcode == Opcode.LOAD_ACT and self.geometry and self.transform:
+            self._tiles(self.geometry, self.transform, instruction)
         elif opcode == Opcode.LOAD_ACT and self.geometry:
             self._box(self.geometry, instruction)
         elif opcode == Opcode.LOAD_WGT:
@@ -52,20 +68,33 @@ class Program:
         if instruction["post_compute"]:
             self.posts.append((len(self.writes), *map(len, self.rings.values())))
 
+    def _pixels(self, geometry: Instruction, act: Instruction) -> np.ndarray:
+        """(blocks, rows, cols, BYTES) of the padded box."""
+        box = np.full((act["blocks"], act["pad_top"] + act["rows"] + act["pad_bottom"],
+                       geometry["pad_left"] + geometry["cols"] + geometry["pad_right"], BYTES), geometry["pad_value"])
+        for block, row, col in np.ndindex(act["blocks"], act["rows"], geometry["cols"]):
+            source = act["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"] + col
+            box[block, act["pad_top"] + row, geometry["pad_left"] + col] = pixel(content(source))
+        return box
+
     def _box(self, geometry: Instruction, act: Instruction) -> None:
-        width = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
-        banks, entries = entry_places(CONFIG.banks, geometry["stride"], 0, width)
-        padding = int.from_bytes(bytes([geometry["pad_value"] & 255]) * BYTES, "little")
-        for block in range(act["blocks"]):
-            for line in range(act["pad_top"] + act["rows"] + act["pad_bottom"]):
-                place = act["buf_base"] + block * geometry["buf_block_pitch"] + line * geometry["buf_row_pitch"]
-                row = line - act["pad_top"]
-                first = act["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
-                for column in range(width):
-                    col = column - geometry["pad_left"]
-                    inside = 0 <= row < act["rows"] and 0 <= col < geometry["cols"]
-                    self.writes.append((int(banks[column]), place + int(entries[column]),
-                                        content(first + col) if inside else padding))
+        box = self._pixels(geometry, act)
+        banks, entries = entry_places(CONFIG.banks, geometry["stride"], 0, box.shape[2])
+        for block, row, col in np.ndindex(box.shape[:3]):
+            place = act["buf_base"] + block * geometry["buf_block_pitch"] + row * geometry["buf_row_pitch"]
+            self.writes.append((int(banks[col]), place + int(entries[col]), entry(box[block, row, col])))
+
+    def _tiles(self, geometry: Instruction, transform: Instruction, act: Instruction) -> None:
+        box = self._pixels(geometry, act)
+        shifts = [transform["shifts"] >> 2 * p & 3 for p in range(16)] if CONFIG.winograd == 1 else None
+        blocks, rows, cols = box.shape[0], box.shape[1] // 2 - 1, box.shape[2] // 2 - 1
+        for block, row, col in np.ndindex(blocks, rows, cols):
+            tile = row * cols + col
+            place = act["buf_base"] + block * geometry["buf_block_pitch"] + tile // CONFIG.banks
+            d = box[block, 2 * row:2 * row + 4, 2 * col:2 * col + 4].transpose(2, 0, 1)
+            for position, values in enumerate(winograd_input(d, shifts).reshape(BYTES, 16).T):
+                self.writes.append((tile % CONFIG.banks, place + position * transform["position_pitch"],
+                                    entry(values)))
 
 
 def random_program(count: int) -> Program:
@@ -78,6 +107,9 @@ def random_program(count: int) -> Program:
 
     for number in range(count):
         kind = "act" if number == 0 else random.choice(["act", "act", "wgt", "side"])
+        if kind == "act" and CONFIG.winograd and random.randrange(2):
+            _random_tiles(program, tokens())
+            continue
         if kind == "wgt":
             beats = random.choice([1, 7, 256, 257, 700])
             program.add(Opcode.LOAD_WGT, offset=random.randrange(REGION - beats + 1), beats=beats, **tokens())
@@ -108,6 +140,27 @@ def _random_box(program: Program, tokens: dict[str, int]) -> None:
     program.add(Opcode.LOAD_SET, cols=cols, pad_left=left, pad_right=right, pad_value=random.randint(-128, 127),
                 stride=stride, buf_row_pitch=row_pitch, buf_block_pitch=block_pitch, **pitches)
     program.add(Opcode.LOAD_ACT, offset=random.choice([0, REGION - end]), buf_base=random.choice([0, room]),
+                blocks=blocks, rows=rows, pad_top=top, pad_bottom=bottom, **tokens)
+
+
+def _random_tiles(program: Program, tokens: dict[str, int]) -> None:
+    """A box of tiles, all but its padding from memory, and a load that may go on while it is transformed."""
+    tile_rows, tile_cols, blocks = random.randint(1, 3), random.randint(1, 5), random.randint(1, 3)
+    left, right, top, bottom = (random.randint(0, 3) for _ in range(4))
+    cols, rows = 2 * tile_cols + 2 - left - right, 2 * tile_rows + 2 - top - bottom
+    if cols < 1 or rows < 0:
+        left = right = top = bottom = 0
+        cols, rows = 2 * tile_cols + 2, 2 * tile_rows + 2
+    words = -(-tile_rows * tile_cols // CONFIG.banks)
+    block_pitch, position_pitch = words + random.randint(0, 2), words + random.randint(0, 10)
+    room = CONFIG.input_depth - 15 * position_pitch - (blocks - 1) * block_pitch - words
+    pitches = dict(row_pitch=random.randint(0, 60), block_pitch=random.randint(0, 400))
+    end = (blocks - 1) * pitches["block_pitch"] + (rows - 1) * pitches["row_pitch"] + cols if rows else 0
+    program.add(Opcode.LOAD_SET, cols=cols, pad_left=left, pad_right=right, pad_value=random.randint(-128, 127),
+                stride=1, buf_block_pitch=block_pitch, **pitches)
+    program.add(Opcode.LOAD_WINOGRAD, shifts=sum(random.randrange(3) << 2 * p for p in range(16)),
+                tile_cols=tile_cols, position_pitch=position_pitch)
+    program.add(Opcode.LOAD_ACT, offset=random.choice([0, REGION - end]), buf_base=random.randint(0, room),
                 blocks=blocks, rows=rows, pad_top=top, pad_bottom=bottom, **tokens)
 
 
@@ -191,8 +244,8 @@ class Surroundings:
             if enable:
                 assert enable.bit_count() == 1
                 bank = enable.bit_length() - 1
-                beat = int(dut.write__data.value) >> bank % CONFIG.write_lanes * CONFIG.beat_bits
-                self.writes.append((bank, int(dut.write__address.value), beat & (1 << CONFIG.beat_bits) - 1))
+                beat = int(dut.write__data.value) >> bank % CONFIG.write_lanes * CONFIG.entry_bits
+                self.writes.append((bank, int(dut.write__address.value), beat & (1 << CONFIG.entry_bits) - 1))
                 if CONFIG.gather and self.program.geometry:
                     assert int(dut.write__bytes.value) == (1 << BYTES) - 1
                 self.write_cycles.append(self.cycle)
@@ -211,6 +264,8 @@ class Surroundings:
         assert self.writes == program.writes
         assert self.rings == program.rings
         assert len(self.posts) == len(program.posts)
+        if CONFIG.winograd:     # other loads overtake one that is being transformed
+            return
         for found, expected in zip(self.posts, program.posts, strict=True):
             assert all(a >= b for a, b in zip(found, expected, strict=True)), f"token after {found}, not {expected}"
 
@@ -256,6 +311,54 @@ async def a_pixel_a_cycle(dut):
     # What goes through the gatherer loses a cycle from load to load.
     between = 3 * CONFIG.gather
     assert np.count_nonzero(gaps) <= 1 + between and gaps.sum() <= around.latency + between, gaps
+
+
+def _box_of_tiles(program: Program, *, tiles: tuple[int, int] = (2, 3), **act: int) -> None:
+    rows, cols = tiles
+    program.add(Opcode.LOAD_SET, cols=2 * cols + 1, pad_left=1, row_pitch=20, block_pitch=200, stride=1,
+                buf_block_pitch=rows * cols)
+    program.add(Opcode.LOAD_WINOGRAD, tile_cols=cols, position_pitch=rows * cols)
+    program.add(Opcode.LOAD_ACT, **({"blocks": 2, "rows": 2 * rows + 2} | act))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not CONFIG.winograd)
+async def tokens_of_tiles(dut):
+    """A box's token comes with its last entry; other loads go on meanwhile, and no token is lost where two meet."""
+    for count in range(1, 40):
+        program = Program()
+        _box_of_tiles(program, tiles=(1, 2), blocks=1, post_compute=1)
+        for _ in range(count):
+            program.add(Opcode.LOAD_WGT, offset=3, beats=1, post_compute=1)
+        program.add(Opcode.LOAD_SET, cols=3, stride=1)
+        program.add(Opcode.LOAD_ACT, blocks=1, rows=1, post_compute=1)
+        around = await run(dut, program)
+        entries = 16 * 2
+        before = [writes for writes, *_ in around.posts if writes < entries]
+        assert len(before) <= count, "a token came before its last entry"
+        assert around.posts[-1][0] == len(program.writes)
+        assert count < 20 or before, "nothing went on"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not CONFIG.winograd)
+async def an_entry_a_cycle(dut):
+    """From the first to the last entry of a box, the bus being fast enough."""
+    program = Program()
+    _box_of_tiles(program, tiles=(3, 6), blocks=3)
+    around = await run(dut, program)
+    assert (np.diff(around.write_cycles) == 1).all(), np.diff(around.write_cycles)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms", skip=not CONFIG.winograd)
+async def boxes_are_made_of_tiles(dut):
+    """An entry too far, also while another load is at work; a box that does not fit its tiles."""
+    program = Program()
+    _box_of_tiles(program, buf_base=CONFIG.input_depth - 15 * 6 - 6)
+    program.add(Opcode.LOAD_WGT, offset=3, beats=100)
+    await fails(dut, ErrorCode.BUFFER, 2, program)
+    for changes in ({"rows": 5}, {"rows": 2}):
+        program = Program()
+        _box_of_tiles(program, **changes)
+        await fails(dut, ErrorCode.BUFFER, 2, program)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -28,6 +28,16 @@ IN_GATHERER = (ByteWindow.SLOTS + RunGatherer.LATENCY) * CONFIG.gather
 RINGS = ("weights", "side")
 
 
+def _beat(entry: int) -> int:
+    """An entry of the input buffer, whose activations may be wider than the int8 they are, as it came from memory."""
+    extra, beat = CONFIG.activation_bits - 8, 0
+    for lane in range(CONFIG.ic_lanes):
+        value = entry >> lane * CONFIG.activation_bits & (1 << CONFIG.activation_bits) - 1
+        assert value >> 8 == (value >> 7 & 1) * ((1 << extra) - 1), f"lane {lane} is not an int8: {value:x}"
+        beat |= (value & 255) << 8 * lane
+    return beat
+
+
 class Environment:
     """All around the engine, a cycle at a time: inputs change at the rising edge, outputs are read at the falling.
 
@@ -175,8 +185,8 @@ class Environment:
         if enable:
             assert enable.bit_count() == 1, "a beat is written to more than one bank"
             bank = enable.bit_length() - 1
-            beat = self.sample("write__data") >> bank % CONFIG.write_lanes * CONFIG.beat_bits
-            self._deliver("write", (bank, self.sample("write__address")), beat & (1 << CONFIG.beat_bits) - 1)
+            entry = self.sample("write__data") >> bank % CONFIG.write_lanes * CONFIG.entry_bits
+            self._deliver("write", (bank, self.sample("write__address")), _beat(entry & (1 << CONFIG.entry_bits) - 1))
         # What is written was taken a cycle ago and its room is free again; what goes to a ring leaves only now.
         payload = self._offer("request")
         if payload is not None and ready["request"]:

@@ -50,7 +50,7 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     residual = rng.integers(-128, 128, wanted.shape)
     if second:
         wanted = residual_add(wanted, residual, **second)
-    latency, raster = (Requantizer.ADD_LATENCY, 3) if second else (Requantizer.LATENCY, 1)
+    latency, raster = Requantizer.latency(CONFIG, add=bool(second)), 3 if second else 1
     dut.first.value = instruction_bits(Opcode.STORE_SET, {"rows": 1, "cols": 1, **clip})
     dut.second.value = instruction_bits(Opcode.STORE_ADD, second) if second else random.getrandbits(128)
     dut.add.value = int(bool(second))
@@ -65,7 +65,8 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
         dut.accumulators.value = word
         word = random.getrandbits(WIDTH * CONFIG.acc_lanes)
         dut.issue.value = issue_bits(valid=int(go), pooled=int(pooled), select=place,
-                                     load=int(issued == 0 or second is not None), release=0)
+                                     load=int(issued == 0 or second is not None), release=0,
+                                     **({"first": 1, "negate": 1} if CONFIG.winograd else {}))
         dut.pooled.value, dut.residual.value = random.getrandbits(POOL_WIDTH * LANES), random.getrandbits(8 * LANES)
         if go:
             if pooled:

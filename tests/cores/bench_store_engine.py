@@ -22,12 +22,14 @@ RUN = write_run_layout(CONFIG)
 WRITE = KeptBeat(CONFIG)
 DATA_ADDRESS = 0x3_4000_0000
 REGION_BEATS = 1 << 30
-#: Orders of the pixels in a bank's words that the configuration has: "spread", "alternate", "" for plain words.
+#: What a bank's words hold that the configuration has: "spread", "alternate", "winograd", "" for plain words.
 ORDERS = [""]
 if CONFIG.depthwise:
     ORDERS.append("spread")
 if CONFIG.banks > CONFIG.pixel_lanes:
     ORDERS.append("alternate")
+if CONFIG.winograd:
+    ORDERS.append("winograd")
 
 
 class Environment:
@@ -180,7 +182,7 @@ class Environment:
 
 
 def blocks_of_bank(order: str) -> int:
-    return 1 if order else CONFIG.oc_groups
+    return 1 if order in ("spread", "alternate") else CONFIG.oc_groups
 
 
 def random_program(rng: np.random.Generator, stores: int) -> StoreStimulus:
@@ -193,7 +195,7 @@ def random_program(rng: np.random.Generator, stores: int) -> StoreStimulus:
         rows = int(rng.integers(1, min(6, CONFIG.acc_depth // cols)))
         stimulus.geometry(rows=rows, cols=cols, add=bool(rng.random() < 0.5), order=order, binary=binary, local=local)
         for _ in range(rng.integers(1, 4)):
-            pooled = bool(rng.random() < 0.4)
+            pooled = order != "winograd" and bool(rng.random() < 0.4)
             blocks = int(rng.integers(1, 6 if pooled else blocks_of_bank(order) + 1))
             stimulus.store(blocks=blocks, bank=int(rng.integers(2)), pooled=pooled, post_compute=1,
                            wait_compute=int(not pooled or rng.random() < 0.5), post_load=int(rng.random() < 0.5))
@@ -237,10 +239,12 @@ async def full_rate(dut):
     rows, cols = 3, 11  # incomplete words and pairs of rows
     pixels = rows * cols
     for order, (add, rate) in product(ORDERS, ((False, 1), (True, 3))):
+        rate = 9 if order == "winograd" else rate
         stimulus = StoreStimulus(CONFIG, rng)
         stimulus.geometry(rows=rows, cols=cols, add=add, order=order)
         stimulus.store(blocks=blocks_of_bank(order), bank=1, post_compute=1, wait_compute=1)
-        stimulus.store(blocks=3, pooled=True, post_compute=1)
+        if order != "winograd":
+            stimulus.store(blocks=3, pooled=True, post_compute=1)
         environment = await start(dut, stimulus)
         await environment.run()
         environment.check()
@@ -250,8 +254,9 @@ async def full_rate(dut):
                         environment.cycle)
         assert (np.delete(gaps, np.arange(pixels - 1, len(gaps), pixels)) == rate).all(), gaps
         # With add, the eight beats of parameters come only when the last residual has gone.
-        of_one_store = np.delete(from_block_to_block, blocks_of_bank(order) - 1)
-        assert (of_one_store <= (15 if add else 1)).all(), from_block_to_block
+        between = blocks_of_bank(order) - 1
+        of_one_store = np.delete(from_block_to_block, slice(between, between + 1))
+        assert (of_one_store <= rate + (15 if rate == 9 else 12) * add).all(), from_block_to_block
 
 
 @cocotb.test(skip=not CONFIG.binary_rows)
@@ -328,11 +333,26 @@ async def write_range(dut):
         assert len(environment.accepted["run"]) == runs
 
 
+async def too_many_words(dut, rng: np.random.Generator) -> None:
+    """The last position of the last tile is in the last word, or one beyond: only that tile's last pixel needs it."""
+    pitch = (CONFIG.acc_depth - 1) // 15
+    for extra in (0, 1):
+        stimulus = StoreStimulus(CONFIG, rng)
+        tiles = (CONFIG.acc_depth - 15 * pitch) * CONFIG.pixel_lanes + extra
+        stimulus.geometry(rows=2, cols=2 * tiles, add=False, order="winograd", position_words=pitch)
+        stimulus.store(blocks=1, post_compute=1)
+        environment = await start(dut, stimulus)
+        for _ in range(9 * 4 * tiles + 100):
+            await environment.step()
+        assert environment.errors == ([(ErrorCode.BUFFER, stimulus.flags[0]["index"])] if extra else [])
+        assert len(environment.accepted["data"]) == 4 * tiles - extra
+
+
 @cocotb.test()
 async def program_errors(dut):
     """A tile that just fits and one that does not, more blocks than a bank has, a STORE without a STORE_SET."""
     rng = begin(dut)
-    for order, extra in product(ORDERS, (0, 1)):
+    for order, extra in product(sorted({*ORDERS} - {"winograd"}), (0, 1)):
         # Two words a row, or for two rows, the second of them incomplete: it counts whole.
         cols = (CONFIG.banks if order == "spread" else CONFIG.pixel_lanes) + 1
         rows = CONFIG.acc_depth // 2 * (2 if order == "alternate" else 1) + extra
@@ -345,6 +365,8 @@ async def program_errors(dut):
         assert environment.errors == ([(ErrorCode.BUFFER, stimulus.flags[0]["index"])] if extra else [])
         assert len(environment.accepted["data"]) == (rows - extra) * cols
 
+    if CONFIG.winograd:
+        await too_many_words(dut, rng)
     wrong = [(order, blocks_of_bank(order) + 1, ErrorCode.BUFFER) for order in ORDERS]
     for order, blocks, code in (*wrong, (None, 1, ErrorCode.ILLEGAL)):
         stimulus = StoreStimulus(CONFIG, rng)

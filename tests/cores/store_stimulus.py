@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, encode
 from cores.numerics import POOL_WIDTH
 from sim.binary import pack_map
-from sim.golden import requantize, residual_add
+from sim.golden import requantize, residual_add, winograd_output
 from tests.cores.store_values import (
     pack,
     pack_parameters,
@@ -52,8 +52,8 @@ class StoreStimulus:
         return len(self.instructions) - 1
 
     def geometry(self, *, rows: int, cols: int, add: bool, order: str = "", binary: bool = False,
-                 local: bool = False) -> None:
-        """``order``: "spread", "alternate", or plain words."""
+                 local: bool = False, position_words: int | None = None) -> None:
+        """``order``: "spread", "alternate", "winograd", or plain words."""
         self.order = order
         self.fields = {"rows": rows, "cols": cols, "add": int(add), "row_pitch": int(self.rng.integers(0, 1 << 12)),
                        "block_pitch": int(self.rng.integers(0, 1 << 16)), **random_clip(self.rng),
@@ -63,6 +63,11 @@ class StoreStimulus:
             self.fields |= {"local": 1, "row_pitch": pitch, "block_pitch": int(self.rng.integers(0, 20))}
         if order:
             self.fields[order] = 1
+        if order == "winograd":
+            tiles = -(-rows // 2) * -(-cols // 2)
+            words = -(-tiles // self.config.pixel_lanes)
+            most = (self.config.acc_depth - words) // 15
+            self.fields["position_words"] = position_words or int(self.rng.integers(words, most + 1))
         self.emit(Opcode.STORE_SET, **self.fields)
         if add:
             self.second = random_second_stage(self.rng)
@@ -97,6 +102,8 @@ class StoreStimulus:
             source = random_sources(rng, (lanes, rows, cols), channels, POOL_WIDTH if pooled else width, width)
             if pooled:
                 self.pooled += [pack(pixel, POOL_WIDTH) for pixel in source.reshape(lanes, -1).T]
+            elif self.order == "winograd":
+                self._fill_tiles(words, block, source)
             else:
                 for row, col in np.ndindex(rows, cols):
                     word, group, pixel = self._place(block, row, col)
@@ -127,3 +134,22 @@ class StoreStimulus:
                 self.runs.append({"start": start, "beats": beats, "index": index, "post": flags.get("post_load", 0),
                                   "last": int(block == blocks - 1 and row == rows - 1)})
         self.banks.append(None if pooled else {word: pack(values, width) for word, values in words.items()})
+
+    def _fill_tiles(self, words: dict[int, np.ndarray], block: int, source: np.ndarray) -> None:
+        """Words of a block's tiles that add up to ``source``, wrapping."""
+        config, (lanes, rows, cols), px = self.config, source.shape, self.config.pixel_lanes
+        limit, tile_cols = 1 << config.acc_width - 1, -(-cols // 2)
+        wanted = np.zeros((lanes, -(-rows // 2) * 2, tile_cols * 2), np.int64)
+        wanted[:, :rows, :cols] = source
+        for row, col in np.ndindex(wanted.shape[1] // 2, tile_cols):
+            sums = self.rng.integers(-limit, limit, (lanes, 4, 4))
+            # Each corner is in one pixel's sum alone.
+            corners = (slice(None), slice(None, None, 3), slice(None, None, 3))
+            sums[corners] = 0
+            rest = wanted[:, 2 * row:2 * row + 2, 2 * col:2 * col + 2] - winograd_output(sums)
+            sums[corners] = (rest * [[1, -1], [-1, 1]] + limit) % (2 * limit) - limit
+            tile = row * tile_cols + col
+            start = tile % px * config.oc_lanes + block * lanes
+            for position in range(16):
+                place = position * self.fields["position_words"] + tile // px
+                words[place][start:start + lanes] = sums[:, position // 4, position % 4]

@@ -15,6 +15,12 @@ CONFIGS = {
     "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512, acc_depth=64),
     "unpacked": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, multiplier_width=18, select_fanin=4, **_SMALL),
 }
+CONFIGS |= {
+    "winograd": NpuConfig.preset(16, winograd=1, **_SMALL),
+    "exact": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2, acc_width=32, **_SMALL),
+    "exact_two_pixels": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, multiplier_width=18, winograd=2, acc_width=32,
+                                  depthwise=1, **_SMALL),
+}
 FULL_CONFIGS = {
     "64": NpuConfig.preset(64),
     "256": NpuConfig.preset(256),

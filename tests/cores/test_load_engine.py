@@ -12,6 +12,9 @@ CONFIGS = {
     "128": NpuConfig.preset(128),
     "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512),
     "gather": NpuConfig.preset(64, gather=1, input_depth=512),
+    "winograd": NpuConfig.preset(16, winograd=1, input_depth=512),
+    "winograd_gather": NpuConfig.preset(64, gather=1, winograd=1, input_depth=512),
+    "exact": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2, input_depth=512),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, input_depth=256, address_width=64),
 }
 

@@ -18,6 +18,8 @@ CONFIGS = {
     "one_pixel": NpuConfig(oc_lanes=32, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, acc_width=24, acc_depth=64),
     "binary": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=64, depthwise=1, binary_rows=8),
     "binary_one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=1, pixel_lanes=1, acc_depth=64, binary_rows=1),
+    "winograd": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=256, depthwise=1, winograd=1),
+    "exact": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, acc_width=32, address_width=64),
 }
 
