@@ -1,4 +1,4 @@
-"""Winograd F(2x2, 3x3) for dense 3x3 layers of stride 1 (docs/architecture.md, "Transformed tiles").
+"""Winograd F(2x2, 3x3) for dense 3x3 layers of stride 1 (docs/architecture.md, "Winograd tiles").
 
 Four output pixels take 16 products instead of 36. The exact form multiplies 10-bit tiles by 12-bit weights and changes
 no value; the narrow form rounds both to int8, which does (docs/numerics.md).

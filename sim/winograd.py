@@ -1,4 +1,4 @@
-"""Winograd tiles (docs/architecture.md, "Transformed tiles") in the functional simulator: loading and storing them."""
+"""Winograd tiles (docs/architecture.md, "Winograd tiles") in the functional simulator: loading and storing them."""
 
 from typing import TYPE_CHECKING
 
