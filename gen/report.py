@@ -12,17 +12,17 @@ __all__ = ["profile_of"]
 def profile_of(program: Program, record: Record, cycles: int, clock_mhz: float) -> dict[str, Any]:
     """The profile of one inference: totals, and `sim.profile.LayerTiming` of each layer.
 
-    ``total``'s cycles are from start to end; its ``macs`` are the dense network's, while utilisation is of those left.
+    ``total``'s cycles are from start to end; its ``macs`` are the dense network's, while utilisation is of those
+    left, cycle by cycle.
     """
     layers = layer_timings(program, record, cycles)
-    useful = sum(layer.useful_macs for layer in layers)
     return {
         "clock_mhz": clock_mhz,
         "macs": program.config.macs,
         "total": {
             "cycles": cycles,
             "macs": sum(layer.macs for layer in layers),
-            "utilisation": useful / (program.config.macs * cycles),
+            "utilisation": sum(layer.utilisation * layer.cycles for layer in layers) / cycles,
             "fps": clock_mhz * 1e6 / cycles,
             "dram_bytes": sum(layer.dram_bytes for layer in layers),
         },

@@ -15,6 +15,8 @@ from cores.config import NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
 from cores.registers import ENGINE_STATES
 
+from .binary import BITS
+
 __all__ = ["LayerTiming", "instruction_beats", "layer_timings"]
 
 _COMPUTE = tuple(ENGINE_STATES).index("compute")
@@ -63,7 +65,7 @@ class Record(Protocol):
 @dataclass(frozen=True)
 class LayerTiming:
     """One layer. ``cycles`` is the compute engine's busy cycles and all ``stalls``; ``dram_bytes`` counts its
-    instructions too; ``utilisation`` is of all multipliers by ``useful_macs``."""
+    instructions too; ``utilisation`` is of all multipliers, or all lanes of the binary unit, by ``useful_macs``."""
 
     name: str
     op: str
@@ -79,13 +81,14 @@ class LayerTiming:
 def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
     """Beats of data that each instruction moves over the bus, int64 (n,); its own fetch is not counted."""
     beats = np.zeros(len(instructions), np.int64)
-    cols = pixels = 0   # pixels: those that a STORE takes to memory
+    cols = pixels = 0   # pixels: the beats of a block that a STORE takes to memory
     for index, instruction in enumerate(instructions):
         match instruction.opcode:
             case Opcode.LOAD_SET:
                 cols = instruction["cols"]
             case Opcode.STORE_SET:
-                pixels = 0 if instruction["local"] else instruction["rows"] * instruction["cols"]
+                width = -(-instruction["cols"] // BITS) if instruction["binary"] else instruction["cols"]
+                pixels = 0 if instruction["local"] else instruction["rows"] * width
             case Opcode.LOAD_ACT:
                 beats[index] = instruction["blocks"] * instruction["rows"] * cols
             case Opcode.LOAD_WGT:
@@ -124,6 +127,8 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
     moved = instruction_beats(instructions) * program.config.beat_bytes + INSTRUCTION_BYTES
     owned = np.flatnonzero(owners >= 0)
     traffic = by_layer(owned, moved[owned])
+    config = program.config
+    rates = {"binary": BITS * config.ic_lanes * config.binary_rows * config.pixel_lanes}
     timings = []
     for number, layer in enumerate(program.layers):
         own = int(total[number])
@@ -132,6 +137,6 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
         stalls["idle"] = own - sum(int(spent[number]) for spent in states.values())
         timings.append(LayerTiming(
             layer.name, layer.op, layer.mode, own, layer.macs, layer.useful_macs,
-            layer.useful_macs / max(1, program.config.macs * own), int(traffic[number]), stalls,
+            layer.useful_macs / max(1, rates.get(layer.mode, config.macs) * own), int(traffic[number]), stalls,
         ))
     return timings
