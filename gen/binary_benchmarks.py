@@ -5,17 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cores.config import NpuConfig
-from gen.benchmarks import Measurement
+from gen.benchmarks import Measurement, measure_graph
 from gen.comparisons import Comparison, Goal, compare
-from gen.compiler import compile_graph
 from gen.ir import Conv, Graph, Pool, Requantize, Residual, Tensor, output_size, verify
-from gen.reference import run as run_reference
 from sim.golden import quantize_multiplier, quantize_residual
 from sim.rtl.machine import RtlMachine
-from sim.rtl.run import run_program
 
-__all__ = ["LAYERS", "BinaryLayer", "binary_layers", "bireal_graph", "bireal_network", "layer_graph", "measure_graph"]
+__all__ = ["LAYERS", "BinaryLayer", "binary_layers", "bireal_graph", "bireal_network", "layer_graph"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,42 +143,26 @@ def layer_graph(layer: BinaryLayer, *, binary: bool = True, seed: int = 0) -> Gr
     return b.graph(layer.name, ["input", "shortcut"], b.block("output", source, layer.outputs, layer.stride, shortcut))
 
 
-def measure_graph(graph: Graph, machine: RtlMachine, *, seed: int = 0) -> Measurement:
-    """Run a graph on the RTL, with random inputs, from the write to START until DONE."""
-    program, graph = compile_graph(graph, machine.config)
-    rng = np.random.default_rng(seed + 1)
-    inputs = {name: rng.integers(-128, 128, (1, *graph.tensors[tensor].shape)).astype(np.int8)
-              for name, (tensor, _) in graph.inputs.items()}
-    _, expected = run_reference(graph, inputs, keep=True)
-    assert expected is not None
-    image = program.image()
-    for name, values in inputs.items():
-        program.pack_input(image, name, values[0])
-    result = run_program(machine.config, program.code, image, write_start=program.write_start, machine=machine)
-    wrong = sum(int(np.count_nonzero(program.unpack_tensor(result.image, layer.output) != expected[layer.output][0]))
-                for layer in graph.layers if layer.output in program.tensors)
-    return Measurement(program, result, wrong)
-
-
-def _ideal(measured: Measurement, config: NpuConfig) -> float:
+def _ideal(measured: Measurement) -> float:
     """Cycles with all lanes of the array and of the unit at useful work."""
+    config = measured.program.config
     bits = 8 * config.ic_lanes * config.binary_rows * config.pixel_lanes
     return sum(layer.macs / (bits if layer.mode == "binary" else config.macs) for layer in measured.program.layers)
 
 
-def binary_layers(config: NpuConfig, machine: RtlMachine) -> Iterator[Comparison]:
+def binary_layers(machine: RtlMachine) -> Iterator[Comparison]:
     """The network's 3x3 layers, each alone: int8 weights of the same shape, and binary from int8 to int8."""
     for layer in LAYERS:
         dense = measure_graph(layer_graph(layer, binary=False), machine)
         binary = measure_graph(layer_graph(layer), machine)
-        used = min(1.0, layer.channels / (8 * config.ic_lanes))
-        remark = "" if used == 1 else f"{layer.channels} of the {8 * config.ic_lanes} bits of an entry are used"
-        yield compare(layer.name, dense, binary, _ideal(binary, config), goal=layer.goal, remark=remark)
+        used = min(1.0, layer.channels / (8 * machine.config.ic_lanes))
+        remark = "" if used == 1 else f"{layer.channels} of the {8 * machine.config.ic_lanes} bits of an entry are used"
+        yield compare(layer.name, dense, binary, _ideal(binary), goal=layer.goal, remark=remark)
 
 
-def bireal_network(config: NpuConfig, machine: RtlMachine) -> Iterator[Comparison]:
+def bireal_network(machine: RtlMachine) -> Iterator[Comparison]:
     """The whole network on an image of 224 x 224, first and last layers in int8."""
     dense = measure_graph(bireal_graph(binary=False), machine)
     binary = measure_graph(bireal_graph(), machine)
-    yield compare("BiRealNet-18, 224x224", dense, binary, _ideal(binary, config),
+    yield compare("BiRealNet-18, 224x224", dense, binary, _ideal(binary),
                   remark="first and last layer, shortcuts and pools are int8 in both")

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from cores.config import NpuConfig
-from gen.benchmarks import DEPTHWISE, Measurement, bus_bound, measure_layer
+from gen.benchmarks import DEPTHWISE, FEW_CHANNELS, PAIRS, Measurement, bus_bound, measure_layer
 from sim.rtl.machine import RtlMachine
 
-__all__ = ["Comparison", "Goal", "compare", "depthwise"]
+__all__ = ["Comparison", "Goal", "compare", "depthwise", "few_channels", "fusion"]
 
 
 class Goal(NamedTuple):
@@ -69,12 +68,30 @@ def compare(layer: str, before: Measurement, after: Measurement, ideal: float, *
         causes={"idle lanes": counters["compute_busy"] - round(ideal), **causes, "start, end": rest})
 
 
-def depthwise(config: NpuConfig, machine: RtlMachine) -> Iterator[Comparison]:
+def depthwise(machine: RtlMachine) -> Iterator[Comparison]:
     """Depthwise layers: one non-zero on the diagonal against taps and pixels across the lanes."""
     for layer in DEPTHWISE:
-        window = measure_layer(layer, machine)
-        remark = f"the bus alone needs {bus_bound(layer, config):,} cycles"
+        window = measure_layer(layer, machine=machine)
+        remark = f"the bus alone needs {bus_bound(layer, machine.config):,} cycles"
         yield compare(
-            layer.name, measure_layer(layer, machine, depthwise_mode="plain"), window, window.ideal,
+            layer.name, measure_layer(layer, machine=machine, depthwise_mode="plain"), window, window.ideal,
             goal=None if layer.goal is None else Goal("array", layer.goal),
             remark=f"{remark}; {layer.peer}" if layer.peer else remark)
+
+
+def fusion(machine: RtlMachine) -> Iterator[Comparison]:
+    """Depthwise layers and the pointwise ones behind them: by memory against through the input buffer."""
+    for pair in PAIRS:
+        apart = measure_layer(*pair, machine=machine, fusion_mode="off")
+        fused = measure_layer(*pair, machine=machine)
+        remark = "" if any(layer.mode == "fused" for layer in fused.program.layers) else "not fused: nothing to gain"
+        yield compare(pair[1].name, apart, fused, fused.ideal, remark=remark)
+
+
+def few_channels(machine: RtlMachine) -> Iterator[Comparison]:
+    """First layers: tap by tap against gathered rows."""
+    for layer in FEW_CHANNELS:
+        plain = measure_layer(layer, machine=machine, gather_mode="plain")
+        gathered = measure_layer(layer, machine=machine)
+        yield compare(layer.name, plain, gathered, gathered.ideal,
+                      goal=None if layer.goal is None else Goal("used", layer.goal))

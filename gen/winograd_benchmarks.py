@@ -40,8 +40,8 @@ def gains(machine: RtlMachine, layers: Sequence[LayerBenchmark] = VGG16) -> Iter
     """Each layer in its direct and in its Winograd form, on a machine that is `NARROW`, `EXACT` or like them."""
     mode: WinogradMode = "narrow" if machine.config.winograd == 1 else "exact"
     for layer in layers:
-        direct = measure_layer(layer, machine, winograd_mode="off")
-        tiles = measure_layer(layer, machine, winograd_mode=mode)
+        direct = measure_layer(layer, machine=machine, winograd_mode="off")
+        tiles = measure_layer(layer, machine=machine, winograd_mode=mode)
         # 16 products for four pixels instead of 36.
         yield compare(layer.name, direct, tiles, tiles.ideal * 16 / 36, goal=Goal("times", GOAL))
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from gen.cli.common import chosen_board, chosen_config, console, messages, status
 
 if TYPE_CHECKING:
+    from boards.board import Board
     from cores.config import NpuConfig
     from gen.comparisons import Comparison
     from sim.rtl.machine import RtlMachine
@@ -25,20 +26,39 @@ _EXPLAINED = 0.05
 class _Part(NamedTuple):
     name: str
     title: str
-    #: Fields that make the machine, beside those of the options.
-    machine: Callable[["NpuConfig"], dict[str, int]]
-    compare: Callable[["NpuConfig", "RtlMachine"], Iterator["Comparison"]]
+    #: The machine it is measured on, made from the one that the options describe.
+    machine: Callable[["NpuConfig"], "NpuConfig"]
+    compare: Callable[["RtlMachine"], Iterator["Comparison"]]
 
 
-def _parts() -> tuple[_Part, ...]:
-    from gen import comparisons
+def _parts(board: "Board") -> tuple[_Part, ...]:
+    from gen import binary_benchmarks, comparisons, winograd_benchmarks
 
-    def features(*names: str) -> Callable[["NpuConfig"], dict[str, int]]:
-        return lambda config: config.feature_fields(names)
+    def features(*names: str, **fields: str) -> Callable[["NpuConfig"], "NpuConfig"]:
+        """A machine of the same lanes with these units; ``fields`` copies one field's value to another."""
+        def machine(config: "NpuConfig") -> "NpuConfig":
+            copied = {field: getattr(config, source) for field, source in fields.items()}
+            return board.config(config.macs, **(config.feature_fields(names) | copied))
+
+        return machine
+
+    def binary(machine: "RtlMachine") -> Iterator["Comparison"]:
+        yield from binary_benchmarks.binary_layers(machine)
+        yield from binary_benchmarks.bireal_network(machine)
 
     return (
         _Part("depthwise", "depthwise layers: one non-zero on the diagonal, and taps and pixels across the lanes",
               features("depthwise"), comparisons.depthwise),
+        _Part("fusion", "depthwise and pointwise layers: by memory, and through the input buffer",
+              features("depthwise", "fusion"), comparisons.fusion),
+        _Part("few channels", "first layers: tap by tap, and with rows of the kernel gathered as channels",
+              features("gather"), comparisons.few_channels),
+        _Part("binary", "BiRealNet-18: int8, and signs on eight bits for every int8 lane", features("binary"), binary),
+        _Part("binary, full", "the same on a fully populated unit", features("binary", binary_rows="oc_lanes"), binary),
+        _Part("winograd narrow", "VGG16: direct, and Winograd in 8-bit products, two to a multiplier both",
+              features("winograd"), winograd_benchmarks.gains),
+        _Part("winograd exact", "VGG16: direct, and Winograd in 10 x 12 bits, one to a multiplier both",
+              lambda config: winograd_benchmarks.EXACT, winograd_benchmarks.gains),
     )
 
 
@@ -47,10 +67,10 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from sim.rtl.machine import RtlMachine
 
     chosen, rows = chosen_config(arguments), []
-    for part in _parts():
-        config = chosen_board(arguments).config(chosen.macs, **part.machine(chosen))
+    for part in _parts(chosen_board(arguments)):
+        config = part.machine(chosen)
         with status(f"{part.name}: building the simulation") as remark, RtlMachine(config) as machine:
-            for comparison in part.compare(config, machine):
+            for comparison in part.compare(machine):
                 remark(comparison.layer)
                 rows.append(_row(part, comparison))
     return rows

@@ -12,7 +12,7 @@ def test_machines_have_as_many_multipliers():
     assert NARROW.macs == EXACT.macs == 256
     assert (NARROW.winograd, EXACT.winograd) == (1, 2)
     assert sum(len(layer.name.split(",")) for layer in VGG16) == 12
-    assert all(conv_graph(layer, NARROW).layers[0].weights.shape[2:] == (3, 3) for layer in VGG16[-2:])
+    assert all(conv_graph(layer, config=NARROW).layers[0].weights.shape[2:] == (3, 3) for layer in VGG16[-2:])
 
 
 def test_errors_of_a_trained_network(models):
