@@ -38,6 +38,14 @@ class AccumulatorSlice(wiring.Component):
             "store_data": Out(data.ArrayLayout(signed(config.acc_width), lanes)),
         })
 
+    def _add(self, before: Value, addend: Value, carry: Value) -> Value:
+        if not self.config.binary_rows:
+            return before + addend + carry
+        # As a subtraction it has a first operand, the one that goes to the carry chain's data input: so the choice of
+        # the addend, in front of these ports, fits into the adder's own look-up tables. The lowest bit makes the carry.
+        addend = Cat(addend, addend[-1].replicate(self.config.acc_width - len(addend)))
+        return (Cat(0, before) - Cat(~carry, ~addend))[1:self.config.acc_width + 1]
+
     def elaborate(self, platform):
         m = Module()
         width = self.config.acc_width
@@ -52,7 +60,7 @@ class AccumulatorSlice(wiring.Component):
             total = Signal(signed(width), name=f"total{lane}", reset_less=True)
             m.d.sync += [
                 before.eq(Mux(self.clear, 0, read.data.word_select(lane, width))),
-                total.eq(before + self.sums[lane] + self.carries[lane]),
+                total.eq(self._add(before, self.sums[lane], self.carries[lane])),
             ]
             totals.append(total)
         m.d.comb += [

@@ -159,15 +159,23 @@ class BufferWriter(wiring.Component):
                 gatherer.rows.eq(act.pad_top + act.rows + act.pad_bottom),
             ]
             tail = Mux(beats_left == 0, lanes_below(settings.data_bytes, config.beat_bytes), 0)
+            present = Signal(config.beat_bytes)
             with m.If(is_data):
-                m.d.comb += gatherer.present.eq(Mux(~settings.gathering | (beats_left > 0), ~0, tail))
+                m.d.comb += present.eq(Mux(~settings.gathering | (beats_left > 0), ~0, tail))
+            # Without ``pad_zero`` no padding is absent.
+            m.d.comb += gatherer.present.eq(Mux(g.pad_zero, present, ~0) if config.binary_rows else present)
             for lane in range(config.beat_bytes):
-                m.d.comb += gatherer.beat[lane].eq(
-                    Mux(gatherer.present[lane], self.input.payload.word_select(lane, 8), g.pad_value.as_unsigned()))
+                byte, padding = self.input.payload.word_select(lane, 8), g.pad_value.as_unsigned()
+                if config.binary_rows and lane < config.beat_bytes // 8:
+                    # The signs of a beat are a run of its first bytes, which goes where the gatherer says.
+                    signs = Cat(~self.input.payload[8 * channel + 7] for channel in range(8 * lane, 8 * lane + 8))
+                    byte = Mux(g.sign, signs, byte)
+                    padding = Mux(g.sign, (~g.pad_value[-1]).replicate(8), padding)
+                m.d.comb += gatherer.beat[lane].eq(Mux(present[lane], byte, padding))
             pixel, written = Value.cast(gatherer.beat), gatherer.data
             m.d.comb += write.bytes.eq(gatherer.bytes)
             if config.binary_rows:
-                m.d.comb += write.zero.eq(Mux(g.pad_zero, gatherer.zero, 0))
+                m.d.comb += write.zero.eq(gatherer.zero)
             if config.local_store:
                 waits, beat = kept, self.kept.payload
                 for number in range(RunGatherer.LATENCY):

@@ -130,6 +130,7 @@ class NpuConfig:
         rows = self.binary_rows
         self._require("binary_rows", rows == 0 or _is_power_of_two(rows) and max(1, tm // 32) <= rows <= tm,
                       f"be 0 or a power of two from {max(1, tm // 32)} to oc_lanes={tm}")
+        self._require("gather", self.gather == 1 or not rows, "be 1 with binary_rows: maps of signs are gathered")
         for name in _PENDING:
             self._require(name, getattr(self, name) == 0, "be 0: this unit is not finished")
         self._require("winograd", self.winograd in (0, 1, 2), "be 0, 1 or 2")

@@ -15,9 +15,9 @@ __all__ = ["RunSettings"]
 class RunSettings(wiring.Component):
     """The runs of a row, and the beats of padding in front of its data and behind them.
 
-    Behind LOAD_SET a run is a pixel. ``data_beats`` and ``data_bytes``: where data end in a row, counted from its first
-    fetched beat; what is behind them counts as padding. Settings are good when ``ready``: a cycle behind ``take``, or
-    two for LOAD_GATHER.
+    Behind LOAD_SET a run is a pixel, with ``sign`` the first eighth of one. ``data_beats`` and ``data_bytes``: where
+    data end in a row, counted from its first fetched beat; what is behind them counts as padding. Settings are good
+    when ``ready``: a cycle behind ``take``, or two for LOAD_GATHER.
     """
 
     def __init__(self, config: NpuConfig):
@@ -61,7 +61,7 @@ class RunSettings(wiring.Component):
                     m.d.sync += [
                         Value.cast(self.runs).eq(0),
                         self.runs.outputs.eq(plain.pad_left + plain.cols + plain.pad_right),
-                        self.runs.length.eq(lanes),
+                        self.runs.length.eq(Mux(plain.sign, lanes // 8, lanes) if self.config.binary_rows else lanes),
                         self.runs.step.eq(lanes),
                         self.left.eq(plain.pad_left),
                         self.right.eq(plain.pad_right),

@@ -96,8 +96,8 @@ def runs_fields(*, legal: bool = True) -> dict[str, int]:
             "place": random.randint(0, LANES - length), "bytes": 0}
 
 
-def random_gather(program: GatherProgram, *, legal: bool = True) -> None:
-    """LOAD_SET, LOAD_GATHER and a LOAD_ACT or two, within the input buffer."""
+def random_gather(program: Program, *, legal: bool = True, **settings: int) -> None:
+    """LOAD_SET with ``settings``, LOAD_GATHER and a LOAD_ACT or two, within the input buffer."""
     while True:
         fields = runs_fields(legal=legal)
         rows, top, bottom = random.randint(0, 4), random.choice([0, 0, 1, 3]), random.choice([0, 0, 1, 2])
@@ -116,7 +116,7 @@ def random_gather(program: GatherProgram, *, legal: bool = True) -> None:
         fields["bytes"] = random.choice([cols * LANES, random.randint(0, cols * LANES), cols * LANES + 5])
     program.add(Opcode.LOAD_SET, cols=cols, pad_left=random.randrange(16), pad_right=random.randrange(16),
                 pad_value=random.randint(-128, 127), stride=random.randint(1, 4), buf_row_pitch=row_pitch,
-                buf_block_pitch=block_pitch, **pitches)
+                buf_block_pitch=block_pitch, **pitches, **settings)
     for _ in range(random.choice([1, 2])):
         program.add(Opcode.LOAD_GATHER, **fields)
         program.add(Opcode.LOAD_ACT, offset=random.randint(0, REGION - reach), buf_base=random.choice([0, spare]),

@@ -40,10 +40,10 @@ def test_compute_engine(name):
 
 #: Rows of the binary unit: as many as beats of weights, fewer, more; a unit that is slower than the array, and faster.
 BINARY_CONFIGS = {
-    "16": NpuConfig.preset(16, binary_rows=1, **_SMALL),
-    "64": NpuConfig.preset(64, binary_rows=4, **_SMALL),
-    "full": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, pixel_lanes=1, binary_rows=8, **_SMALL),
-    "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, binary_rows=16, **_SMALL),
+    "16": NpuConfig.preset(16, gather=1, binary_rows=1, **_SMALL),
+    "64": NpuConfig.preset(64, gather=1, binary_rows=4, **_SMALL),
+    "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, pixel_lanes=1, gather=1, binary_rows=8, **_SMALL),
+    "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, gather=1, binary_rows=16, **_SMALL),
 }
 
 

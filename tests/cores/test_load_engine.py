@@ -40,3 +40,19 @@ def test_gathered_loads(name):
     config = GATHERING[name]
     run_bench(LoadEngine(config), module="tests.cores.bench_gather", name=f"gather_{name}",
               parameters={"config": config.to_dict()})
+
+
+SIGNS = {
+    "two_banks": NpuConfig.preset(64, gather=1, binary_rows=2, input_depth=512),
+    "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, gather=1, binary_rows=4,
+                            input_depth=512),
+    "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=1, gather=1, binary_rows=8,
+                           input_depth=512),
+}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_loads_of_signs(name):
+    config = SIGNS[name]
+    run_bench(LoadEngine(config), module="tests.cores.bench_sign_loads", name=f"sign_loads_{name}",
+              parameters={"config": config.to_dict()})
