@@ -8,7 +8,9 @@ import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from cores.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from cores.buffer_writer import BufferWriter
 from cores.config import NpuConfig
+from cores.input_buffer import KeptBeat
 from cores.instruction_layout import QueueEntry
 from cores.isa import ErrorCode, Instruction, Opcode, encode
 from sim.golden import winograd_input
@@ -180,6 +182,8 @@ class Surroundings:
 
     async def begin(self) -> None:
         dut = self.dut
+        if CONFIG.local_store:
+            dut.kept.value = 0
         await start(dut, queue__valid=0, compute_level=0, store_level=0, response=0, request__ready=0, weights__ready=0,
                     side__ready=0, halt=0, data_address=BASE, data_beats=self.region)
         entries = [QueueEntry.const({"index": 100 + number, "word": int.from_bytes(encode(instruction), "little")})
@@ -200,6 +204,9 @@ class Surroundings:
         await ClockCycles(self.dut.clk, 60)
         for task in self.tasks:
             task.cancel()
+        if CONFIG.local_store:
+            self.dut.kept.value = 0
+            await ClockCycles(self.dut.clk, 5)
 
     async def _memory(self) -> None:
         dut, pending = self.dut, deque()
@@ -236,11 +243,29 @@ class Surroundings:
             level, left = level - taken + given, left - given
             level_port.value = level
 
+    def _keep(self) -> dict[str, int] | None:
+        """A beat of the store engine, now and then, which must be written whatever else goes on."""
+        beat = None
+        if random.random() < self.stall:
+            beat = {"enable": 1 << random.randrange(CONFIG.banks), "address": random.randrange(CONFIG.input_depth),
+                    "payload": random.getrandbits(CONFIG.beat_bits)}
+        self.dut.kept.value = KeptBeat(CONFIG).const(beat).as_bits() if beat else 0
+        return beat
+
     async def _watch(self) -> None:
-        dut = self.dut
+        dut, kept = self.dut, deque([None] * (1 + BufferWriter.latency(CONFIG)))
         while True:
             await RisingEdge(dut.clk)
             enable = int(dut.write__enable.value)
+            if CONFIG.local_store:
+                kept.append(self._keep())
+                if wanted := kept.popleft():
+                    shift = wanted["enable"].bit_length() - 1
+                    data = int(dut.write__data.value) >> shift % CONFIG.write_lanes * CONFIG.entry_bits
+                    found = enable, int(dut.write__address.value), data & (1 << CONFIG.entry_bits) - 1
+                    beat = entry(pixel(wanted["payload"]))
+                    assert found == (wanted["enable"], wanted["address"], beat), f"{found}, not {wanted}"
+                    enable = 0
             if enable:
                 assert enable.bit_count() == 1
                 bank = enable.bit_length() - 1
