@@ -280,7 +280,7 @@ def test_gain(channels, size, bound):
     narrow, exact = NpuConfig.preset(256, winograd=1), NpuConfig.preset(
         256, winograd=2, pixel_lanes=1, nnz_lanes=8, acc_depth=1024, acc_width=29)
     for config, mode in ((narrow, "narrow"), (exact, "exact")):
-        graph = benchmark_graph(layer, config)
+        graph = benchmark_graph(layer, config=config)
         cycles = [estimate(config, compile_graph(graph, config, winograd_mode=m)[0].code).cycles for m in ("off", mode)]
         assert cycles[0] > bound * cycles[1]
 
