@@ -23,7 +23,6 @@ from gen.cli.common import (
     status,
 )
 from gen.cli.errors import FAILED, UsageError
-from gen.files import write_file
 
 if TYPE_CHECKING:
     from cores.config import NpuConfig
@@ -64,13 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     for part in arguments.parts or PARTS:
         rows = measures[part](arguments)
         results[part] = rows
-        if part == "datapaths" and arguments.output is not None:
-            write_file(arguments.output / "datapaths.png", bench_datapaths.plot(rows))
-        if rows and not arguments.json:
-            if part == "datapaths":
-                bench_datapaths.show(rows)
-            else:
-                _show(titles[part], rows)
+        if rows and part in titles and not arguments.json:
+            _show(titles[part], rows)
     if arguments.json:
         print_json(results)
     if any(row.get("wrong") for rows in results.values() for row in rows):

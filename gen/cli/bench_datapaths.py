@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gen.cli.common import chosen_board, chosen_config, console, messages, status
+from gen.files import write_file
 
 if TYPE_CHECKING:
     from boards.board import Board
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gen.comparisons import Comparison
     from sim.rtl.machine import RtlMachine
 
-__all__ = ["measure", "plot", "show"]
+__all__ = ["measure", "plot"]
 
 #: A gap to the ideal below this share needs no explanation.
 _EXPLAINED = 0.05
@@ -63,16 +64,27 @@ def _parts(board: "Board") -> tuple[_Part, ...]:
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each layer of each part. Raises ConfigError, UsageError."""
+    """A row for each layer of each part; each part is shown as soon as it is done, unless JSON is asked for.
+
+    Writes the plot if a folder is given. Raises ConfigError, UsageError, OSError.
+    """
     from sim.rtl.machine import RtlMachine
 
     chosen, rows = chosen_config(arguments), []
     for part in _parts(chosen_board(arguments)):
-        config = part.machine(chosen)
+        config, own = part.machine(chosen), []
         with status(f"{part.name}: building the simulation") as remark, RtlMachine(config) as machine:
             for comparison in part.compare(machine):
                 remark(comparison.layer)
-                rows.append(_row(part, comparison))
+                own.append(_row(part, comparison))
+        if not arguments.json:
+            _show(own)
+        rows += own
+    missed = [row for row in rows if row["reached"] is False]
+    if missed:
+        messages.print(f"{len(missed)} of {sum(row['goal'] is not None for row in rows)} goals are missed")
+    if arguments.output is not None:
+        write_file(arguments.output / "datapaths.png", plot(rows))
     return rows
 
 
@@ -105,30 +117,25 @@ def _cells(row: dict[str, Any], of_array: bool) -> list[str]:
             f"{row['used_%']:.1f}", *[f"{row['array_%']:.1f}"] * of_array, _goal(row), f"{row['wrong']:,}"]
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """A table for each part; behind it why layers fall short of the ideal, and remarks."""
-    for part in dict.fromkeys(row["part"] for row in rows):
-        own = [row for row in rows if row["part"] == part]
-        of_array = any(row["goal"] and row["goal"]["of"] == "array" for row in own)
-        headings = ["layer", "before", "cycles", "times", "ideal", "used %", *["array %"] * of_array, "goal", "wrong"]
-        cells = [_cells(row, of_array) for row in own]
-        table = Table(title=own[0]["title"], title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
-        for number, heading in enumerate(headings):
-            # Names give way when the terminal is narrow, figures do not.
-            width = None if number == 0 else max(Text.from_markup(line[number]).cell_len for line in [headings, *cells])
-            table.add_column(heading, justify="left" if heading in ("layer", "goal") else "right", no_wrap=True,
-                             min_width=width)
-        for line in cells:
-            table.add_row(*line)
-        console.print(table)
-        for row in own:
-            said = "; ".join(text for text in (_causes(row), row["remark"]) if text)
-            if said:
-                console.print(f"  {row['layer']}: {said}", soft_wrap=True)
-        console.print()
-    missed = [row for row in rows if row["reached"] is False]
-    if missed:
-        messages.print(f"{len(missed)} of {sum(row['goal'] is not None for row in rows)} goals are missed")
+def _show(rows: list[dict[str, Any]]) -> None:
+    """One part's table; behind it why layers fall short of the ideal, and remarks."""
+    of_array = any(row["goal"] and row["goal"]["of"] == "array" for row in rows)
+    headings = ["layer", "before", "cycles", "times", "ideal", "used %", *["array %"] * of_array, "goal", "wrong"]
+    cells = [_cells(row, of_array) for row in rows]
+    table = Table(title=rows[0]["title"], title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for number, heading in enumerate(headings):
+        # Names give way when the terminal is narrow, figures do not.
+        width = None if number == 0 else max(Text.from_markup(line[number]).cell_len for line in [headings, *cells])
+        table.add_column(heading, justify="left" if heading in ("layer", "goal") else "right", no_wrap=True,
+                         min_width=width)
+    for line in cells:
+        table.add_row(*line)
+    console.print(table)
+    for row in rows:
+        said = "; ".join(text for text in (_causes(row), row["remark"]) if text)
+        if said:
+            console.print(f"  {row['layer']}: {said}", soft_wrap=True)
+    console.print()
 
 
 def plot(rows: list[dict[str, Any]]) -> bytes:
