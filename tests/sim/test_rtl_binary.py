@@ -1,0 +1,113 @@
+"""Binary layers on the generated Verilog: every value of every tensor is the golden layers', times are the model's."""
+
+import random
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from gen.benchmarks import measure_graph
+from gen.binary_benchmarks import BinaryLayer, binary_layers, layer_graph
+from gen.compiler import compile_graph
+from gen.onnx_import import load
+from gen.random_binary import random_binary_graph
+from gen.random_layers import random_inputs
+from gen.reference import host_output
+from gen.reference import run as run_reference
+from sim import golden
+from sim.cycles import estimate
+from sim.rtl import Bus, RtlMachine, run_program
+from tests.sim.test_rtl_layers import random_bus, random_image
+
+#: As many rows as a step has beats, fewer and more; one and two pixels, two and four banks.
+CONFIGS = {
+    "16": NpuConfig.preset(16, binary_rows=1, gather=1),
+    "64": NpuConfig.preset(64, binary_rows=8, gather=1),
+    "128-depthwise": NpuConfig.preset(64, ic_lanes=8, nnz_lanes=4, binary_rows=8, gather=1, depthwise=1),
+    "32-pixel": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, binary_rows=4, gather=1, input_depth=512,
+                          acc_depth=64, weight_depth=512),
+}
+
+
+@pytest.fixture(scope="module", params=[
+    "16", "32-pixel", *(pytest.param(name, marks=pytest.mark.full) for name in ("64", "128-depthwise"))])
+def machine(request):
+    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
+        yield machine
+
+
+def check(machine: RtlMachine, seed: int) -> set[str]:
+    """Run a random graph on a random bus; returns the modes of its layers."""
+    config, bus = machine.config, random_bus(random.Random(seed))
+    graph = random_binary_graph(seed, max_channels=150, max_size=12)
+    program, graph = compile_graph(graph, config)
+    tensors = random_inputs(graph, seed)
+    image = random_image(program, tensors, seed)
+    machine.set_bus(bus)
+    result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
+    for layer in graph.layers:
+        residual = tensors[layer.residual.other] if layer.residual else None
+        tensors[layer.output] = golden.run_layer(
+            layer, tensors[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+        if layer.output in program.tensors:
+            found = program.unpack_tensor(result.image, layer.output)
+            np.testing.assert_array_equal(found, tensors[layer.output], f"graph {seed}, {bus}, layer {layer.name}")
+    assert result.counters["read_beats"] == result.stats.read_beats
+    return {layer.mode for layer in program.layers}
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_random_layers(machine, seed, part):
+    modes = set()
+    for number in range(8):
+        modes |= check(machine, seed + number)
+    assert "binary" in modes
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(10))
+def test_many_random_layers(machine, seed, part):
+    for number in range(12):
+        check(machine, seed + number)
+
+
+@pytest.mark.full
+def test_trained_network(models):
+    """The trained CNV network: logits are onnxruntime's, cycles within 2 % of the time model."""
+    golden_file = np.load(models / "cnvW1A1_cifar10.golden.npz")
+    graph = load(models / "cnvW1A1_cifar10.onnx")
+    config = CONFIGS["64"]
+    program, _ = compile_graph(graph, config)
+    with RtlMachine(config) as machine:
+        for sample in range(2):
+            image = program.image()
+            program.pack_input(image, "image", golden_file["image"][sample])
+            result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
+            _, expected = run_reference(graph, {"image": golden_file["image"][sample:sample + 1]}, keep=True)
+            assert expected is not None
+            for name in program.tensors:
+                np.testing.assert_array_equal(program.unpack_tensor(result.image, name), expected[name][0], name)
+            logits = host_output(graph, "logits", program.unpack_tensor(result.image, program.outputs["logits"])[None])
+            np.testing.assert_array_equal(logits[0], golden_file["ort"][sample])
+    assert estimate(config, program.code).cycles == pytest.approx(result.cycles, rel=0.02)
+
+
+def test_eight_times_as_fast():
+    """A layer of whole entries with a shortcut, int8 to int8: at least 7.5 times the speed of int8 weights."""
+    config = CONFIGS["16"]
+    layer = BinaryLayer(channels=128, outputs=32, size=14, stride=1, count=1)
+    with RtlMachine(config, bus=Bus()) as machine:
+        dense, binary = (measure_graph(layer_graph(layer, binary=kind), machine) for kind in (False, True))
+    assert not dense.mismatches + binary.mismatches
+    assert dense.rtl.cycles / binary.rtl.cycles >= 7.5
+    assert estimate(config, binary.program.code).cycles == pytest.approx(binary.rtl.cycles, rel=0.01)
+
+
+@pytest.mark.full
+def test_layers_of_the_network():
+    config = NpuConfig.preset(256, binary_rows=8, gather=1)
+    with RtlMachine(config) as machine:
+        rows = list(binary_layers(machine))
+    print(*rows, sep="\n")
+    assert not any(row.wrong for row in rows)
+    assert all(row.reached for row in rows if row.goal)
