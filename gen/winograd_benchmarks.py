@@ -1,10 +1,14 @@
 """What Winograd gains and what it costs: VGG16's layers against the direct form, and the narrow form's errors."""
 
+import errno
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from cores.config import NpuConfig
 from gen import reference
@@ -12,12 +16,13 @@ from gen.benchmarks import LayerBenchmark, measure_layer
 from gen.comparisons import Comparison, Goal, compare
 from gen.compiler import WinogradMode, narrow_graph
 from gen.ir import Conv, Graph
+from gen.onnx_import import load_model
 from gen.winograd import SAFE_SHIFTS, is_eligible
 from gen.winograd_calibrate import calibrate
 from sim.golden import run_layer
 from sim.rtl.machine import RtlMachine
 
-__all__ = ["EXACT", "GOAL", "NARROW", "VGG16", "FormErrors", "errors", "gains"]
+__all__ = ["EXACT", "GOAL", "NARROW", "VGG16", "FormErrors", "errors", "gains", "resnet8_errors"]
 
 #: 256 int8 MACs on 128 multipliers of 27 bits; and as many multipliers of 10 x 12 bits. A window of 7x7 tiles has 49
 #: words there, which at 24 beats of weights a step leaves the bus half of its time.
@@ -67,6 +72,25 @@ class FormErrors:
 def _sqnr(exact: np.ndarray, got: np.ndarray, zero_point: int) -> float:
     noise = ((got.astype(float) - exact) ** 2).sum()
     return float(10 * np.log10(((exact.astype(float) - zero_point) ** 2).sum() / noise)) if noise else float("inf")
+
+
+def resnet8_errors(folder: Path) -> dict[str, FormErrors]:
+    """`errors` of the trained ResNet-8 of ``folder`` on the photographs beside it, by how its shifts were chosen.
+
+    Raises OSError when there are none.
+    """
+    graph = load_model(folder / "mlperf_resnet8_int8.onnx").graph
+    archive = next(iter(sorted(folder.glob("cifar10_test_jpg_*.zip"))), None)
+    if archive is None:
+        raise FileNotFoundError(errno.ENOENT, "no photographs", str(folder))
+    with zipfile.ZipFile(archive) as photographs:
+        names = sorted(name for name in photographs.namelist() if name.endswith(".jpg"))
+        pixels = [np.asarray(Image.open(photographs.open(name)).convert("RGB")) for name in names]
+    classes = [Path(name).parent.name for name in names]
+    labels = [sorted(set(classes)).index(name) for name in classes]
+    inputs = {next(iter(graph.inputs)): (np.stack(pixels).transpose(0, 3, 1, 2) ^ 128).view(np.int8)}
+    return {"2 bits everywhere": errors(graph, inputs, labels=labels),
+            "chosen by these photographs": errors(graph, inputs, samples=inputs, labels=labels)}
 
 
 def errors(graph: Graph, inputs: Mapping[str, np.ndarray], *, samples: Mapping[str, np.ndarray] | None = None,

@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     for part in arguments.parts or PARTS:
         rows = measures[part](arguments)
         results[part] = rows
+        if part == "datapaths" and (folder := _models(arguments)) is not None:
+            results["narrow_errors"] = bench_datapaths.narrow_errors(arguments, folder)
         if rows and part in titles and not arguments.json:
             _show(titles[part], rows)
     if arguments.json:

@@ -3,6 +3,7 @@
 import argparse
 import io
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich import box
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gen.comparisons import Comparison
     from sim.rtl.machine import RtlMachine
 
-__all__ = ["measure", "plot"]
+__all__ = ["measure", "narrow_errors", "plot"]
 
 #: A gap to the ideal below this share needs no explanation.
 _EXPLAINED = 0.05
@@ -136,6 +137,34 @@ def _show(rows: list[dict[str, Any]]) -> None:
         if said:
             console.print(f"  {row['layer']}: {said}", soft_wrap=True)
     console.print()
+
+
+def narrow_errors(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """A row for each Winograd layer of ResNet-8 and each way to choose its shifts; shown unless JSON is asked for."""
+    from gen.winograd_benchmarks import resnet8_errors
+
+    rows = []
+    with status("winograd narrow: ResNet-8 on photographs"):
+        found = resnet8_errors(folder)
+    for shifts, errors in found.items():
+        labels = {"labels_changed": errors.labels, "samples": errors.samples, "right": errors.right}
+        rows += [{"shifts": shifts, **row, **labels} for row in errors.rows()]
+    if arguments.json:
+        return rows
+    table = Table(title="ResNet-8 with narrow Winograd layers: signal to quantisation noise against direct, dB",
+                  title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("layer")
+    for shifts in found:
+        table.add_column(f"{shifts}: alone", justify="right")
+        table.add_column("in the network", justify="right")
+    for name in next(iter(found.values())).layers:
+        table.add_row(name, *(f"{value:.1f}" for errors in found.values() for value in errors.layers[name]))
+    console.print(table)
+    for shifts, errors in found.items():
+        right = "" if errors.right is None else f"; right before {errors.right[0]}, now {errors.right[1]}"
+        console.print(f"  shifts, {shifts}: {errors.labels} of {errors.samples} labels change{right}", soft_wrap=True)
+    console.print()
+    return rows
 
 
 def plot(rows: list[dict[str, Any]]) -> bytes:
