@@ -302,7 +302,7 @@ class BufferWriter(wiring.Component):
                         m.d.sync += tiled.eq(0)
                 if config.winograd:
                     with m.Case(Opcode.LOAD_WINOGRAD):
-                        m.d.sync += [Value.cast(transform).eq(word), tiled.eq(1)]
+                        m.d.sync += [Value.cast(transform).eq(word), tiled.eq(1), g.sign.eq(0)]
                 with m.Case(Opcode.LOAD_ACT):
                     m.d.sync += [
                         active.eq(1),
@@ -320,7 +320,7 @@ class BufferWriter(wiring.Component):
                         m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats)]
                 if config.gather:
                     with m.Case(Opcode.LOAD_GATHER):
-                        pass
+                        m.d.sync += g.sign.eq(0)
                 with m.Default():
                     is_weights = act.opcode == Opcode.LOAD_WGT
                     count = Mux(is_weights, wgt.beats, side.cols)

@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "ErrorCode", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS", "NOT_ALL_ZERO", "Opcode",
-    "FIELD_FEATURES", "OPCODE_FEATURES", "Queue", "SETTERS", "TOKEN_FLAGS", "decode", "disassemble", "encode",
-    "is_supported",
+    "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS",
+    "MAX_TILE_COLS", "NOT_ALL_ZERO", "OPCODE_FEATURES", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "decode",
+    "disassemble", "encode", "is_supported",
 ]
 
 INSTRUCTION_BYTES = 16
+
+#: Tiles side by side that a LOAD_ACT behind LOAD_WINOGRAD can make: what the line memory has room for.
+MAX_TILE_COLS = 63
 
 
 class Queue(enum.IntEnum):

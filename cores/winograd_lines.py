@@ -6,11 +6,12 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
+from .isa import MAX_TILE_COLS
 
 __all__ = ["PixelLayout", "WinogradLines"]
 
 #: Columns of a row; a tile begins every second one, and the last needs two more.
-_COLUMNS = 128
+_COLUMNS = 2 * (MAX_TILE_COLS + 1)
 #: Pairs of rows: two that tiles are made of, two that the next ones are written to.
 _PAIRS = 4
 

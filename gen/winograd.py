@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import Opcode
+from cores.isa import MAX_TILE_COLS, Opcode
 from cores.numerics import MAX_SHIFT
 from gen.geometry import Geometry, Window, input_range, largest_field
 from gen.ir import Conv, NarrowWinograd, Requantize, Tensor
@@ -24,8 +24,6 @@ POSITIONS = 16
 #: Shifts that lose no tile's high bits.
 SAFE_SHIFTS = (2,) * POSITIONS
 
-#: Tiles side by side that the line memory of the loader has room for.
-_MAX_TILE_COLS = 63
 _MAX_TILES = largest_field(Opcode.COMPUTE_SET, "cols")
 
 
@@ -148,6 +146,6 @@ class WinogradGeometry(Geometry):
 
     def fits(self, window: Window, config: NpuConfig) -> bool:
         tiles = self.tiles(window)
-        return (self.loads(window) and -(-window.cols // 2) <= _MAX_TILE_COLS and tiles <= _MAX_TILES
+        return (self.loads(window) and -(-window.cols // 2) <= MAX_TILE_COLS and tiles <= _MAX_TILES
                 and window.entries <= min(config.input_depth, largest_field(Opcode.LOAD_SET, "buf_block_pitch"))
                 and POSITIONS * self.words(window, config) <= config.acc_depth)

@@ -32,15 +32,19 @@ _EXACT = 1 << 24
 
 def load_engine(machine: "Machine") -> "Steps":
     geometry = tiles = gather = None
+    tiled = -1      # the last LOAD_ACT, if it makes tiles: these are transformed behind the loads that follow
     while True:
         index, instruction = yield from machine.fetch(Queue.LOAD)
         match instruction.opcode:
             case Opcode.LOAD_SET:
                 geometry, tiles, gather = _supported(machine, index, instruction), None, None
-            case Opcode.LOAD_GATHER:
-                tiles, gather = None, instruction
-            case Opcode.LOAD_WINOGRAD:
-                tiles, gather = instruction, None
+            case Opcode.LOAD_GATHER | Opcode.LOAD_WINOGRAD as mode:
+                if (tiles if mode == Opcode.LOAD_GATHER else gather) is not None:
+                    raise HazardError(index, "LOAD_GATHER and LOAD_WINOGRAD are behind one LOAD_SET")
+                if mode == Opcode.LOAD_GATHER:
+                    gather = instruction
+                else:
+                    tiles = instruction
             case Opcode.LOAD_ACT:
                 if geometry is None:
                     raise MachineError(ErrorCode.ILLEGAL, index, "no LOAD_SET is in front of it")
@@ -48,6 +52,7 @@ def load_engine(machine: "Machine") -> "Steps":
                     _load_runs(machine, index, geometry, gather, instruction)
                 else:
                     _load_box(machine, index, geometry, tiles, instruction)
+                tiled = -1 if tiles is None else index
             case Opcode.LOAD_WGT:
                 offset, beats = instruction["offset"], instruction["beats"]
                 machine.check_read(index, offset, offset + beats)
@@ -57,6 +62,9 @@ def load_engine(machine: "Machine") -> "Steps":
                 places = (rows + np.arange(instruction["cols"])).ravel()
                 machine.check_read(index, int(places[0]), int(places[-1]) + 1)
                 yield from _fill(machine, index, machine.side, places, "side")
+        if instruction.opcode in (Opcode.LOAD_WGT, Opcode.LOAD_SIDE) and instruction["post_compute"]:
+            machine.require(tiled <= machine.hazards.clocks[Queue.LOAD][Stage.LOADED], index,
+                            f"its token may come before the tiles of instruction {tiled} are there")
         machine.post(Queue.LOAD, index, instruction, "post_compute", Stage.LOADED)
         yield None
 
@@ -334,6 +342,10 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
     config, accumulators = machine.config, machine.accumulators
     rows, cols, bank = geometry["rows"], geometry["cols"], instruction["bank"]
     count = rows * cols
+    if geometry["local"] and geometry["binary"]:
+        raise HazardError(index, "signs are not stored to the input buffer")
+    if geometry["winograd"] and instruction["pooled"]:
+        raise HazardError(index, "pooled pixels are not sums of tiles")
     if not instruction["pooled"]:
         held = 1 if geometry["spread"] or geometry["alternate"] else config.oc_groups
         if instruction["blocks"] > held:
@@ -427,6 +439,7 @@ def _keep_rows(machine: "Machine", index: int, geometry: Instruction, first: int
     if machine.strict:
         machine.hazards.store_keeps(index, places)
     machine.input[places] = values
+    machine.zeros[places] = False
 
 
 def _write_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cores.isa import ErrorCode, Instruction
+from cores.isa import MAX_TILE_COLS, ErrorCode, Instruction
 
 from . import golden
 from .errors import HazardError, MachineError
@@ -21,7 +21,7 @@ def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: In
     """LOAD_ACT behind LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer."""
     config = machine.config
     _, rows, cols, _ = box.shape
-    if rows < 4 or rows % 2 or cols != 2 * tiles["tile_cols"] + 2:
+    if rows < 4 or rows % 2 or cols != 2 * tiles["tile_cols"] + 2 or tiles["tile_cols"] > MAX_TILE_COLS:
         raise MachineError(ErrorCode.BUFFER, index,
                            f"a box of {rows}x{cols} pixels does not make rows of {tiles['tile_cols']} tiles")
     shifts = None
@@ -40,6 +40,7 @@ def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: In
     if machine.strict:
         machine.hazards.load_writes(index, places)
     machine.input[places] = values
+    machine.zeros[places] = False
 
 
 def tile_places(machine: "Machine", index: int, geometry: Instruction) -> tuple[np.ndarray, np.ndarray]:

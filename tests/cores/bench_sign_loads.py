@@ -133,7 +133,7 @@ async def signs_and_flags(dut, stall):
             if random.random() < 0.7:
                 random_box(program)
             else:
-                random_gather(program, pad_zero=random.randrange(2))
+                random_gather(program, sign=random.randrange(2), pad_zero=random.randrange(2))
         await run(dut, program, stall=stall)
 
 

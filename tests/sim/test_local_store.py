@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 from cores.isa import ErrorCode, Instruction, Opcode
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
-from sim.functional import ORDERS, run
+from sim.functional import ORDERS, Machine, run
 
 from .cases import SMALL, check
 from .local_programs import copy_program
@@ -22,6 +22,7 @@ CONFIGS = {
                         local_store=1),
 }
 FOUR = CONFIGS["4banks"]
+SIGNS = dataclasses.replace(FOUR, gather=1, binary_rows=8)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -87,3 +88,20 @@ def test_needs_the_configuration(seed):
     plain = dataclasses.replace(FOUR, local_store=0)
     with pytest.raises(MachineError, match="local needs local_store"):
         run(plain, assemble(*program), image.copy(), write_start=start, strict=True)
+
+
+def test_signs_stay_in_memory(seed):
+    program, image, start, _ = copy_program(np.random.default_rng(seed), SIGNS, keep_set=dict(binary=1))
+    fails(program, image, start, HazardError, "signs are not stored to the input buffer", SIGNS)
+
+
+def test_no_copy_counts_as_padding(seed):
+    """What marked its entries as zero is overwritten."""
+    program, image, start, _ = copy_program(np.random.default_rng(seed), SIGNS, rows=3, cols=5)
+    machine = Machine(SIGNS, assemble(*program), image, write_start=start, strict=True)
+    machine.zeros[:] = True
+    machine.execute("load")
+    pixels = np.arange(3 * 5)
+    for block in range(2):
+        entries = 100 + block * 4 + pixels // SIGNS.banks
+        assert not machine.zeros[pixels % SIGNS.banks * SIGNS.input_depth + entries].any()

@@ -11,7 +11,7 @@ from cores.config import NpuConfig
 from cores.isa import ErrorCode, Instruction, Opcode
 from sim import golden
 from sim.errors import HazardError, MachineError
-from sim.functional import ORDERS, run
+from sim.functional import ORDERS, Machine, run
 
 from .programs import END, Memory, Requantize, assemble, from_blocks, pad, to_blocks
 
@@ -186,6 +186,7 @@ LAST_COMPUTE, STORE_SET = -3, -2
 
 @pytest.mark.parametrize(("number", "fields", "at", "text"), [
     (1, {"tile_cols": 3}, 2, "a box of 8x10 pixels does not make rows of 3 tiles"),
+    (0, {"pad_left": 15, "pad_right": 15, "cols": 100, "row_pitch": 0, "block_pitch": 0}, 2, "a box of 8x130 pixels"),
     (2, {"pad_bottom": 1}, 2, "a box of 7x10 pixels"),
     (2, {"pad_bottom": 0, "rows": 1}, 2, "a box of 2x10 pixels"),
     (1, {"position_pitch": 40}, 2, "input-buffer entry"),
@@ -196,6 +197,8 @@ LAST_COMPUTE, STORE_SET = -3, -2
 def test_buffer_errors(number, fields, at, text, seed):
     program, image, target, _ = tile_program(NARROW, seed)
     program = changed(program, number, **fields)
+    if "cols" in fields:        # a row of one tile too many for the line memory
+        program = changed(program, 1, tile_cols=64, position_pitch=0)
     for order in ORDERS:
         with pytest.raises(MachineError, match=text) as caught:
             run(NARROW, assemble(*program, END), image.copy(), write_start=target, order=order)
@@ -218,6 +221,8 @@ def test_other_machines(seed):
     (1, {"shifts": 3}, "a shift of 3"),
     (-4, {"acc_base": 122}, "adds to accumulators that were never computed"),
     (STORE_SET, {"spread": 1}, "neither spread nor alternate"),
+    (-1, {"pooled": 1}, "pooled pixels are not sums of tiles"),
+    (3, {"post_compute": 1}, "its token may come before the tiles of instruction 2 are there"),
 ])
 def test_hazards(number, fields, text, seed):
     config = CONFIGS["narrow-4banks"] if "spread" in fields else NARROW
@@ -232,3 +237,25 @@ def test_load_set_ends_the_mode(seed):
     program, image, target, _ = tile_program(NARROW, seed)
     with pytest.raises(HazardError, match="it writes an input-buffer entry twice"):
         run(NARROW, assemble(*program[:2], *program[:1], *program[2:], END), image, write_start=target, strict=True)
+
+
+@pytest.mark.parametrize("first", [Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD])
+def test_modes_do_not_mix(first, seed):
+    """Behind one LOAD_SET loads gather or transform."""
+    config = dataclasses.replace(NARROW, gather=1)
+    program, image, target, _ = tile_program(config, seed)
+    gather = Instruction(Opcode.LOAD_GATHER, outputs=1, length=1)
+    at = 1 if first == Opcode.LOAD_GATHER else 2
+    with pytest.raises(HazardError, match="behind one LOAD_SET"):
+        run(config, assemble(*program[:at], gather, *program[at:], END), image, write_start=target)
+
+
+def test_no_tile_counts_as_padding(seed):
+    """What marked its entries as zero is overwritten."""
+    config = dataclasses.replace(NARROW, gather=1, binary_rows=2)
+    program, image, target, _ = tile_program(config, seed)
+    machine = Machine(config, assemble(*program, END), image, write_start=target, strict=True)
+    machine.zeros[:] = True
+    machine.execute("load")
+    # 3 * 4 tiles of two blocks, two to an entry.
+    assert not machine.zeros.reshape(config.banks, -1)[:, :2 * 16 * 6].any()
