@@ -154,7 +154,7 @@ def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, d
     return min(choices, key=lambda choice: choice.plan.cost)
 
 
-def choose_narrow(graph: Graph, config: NpuConfig) -> dict[str, tuple[int, ...]]:
+def choose_narrow(graph: Graph, config: NpuConfig, gather_mode: GatherMode = "auto") -> dict[str, tuple[int, ...]]:
     """The layers that the narrow Winograd form makes faster, by counted cycles, and shifts that suit any input.
 
     Raises CompileError for a machine without that form.
@@ -176,7 +176,7 @@ def choose_narrow(graph: Graph, config: NpuConfig) -> dict[str, tuple[int, ...]]
         assert isinstance(narrow, Conv)
         choice = _plan_tiles(narrow, source, target, config)
         direct = _plan_conv(layer, source, target, config, "auto", "off", map_out=False,
-                            gather=is_gatherable(layer, graph))
+                            gather=gather_mode == "auto" and is_gatherable(layer, graph))
         if choice is not None and choice.plan.cost < direct.plan.cost:
             chosen[layer.name] = SAFE_SHIFTS
     return chosen
@@ -276,7 +276,7 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     if density is not None:
         graph = prune(graph, config, density)
     if winograd_shifts is None and winograd_mode == "narrow":
-        winograd_shifts = choose_narrow(graph, config)
+        winograd_shifts = choose_narrow(graph, config, gather_mode)
     if winograd_shifts:
         graph = narrow_graph(graph, winograd_shifts)
         verify(graph)

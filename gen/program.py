@@ -242,6 +242,11 @@ class Program:
             raise ValueError("an instruction belongs to a layer that is not there")
         if len(constants) > program.write_start * program.config.beat_bytes or program.write_start > program.data_beats:
             raise ValueError("constants do not fit the data region")
+        if not program.winograd.keys() <= {layer.name for layer in layers}:
+            raise ValueError("a layer that is not there has a Winograd form")
+        if any(len(shifts) != 16 or not all(0 <= shift <= 2 for shift in shifts)
+               for shifts in program.winograd.values()):
+            raise ValueError("the shifts of a Winograd form are not 16 of 0 to 2")
         for name in (*program.inputs.values(), *program.outputs.values()):
             if name not in program.tensors:
                 raise ValueError(f"tensor {name!r} has no place")

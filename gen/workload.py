@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cores.config import NpuConfig
 from gen.compiler import (
+    CompileError,
     DepthwiseMode,
     FusionMode,
     GatherMode,
@@ -57,8 +58,11 @@ def _from_model(imported: Imported, config: NpuConfig, density: float | None, de
                 calibration: Path | None = None) -> Workload:
     graph = imported.graph if density is None else prune(imported.graph, config, density)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
+    if winograd_mode == "exact" and config.winograd != 2:
+        raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
+                           f"(--winograd-unit 2), not {config.winograd}")
     if winograd_mode == "narrow":
-        shifts = choose_narrow(graph, config)
+        shifts = choose_narrow(graph, config, gather_mode)
         if calibration is not None:
             shifts = calibrate(graph, shifts, read_samples(calibration, graph, shapes).inputs)
     if shifts:
@@ -94,14 +98,10 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
         program.require_config(config)
     if density is not None and density != program.density:
         raise ProgramError(f"{path}: a program cannot be pruned; compile the model with --density {density:g}")
-    if depthwise_mode != "auto":
-        raise ProgramError(f"{path}: a program is what it is; compile the model with --depthwise {depthwise_mode}")
-    if fusion_mode != "auto":
-        raise ProgramError(f"{path}: a program is what it is; compile the model with --fusion {fusion_mode}")
-    if gather_mode != "auto":
-        raise ProgramError(f"{path}: a program is what it is; compile the model with --gather {gather_mode}")
-    if winograd_mode != "auto":
-        raise ProgramError(f"{path}: a program is what it is; compile the model with --winograd {winograd_mode}")
+    modes = {"depthwise": depthwise_mode, "fusion": fusion_mode, "gather": gather_mode, "winograd": winograd_mode}
+    for option, mode in modes.items():
+        if mode != "auto":
+            raise ProgramError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile it with `gen compile`")
     with tempfile.TemporaryDirectory(prefix="npugen-") as folder:

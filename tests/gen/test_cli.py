@@ -178,6 +178,8 @@ def test_narrow_winograd(model: str, samples: str, tmp_path: Path, capsys: pytes
     assert "compile the model with --winograd narrow" in line
     line = error_line(capsys, 1, "compile", model, "--winograd", "narrow", "-o", "no.npu")
     assert "need a machine with winograd=1 (--features winograd), not 0" in line
+    line = error_line(capsys, 1, "compile", model, *machine, "--winograd", "exact", "-o", "no.npu")
+    assert "need a machine with winograd=2 (--winograd-unit 2), not 1" in line
 
 
 def test_program_of_another_configuration(model: str, samples: str, capsys: pytest.CaptureFixture):

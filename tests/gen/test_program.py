@@ -124,7 +124,10 @@ def rewritten(path, target, change) -> None:
     (lambda h: h["inputs"].update(input="nowhere"), "has no place"),
     (lambda h: next(iter(h["tensors"].values())).update(offset=0), "outside the data region"),
     (lambda h: h["layers"][0].pop("name"), "damaged"),
-], ids=range(10))
+    (lambda h: h.update(winograd={"nothing": [2] * 16}), "a layer that is not there"),
+    (lambda h: h.update(winograd={h["layers"][0]["name"]: [2] * 15}), "not 16 of 0 to 2"),
+    (lambda h: h.update(winograd={h["layers"][0]["name"]: [3] * 16}), "not 16 of 0 to 2"),
+], ids=range(13))
 def test_damaged_header(program, tmp_path, change, message):
     program.save(tmp_path / "a.npu")
     rewritten(tmp_path / "a.npu", tmp_path / "b.npu", change)
