@@ -51,13 +51,14 @@ def tile_places(machine: "Machine", index: int, geometry: Instruction) -> tuple[
     across, lanes = -(-cols // 2), config.pixel_lanes
     y, x = np.divmod(np.arange(rows * cols), cols)
     tile = y // 2 * across + x // 2
-    words = 15 * geometry["position_words"] + -(-(-(-rows // 2) * across) // lanes)
-    if words > config.acc_depth:
-        raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {config.acc_depth}")
     nth = np.arange(3)
     # Rows k and l of A^T: three neighbouring positions from k on, the last two negative if k = 1.
     position = 4 * (y % 2 + nth[:, None])[:, None] + (x % 2 + nth[:, None])[None]
     signs = np.where(nth[:, None] * (y % 2), -1, 1)[:, None] * np.where(nth[:, None] * (x % 2), -1, 1)[None]
-    pixel = (position * geometry["position_words"] + tile // lanes) * lanes + tile % lanes
+    word = position * geometry["position_words"] + tile // lanes
+    words = int(word.max()) + 1
+    if words > config.acc_depth:
+        raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {config.acc_depth}")
+    pixel = word * lanes + tile % lanes
     places = pixel.reshape(9, -1).T[:, None, :] * config.oc_groups + np.arange(config.oc_groups)[:, None]
     return places, signs.reshape(9, -1).T

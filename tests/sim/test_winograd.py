@@ -192,7 +192,7 @@ LAST_COMPUTE, STORE_SET = -3, -2
     (1, {"position_pitch": 40}, 2, "input-buffer entry"),
     (2, {"buf_base": 250}, 2, "input-buffer entry"),
     (LAST_COMPUTE, {"acc_base": 123}, LAST_COMPUTE, "129 accumulator words of 128"),
-    (STORE_SET, {"position_words": 9}, -1, "141 accumulator words of 128"),
+    (STORE_SET, {"position_words": 9}, -1, "139 accumulator words of 128"),
 ])
 def test_buffer_errors(number, fields, at, text, seed):
     program, image, target, _ = tile_program(NARROW, seed)
@@ -259,3 +259,14 @@ def test_no_tile_counts_as_padding(seed):
     machine.execute("load")
     # 3 * 4 tiles of two blocks, two to an entry.
     assert not machine.zeros.reshape(config.banks, -1)[:, :2 * 16 * 6].any()
+
+
+def test_words_that_are_not_read(seed):
+    """A single pixel is made of the first three positions each way: where the others would be plays no part."""
+    program, image, target, expected = tile_program(NARROW, seed, size=(1, 1))
+    for number, instruction in enumerate(program):
+        if instruction.opcode == Opcode.COMPUTE:
+            program = changed(program, number, acc_base=min(12 * instruction["acc_base"], 121))
+    program = changed(program, STORE_SET, position_words=12)
+    run(NARROW, assemble(*program, END), image, write_start=target, strict=True)
+    np.testing.assert_array_equal(from_blocks(NARROW, image, target, expected.shape), expected)
