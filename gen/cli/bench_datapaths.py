@@ -1,6 +1,7 @@
 """The ``datapaths`` part of ``gen bench``: optional units against the machine without them."""
 
 import argparse
+import dataclasses
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,11 +11,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from gen.cli.common import chosen_board, chosen_config, console, messages, status
+from gen.cli.common import chosen_config, console, messages, status
 from gen.files import write_file
 
 if TYPE_CHECKING:
-    from boards.board import Board
     from cores.config import NpuConfig
     from gen.comparisons import Comparison
     from sim.rtl.machine import RtlMachine
@@ -28,21 +28,18 @@ _EXPLAINED = 0.05
 class _Part(NamedTuple):
     name: str
     title: str
-    #: The machine it is measured on, made from the one that the options describe.
-    machine: Callable[["NpuConfig"], "NpuConfig"]
+    #: The machine it is measured on: the one that the options describe, but for its units.
+    config: "NpuConfig"
     compare: Callable[["RtlMachine"], Iterator["Comparison"]]
 
 
-def _parts(board: "Board") -> tuple[_Part, ...]:
+def _parts(arguments: argparse.Namespace) -> tuple[_Part, ...]:
     from gen import binary_benchmarks, comparisons, winograd_benchmarks
 
-    def features(*names: str, **fields: str) -> Callable[["NpuConfig"], "NpuConfig"]:
-        """A machine of the same lanes with these units; ``fields`` copies one field's value to another."""
-        def machine(config: "NpuConfig") -> "NpuConfig":
-            copied = {field: getattr(config, source) for field, source in fields.items()}
-            return board.config(config.macs, **(config.feature_fields(names) | copied))
+    def features(*names: str) -> "NpuConfig":
+        return chosen_config(arguments, names)
 
-        return machine
+    signs = features("binary")
 
     def binary(machine: "RtlMachine") -> Iterator["Comparison"]:
         yield from binary_benchmarks.binary_layers(machine)
@@ -55,12 +52,13 @@ def _parts(board: "Board") -> tuple[_Part, ...]:
               features("depthwise", "fusion"), comparisons.fusion),
         _Part("few channels", "first layers: tap by tap, and with rows of the kernel gathered as channels",
               features("gather"), comparisons.few_channels),
-        _Part("binary", "BiRealNet-18: int8, and signs on eight bits for every int8 lane", features("binary"), binary),
-        _Part("binary, full", "the same on a fully populated unit", features("binary", binary_rows="oc_lanes"), binary),
+        _Part("binary", "BiRealNet-18: int8, and signs on eight bits for every int8 lane", signs, binary),
+        _Part("binary, full", "the same on a fully populated unit",
+              dataclasses.replace(signs, binary_rows=signs.oc_lanes), binary),
         _Part("winograd narrow", "VGG16: direct, and Winograd in 8-bit products, two to a multiplier both",
               features("winograd"), winograd_benchmarks.gains),
-        _Part("winograd exact", "VGG16: direct, and Winograd in 10 x 12 bits, one to a multiplier both",
-              lambda config: winograd_benchmarks.EXACT, winograd_benchmarks.gains),
+        _Part("winograd exact", "VGG16: direct, and Winograd in 10 x 12 bits, one to a multiplier both; a machine of "
+              "its own", winograd_benchmarks.EXACT, winograd_benchmarks.gains),
     )
 
 
@@ -71,10 +69,10 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """
     from sim.rtl.machine import RtlMachine
 
-    chosen, rows = chosen_config(arguments), []
-    for part in _parts(chosen_board(arguments)):
-        config, own = part.machine(chosen), []
-        with status(f"{part.name}: building the simulation") as remark, RtlMachine(config) as machine:
+    rows: list[dict[str, Any]] = []
+    for part in _parts(arguments):
+        own = []
+        with status(f"{part.name}: building the simulation") as remark, RtlMachine(part.config) as machine:
             for comparison in part.compare(machine):
                 remark(comparison.layer)
                 own.append(_row(part, comparison))

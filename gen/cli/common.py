@@ -5,7 +5,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,8 +90,12 @@ def chosen_board(arguments: argparse.Namespace) -> Board:
     return get_board(arguments.board or DEFAULT_BOARD)
 
 
-def chosen_config(arguments: argparse.Namespace) -> NpuConfig:
-    """The configuration that the options describe. Raises ConfigError, UsageError."""
+def chosen_config(arguments: argparse.Namespace, features: Collection[str] | None = None) -> NpuConfig:
+    """The configuration that the options describe, with these ``features`` instead of theirs if some are given.
+
+    Raises ConfigError, UsageError.
+    """
+    features = arguments.features if features is None else features
     by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
     if arguments.config is not None and arguments.macs is not None:
         raise UsageError("--config and --macs exclude each other: the file says how many MACs there are")
@@ -102,10 +106,10 @@ def chosen_config(arguments: argparse.Namespace) -> NpuConfig:
         macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
         return chosen_board(arguments).config(macs, **overrides)
 
-    if arguments.features is None:
+    if features is None:
         return machine(**by_hand)
     lanes = {name: value for name, value in by_hand.items() if name in _LANES}
-    return machine(**{**machine(**lanes).feature_fields(arguments.features), **by_hand})
+    return machine(**{**machine(**lanes).feature_fields(features), **by_hand})
 
 
 def print_json(value: Any) -> None:

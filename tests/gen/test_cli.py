@@ -1,5 +1,7 @@
 """The command line: exit status, one-line errors, JSON, and outputs that are whole or absent."""
 
+import argparse
+import dataclasses
 import json
 import re
 import subprocess
@@ -11,6 +13,7 @@ import pytest
 
 from boards.registry import get_board
 from gen.cli import COMMANDS, main
+from gen.cli.common import add_machine_options, chosen_config
 from gen.program import Program
 from gen.workload import open_workload
 from sim import functional
@@ -305,3 +308,14 @@ def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixtu
     assert "Ultra96-V2" in capsys.readouterr().out
     assert main(["profile", model]) == 0
     assert "inferences a second at 333 MHz" in capsys.readouterr().out
+
+
+def test_units_of_a_bench_keep_the_machine():
+    """A part of `bench datapaths` has units of its own, and everything else as the options say."""
+    parser = argparse.ArgumentParser()
+    add_machine_options(parser)
+    arguments = parser.parse_args(["--macs", "64", "--acc-depth", "512", "--features", "depthwise"])
+    plain, gathering = chosen_config(arguments, ()), chosen_config(arguments, ("gather",))
+    assert (plain.macs, plain.acc_depth, plain.depthwise, plain.gather) == (64, 512, 0, 0)
+    assert gathering == dataclasses.replace(plain, gather=1)
+    assert chosen_config(arguments).depthwise == 1
