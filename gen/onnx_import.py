@@ -220,13 +220,6 @@ class Importer:
 
     # -- layers --------------------------------------------------------------------------------------------------
 
-    def _add_tensor(self, node: Node, order: np.ndarray, shape: tuple[int, int, int], scale: float, zero_point: int,
-                    unsigned: bool) -> Quantised:
-        name = self._tensor_name(node.outputs[0])
-        self.tensors[name] = Tensor(name, shape, scale, zero_point, node.outputs[0], unsigned)
-        self.orders[name] = order
-        return Quantised(name, order, unsigned)
-
     def _bounds(self, node: Node, low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
         """Clip bounds in quantised units; quantising is monotonic, so clipping commutes with it."""
         steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
