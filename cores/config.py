@@ -29,7 +29,7 @@ _PENDING = ("binary_engine",)
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {
     "depthwise": ("depthwise",),
-    "fusion": ("local_store",),
+    "fusion": ("depthwise", "local_store"),
     "gather": ("gather",),
     "binary": ("gather", "binary_rows"),
     "winograd": ("winograd",),

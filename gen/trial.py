@@ -1,5 +1,6 @@
 """Cycles of a few layers by themselves, by the time model: what a choice between two ways of making them goes by."""
 
+import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -71,4 +72,8 @@ class Trial:
                                         if isinstance(plan.geometry, GatherGeometry)})
         lowering = Lowering(part, config, memory, signs)
         lowering.layers(self.plans[first:end], packed[first:end], pairs)
-        return estimate(config, encode_all(lowering.finish()[0])).cycles
+        try:
+            instructions, _ = lowering.finish()
+        except ValueError:      # a field does not fit its bits
+            return sys.maxsize
+        return estimate(config, encode_all(instructions)).cycles

@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -78,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
+        warnings.simplefilter("ignore")     # of a design that stays half made
         print(f"gen {command}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:

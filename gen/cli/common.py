@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CACHE", "OUTPUT", "add_json_option", "add_machine_options", "chosen_board", "chosen_config", "console", "counter",
-    "messages", "open_given", "print_json", "status",
+    "messages", "open_given", "print_json", "refuse_to_replace", "status",
 ]
 
 #: Where outputs go that have not been given a place.
@@ -69,11 +69,21 @@ def _option(field: str) -> str:
 
 
 def _features(text: str) -> tuple[str, ...]:
-    names = {"none": (), "all": tuple(FEATURES)}.get(text, tuple(text.split(",")))
+    named = tuple(name.strip() for name in text.split(","))
+    names = {"none": (), "all": tuple(FEATURES)}.get(text, named)
     unknown = [name for name in names if name not in FEATURES]
+    if {"all", "none"} & set(unknown):
+        raise argparse.ArgumentTypeError("all and none stand by themselves")
     if unknown:
         raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}, all, or none")
     return names
+
+
+def refuse_to_replace(output: Path, *inputs: Path | None) -> None:
+    """Raises UsageError if ``output`` is one of the files that are read."""
+    for path in inputs:
+        if path is not None and output.resolve() == path.resolve():
+            raise UsageError(f"-o {output} would replace what is read from there")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:

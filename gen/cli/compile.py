@@ -3,7 +3,15 @@
 import argparse
 from pathlib import Path
 
-from gen.cli.common import add_json_option, add_machine_options, chosen_config, messages, print_json, status
+from gen.cli.common import (
+    add_json_option,
+    add_machine_options,
+    chosen_config,
+    messages,
+    print_json,
+    refuse_to_replace,
+    status,
+)
 from gen.cli.errors import UsageError
 from gen.files import require_writable
 
@@ -49,10 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     config = chosen_config(arguments)
     if arguments.calibrate and arguments.winograd_mode != "narrow":
-        raise UsageError("--calibrate: float models cannot be quantised here yet; give a quantised model "
-                         "(--winograd narrow takes samples)")
-    if arguments.output.resolve() == arguments.model.resolve():
-        raise UsageError(f"-o {arguments.output} would replace the model")
+        raise UsageError("--calibrate goes with --winograd narrow: its samples choose the shifts")
+    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate)
     require_writable(arguments.output)
     from gen.workload import open_workload
 

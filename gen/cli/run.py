@@ -16,6 +16,7 @@ from gen.cli.common import (
     messages,
     open_given,
     print_json,
+    refuse_to_replace,
     status,
 )
 from gen.cli.compile import add_compiler_options
@@ -71,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output and arguments.output.suffix != ".npz":
         raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
     if arguments.output:
+        refuse_to_replace(arguments.output, arguments.model, arguments.input)
         require_writable(arguments.output)
     workload = open_given(arguments, arguments.model)
     from gen.inputs import read_samples

@@ -65,12 +65,13 @@ def test_it_is_a_module(tmp_path: Path):
     (("build", "--macs", "5"), "macs must be one of 16, 32"),
     (("build", "--macs", "many"), "invalid int value: 'many'"),
     (("build", "--oc-lanes", "24"), "oc_lanes must be a power of two"),
+    (("build", "--features", "all,gather"), "all and none stand by themselves"),
     (("build", "--features", "depthwise,speed"),
      "no feature 'speed'; there are depthwise, fusion, gather, binary, winograd, all, or none"),
     (("build", "--macs", "16", "--features", "depthwise"), "nnz_lanes must be a multiple of 2 with depthwise"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("compile", "x.onnx", "-o", "y", "--winograd", "wide"), "invalid choice: 'wide'"),
-    (("compile", "x.onnx", "-o", "y", "--calibrate", "x.npz"), "--calibrate: float models cannot be quantised"),
+    (("compile", "x.onnx", "-o", "y", "--calibrate", "x.npz"), "--calibrate goes with --winograd narrow"),
     (("build", "--winograd-unit", "3"), "winograd must be 0, 1 or 2, not 3"),
     (("build", "--config", "none.json"), "none.json: No such file"),
     (("build", "--config", "x.json", "--macs", "16"), "--config and --macs exclude each other"),
@@ -257,8 +258,11 @@ def test_outputs_are_npz(model: str, samples: str, capsys: pytest.CaptureFixture
     assert "-o y.txt: outputs are written as .npz" in line
 
 
-def test_compile_does_not_replace_the_model(model: str, capsys: pytest.CaptureFixture):
-    assert "would replace the model" in error_line(capsys, 2, "compile", model, "-o", model)
+def test_what_is_read_is_not_replaced(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert "would replace what is read" in error_line(capsys, 2, "compile", model, "-o", model)
+    assert "would replace what is read" in error_line(
+        capsys, 2, "compile", model, "--winograd", "narrow", "--calibrate", samples, "-o", samples)
+    assert "would replace what is read" in error_line(capsys, 2, "run", model, "--input", samples, "-o", samples)
 
 
 def test_compare_with_onnxruntime(model: str, samples: str, capsys: pytest.CaptureFixture):
