@@ -13,10 +13,35 @@ from .instruction_layout import INDEX_BITS, QueueEntry
 from .mac_array import MacArray
 from .numerics import POOL_WIDTH
 from .pool_unit import PoolUnit
-from .tile_sequencer import IssueLayout, TileSequencer
+from .tile_sequencer import IssueLayout, TileSequencer, issue_stages
 from .weight_loader import WeightLoader
 
-__all__ = ["ComputeEngine"]
+__all__ = ["ComputeEngine", "compute_ports"]
+
+
+def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
+    """Ports of what executes the compute queue."""
+    return {
+        "queue": In(stream.Signature(QueueEntry)),
+        "load_level": In(8),
+        "load_take": Out(8),
+        "store_level": In(8),
+        "store_take": Out(8),
+        "post_load": Out(1),
+        "post_store": Out(1),
+        "write": In(BufferWrite(config)),
+        "weights": In(stream.Signature(config.beat_bits)),
+        "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
+        "read_enable": In(1),
+        "read_bank": In(1),
+        "read_address": In(range(config.acc_depth)),
+        "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+        "state": Out(4),
+        "index": Out(INDEX_BITS),
+        "error": Out(ErrorReport),
+        "idle": Out(1),
+        "halt": In(1),
+    }
 
 
 class ComputeEngine(wiring.Component):
@@ -24,30 +49,17 @@ class ComputeEngine(wiring.Component):
 
     Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as
     its weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
+
+    ``paired``: it stands beside another engine and tells it when it is ``working``, at anything but handing over what
+    it has pooled, and which banks' sums it has just ``computed``.
     """
 
-    def __init__(self, config: NpuConfig):
+    def __init__(self, config: NpuConfig, *, paired: bool = False):
         self.config = config
+        self.paired = paired
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "load_level": In(8),
-            "load_take": Out(8),
-            "store_level": In(8),
-            "store_take": Out(8),
-            "post_load": Out(1),
-            "post_store": Out(1),
-            "write": In(BufferWrite(config)),
-            "weights": In(stream.Signature(config.beat_bits)),
-            "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
-            "read_enable": In(1),
-            "read_bank": In(1),
-            "read_address": In(range(config.acc_depth)),
-            "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            **compute_ports(config),
+            **({"working": Out(1), "computed": Out(2)} if paired else {}),
         })
 
     @staticmethod
@@ -102,25 +114,16 @@ class ComputeEngine(wiring.Component):
         sums_stage = 1 + self.sums_latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD
 
-        def stages(first, count, name):
-            """What ``first`` was in the last cycles, the present one first."""
-            chain = [first]
-            for number in range(1, count + 1):
-                stage = Signal(IssueLayout(config), name=f"{name}{number}")
-                m.d.sync += Value.cast(stage).eq(chain[-1])
-                chain.append(stage)
-            return chain
-
-        reads = stages(sequencer.issue, 1, "read")
+        reads = issue_stages(m, config, sequencer.issue, 1, "read")
         issued = sequencer.issue
         if config.depthwise:
             # A window's word is complete when its last read is there.
-            windows = stages(issued, config.window_reads - 1, "window")
+            windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
             issued = Signal(IssueLayout(config))
             m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
             with m.If(sequencer.issue.window & ~windows[-1].window):
                 m.d.comb += issued.eq(0)
-        words = stages(issued, address_stage + Accumulators.LATENCY, "stage")
+        words = issue_stages(m, config, issued, address_stage + Accumulators.LATENCY, "stage")
         written = words[address_stage]
 
         sums, carries = array.sums, array.carries
@@ -195,4 +198,10 @@ class ComputeEngine(wiring.Component):
         for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else [])]:
             in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
         m.d.comb += self.idle.eq(sequencer.idle & ~in_flight & pool.idle)
+        if self.paired:
+            word = written.gemm | (written.upper_gemm if Accumulators.split(config) else 0)
+            m.d.comb += [
+                self.working.eq(~sequencer.idle | in_flight),
+                self.computed.eq(Cat(word & ~written.bank, word & written.bank)),
+            ]
         return m

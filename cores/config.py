@@ -23,9 +23,6 @@ _PRESETS: dict[int, dict[str, int]] = {
 
 PRESET_MACS = tuple(_PRESETS)
 
-#: Units that instructions and configuration know already, but no hardware does.
-_PENDING = ("binary_engine",)
-
 #: Optional units by the names that people use, and the fields that each sets.
 FEATURES: dict[str, tuple[str, ...]] = {
     "depthwise": ("depthwise",),
@@ -93,7 +90,7 @@ class NpuConfig:
     #: ``oc_lanes * nnz_lanes / ic_lanes`` make eight times the MACs, ``oc_lanes`` populate it fully.
     binary_rows: int = 0
     #: 1: the binary unit is an engine of its own, with its own input buffer and accumulators, instead of a part of the
-    #: compute engine.
+    #: compute engine. Then binary and other COMPUTEs cannot add to the same sums.
     binary_engine: int = 0
     #: Winograd F(2x2,3x3): 0 without, 1 narrow (transformed values of 8 bits), 2 exact (all activations have 10 bits in
     #: the machine, all weights 12).
@@ -131,8 +128,7 @@ class NpuConfig:
         self._require("binary_rows", rows == 0 or _is_power_of_two(rows) and max(1, tm // 32) <= rows <= tm,
                       f"be 0 or a power of two from {max(1, tm // 32)} to oc_lanes={tm}")
         self._require("gather", self.gather == 1 or not rows, "be 1 with binary_rows: maps of signs are gathered")
-        for name in _PENDING:
-            self._require(name, getattr(self, name) == 0, "be 0: this unit is not finished")
+        self._require("binary_engine", self.binary_engine == 0 or rows != 0, "be 0 without binary_rows")
         self._require("winograd", self.winograd in (0, 1, 2), "be 0, 1 or 2")
         if self.winograd == 2:
             self._require("multiplier_width", self.pixel_lanes == 1 or self.multiplier_width == 18,

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from .axi import Axi4Read, Axi4Write, AxiLite
 from .compute_engine import ComputeEngine
 from .config import NpuConfig
+from .engine_pair import EnginePair
 from .instruction_fetch import InstructionFetch
 from .instruction_layout import INDEX_BITS
 from .isa import ErrorCode
@@ -60,7 +61,7 @@ class Npu(wiring.Component):
         write = add("write", WriteEngine(config))
         fetch = add("fetch", InstructionFetch(config))
         load = add("load", LoadEngine(config))
-        compute = add("compute", ComputeEngine(config))
+        compute = add("compute", EnginePair(config) if config.binary_engine else ComputeEngine(config))
         store = add("store", StoreEngine(config))
         weight_ring = add("weight_ring", SyncFIFOBuffered(width=config.beat_bits, depth=config.weight_depth))
         side_ring = add("side_ring", SyncFIFOBuffered(width=config.beat_bits, depth=config.side_depth))

@@ -13,7 +13,7 @@ from .isa import ErrorCode, Opcode
 from .registers import ENGINE_STATES
 from .tile_loops import TileLoops
 
-__all__ = ["IssueLayout", "TileSequencer"]
+__all__ = ["IssueLayout", "TileSequencer", "issue_stages"]
 
 _STATE = {name: code for code, name in enumerate(ENGINE_STATES["compute"])}
 
@@ -40,6 +40,16 @@ class IssueLayout(data.StructLayout):
             **({"binary": 1, "take": config.binary_groups} if config.binary_rows else {}),
             **({"upper_gemm": 1, "upper_address": range(config.acc_depth)} if Accumulators.split(config) else {}),
         })
+
+
+def issue_stages(m: Module, config: NpuConfig, first: Signal, count: int, name: str) -> list[Signal]:
+    """What ``first``, of `IssueLayout`, was in the last ``count`` cycles, the present one first."""
+    chain = [first]
+    for number in range(1, count + 1):
+        stage = Signal(IssueLayout(config), name=f"{name}{number}")
+        m.d.sync += Value.cast(stage).eq(chain[-1])
+        chain.append(stage)
+    return chain
 
 
 class TileSequencer(wiring.Component):

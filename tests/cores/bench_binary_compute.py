@@ -2,6 +2,7 @@
 
 import cocotb
 import numpy as np
+from cocotb.triggers import RisingEdge
 
 from cores.compute_engine import ComputeEngine
 from cores.isa import Instruction, Opcode
@@ -57,8 +58,10 @@ async def counts(dut, stall):
         await environment.fill(tile)
         environment.push(tile.set_instruction())
         parts = [bool(binary) for binary in rng.integers(0, 2, int(rng.integers(1, 4)))]
-        expected = 0
-        for part, binary in enumerate([*parts, number % 2 == 0]):
+        expected, last = 0, number % 3 != 1
+        if CONFIG.binary_engine:    # each engine has its own sums
+            parts = [last] * len(parts)
+        for part, binary in enumerate([*parts, last]):
             expected = expected + await compute(
                 environment, rng, tile, binary=binary, first=int(part == 0), bank=number % 2, wait_load=1, wait_store=1,
                 post_load=1, post_store=int(part == len(parts)))
@@ -66,6 +69,42 @@ async def counts(dut, stall):
         np.testing.assert_array_equal(await environment.read_bank(number % 2, tile), expected)
         assert not environment.weights and not environment.errors
     await environment.until(lambda: dut.idle.value == 1, 100)
+
+
+@cocotb.test()
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def turns(dut, stall):
+    """Binary and ordinary COMPUTEs and POOLs in turn, all in the queue at once; a bank keeps its sums until its token."""
+    environment, rng = await start(dut, stall=stall)
+    for _ in range(int(bench_parameters().get("tiles", 8))):
+        tile = Tile(rng, limit=128)
+        await environment.fill(tile)
+        most = np.max([tile.tap(0, ky, kx) for ky, kx in np.ndindex(*tile.kernel)], axis=0).reshape(-1, TN)
+        environment.push(tile.set_instruction())
+        expected, windows = [], 0
+        for number in range(4):
+            expected.append(await compute(environment, rng, tile, binary=bool(rng.integers(2)), first=1,
+                                          bank=number % 2, wait_store=1, post_store=1))
+            if rng.integers(3) == 0:
+                environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=1, maximum=1))
+                windows += 1
+            if rng.integers(3) == 0:
+                environment.push(tile.set_instruction())
+        for half in range(2):
+            environment.stores_posted, environment.store_level = 0, 2
+            await environment.until(lambda: environment.stores_posted == 2)
+            for _ in range(int(rng.integers(1, 60))):
+                await environment.step()
+            assert environment.stores_posted == 2, "a COMPUTE ran without its token"
+            for name in ("queue__valid", "weights__valid", "pooled__ready"):    # reading is not stepping
+                getattr(dut, name).value = 0
+            for bank in range(2):
+                np.testing.assert_array_equal(await environment.read_bank(bank, tile), expected[2 * half + bank])
+            await RisingEdge(dut.clk)
+        await environment.until(lambda: dut.idle.value == 1 and not environment.queue)
+        np.testing.assert_array_equal(np.array(environment.pooled).reshape(-1, TN), np.tile(most, (windows, 1)))
+        environment.pooled.clear()
+        assert not environment.weights and not environment.errors
 
 
 @cocotb.test()

@@ -1,9 +1,12 @@
 """Compute engine: see bench_compute_engine."""
 
+import dataclasses
+
 import pytest
 
 from cores.compute_engine import ComputeEngine
 from cores.config import NpuConfig
+from cores.engine_pair import EnginePair
 from cores.tile_sequencer import TileSequencer
 from tests.bench import run_bench
 
@@ -52,6 +55,15 @@ def test_binary_compute(name):
     config = BINARY_CONFIGS[name]
     run_bench(ComputeEngine(config), module="tests.cores.bench_binary_compute", name=f"binary_compute_{name}",
               parameters={"config": config.to_dict()})
+
+
+@pytest.mark.parametrize("name", ["16", "one_pixel", *(pytest.param(name, marks=pytest.mark.full)
+                                                       for name in ("64", "depthwise"))])
+def test_engine_pair(name):
+    config = dataclasses.replace(BINARY_CONFIGS[name], binary_engine=1)
+    for bench in ("binary_compute", "compute_engine"):
+        run_bench(EnginePair(config), module=f"tests.cores.bench_{bench}", name=f"engine_pair_{name}",
+                  parameters={"config": config.to_dict()})
 
 
 @pytest.mark.full

@@ -30,6 +30,7 @@ from cores.config import PRESET_MACS, ConfigError, NpuConfig
     ({"gather": 1, "binary_rows": 3}, "binary_rows must be 0 or a power of two from 1 to oc_lanes=32, not 3"),
     ({"gather": 1, "binary_rows": 64}, "binary_rows must be 0 or a power of two from 1 to oc_lanes=32, not 64"),
     ({"binary_rows": 8}, "gather must be 1 with binary_rows: maps of signs are gathered, not 0"),
+    ({"binary_engine": 1}, "binary_engine must be 0 without binary_rows, not 1"),
     ({"depthwise": 1, "pixel_lanes": 1}, "pixel_lanes must be 2 with depthwise, not 1"),
     ({"depthwise": 1, "select_fanin": 4}, "select_fanin must be ic_lanes=16 with depthwise"),
     ({"depthwise": 1, "oc_lanes": 64}, "oc_lanes must be at most 32 with depthwise, not 64"),

@@ -26,11 +26,15 @@ CONFIGS = {
     "128-depthwise": NpuConfig.preset(64, ic_lanes=8, nnz_lanes=4, binary_rows=8, gather=1, depthwise=1),
     "32-pixel": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, binary_rows=4, gather=1, input_depth=512,
                           acc_depth=64, weight_depth=512),
+    "engine": NpuConfig.preset(16, binary_rows=2, gather=1, binary_engine=1),
+    "engine-depthwise": NpuConfig.preset(64, ic_lanes=8, nnz_lanes=4, binary_rows=8, gather=1, binary_engine=1,
+                                         depthwise=1, local_store=1),
 }
 
 
 @pytest.fixture(scope="module", params=[
-    "16", "32-pixel", *(pytest.param(name, marks=pytest.mark.full) for name in ("64", "128-depthwise"))])
+    "16", "32-pixel", "engine",
+    *(pytest.param(name, marks=pytest.mark.full) for name in ("64", "128-depthwise", "engine-depthwise"))])
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine
