@@ -90,7 +90,7 @@ class NpuConfig:
     #: ``oc_lanes * nnz_lanes / ic_lanes`` make eight times the MACs, ``oc_lanes`` populate it fully.
     binary_rows: int = 0
     #: 1: the binary unit is an engine of its own, with its own input buffer and accumulators, instead of a part of the
-    #: compute engine. Then binary and other COMPUTEs cannot add to the same sums.
+    #: compute engine. Binary and other COMPUTEs then cannot add to the same sums.
     binary_engine: int = 0
     #: Winograd F(2x2,3x3): 0 without, 1 narrow (transformed values of 8 bits), 2 exact (all activations have 10 bits in
     #: the machine, all weights 12).

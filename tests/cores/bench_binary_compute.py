@@ -74,7 +74,7 @@ async def counts(dut, stall):
 @cocotb.test()
 @cocotb.parametrize(stall=[0.0, 0.5])
 async def turns(dut, stall):
-    """Binary and ordinary COMPUTEs and POOLs in turn, all in the queue at once; a bank keeps its sums until its token."""
+    """Binary and other COMPUTEs and POOLs in turn, all in the queue at once; a bank keeps its sums until its token."""
     environment, rng = await start(dut, stall=stall)
     for _ in range(int(bench_parameters().get("tiles", 8))):
         tile = Tile(rng, limit=128)
