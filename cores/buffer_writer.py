@@ -338,7 +338,8 @@ class BufferWriter(wiring.Component):
         # -- report ------------------------------------------------------------------------------------------------
         m.d.comb += [
             self.idle.eq(~active & ~self.queue.valid & ~Cat(stage.enable for stage in stages[1:]).any()),
-            self.index.eq(Mux(active, index, self.queue.payload.index)),
+            # Without a further instruction it is the last one whose beats are still on their way.
+            self.index.eq(Mux(active | ~self.queue.valid, index, self.queue.payload.index)),
         ]
         # The gatherer may be at work when nothing enters it.
         working = go | (active & pads & ~(is_data & ~self.input.valid)) if config.gather else go
