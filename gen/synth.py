@@ -67,6 +67,11 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
+#: A wire named ``x[0]``, an array's element, has the name that Yosys gives bit 0 of a wire ``x`` when it takes back what
+#: ABC9 made of it: an assertion fails if both are there. Such names are replaced; what they stand for is the same.
+_HIDE_ELEMENTS = "rename -hide w:*[[]*"
+
+
 @dataclass(frozen=True)
 class Report:
     """``totals`` and each entry of ``components`` map the family's resources to counts; ``cells`` counts every cell."""
@@ -105,16 +110,20 @@ def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
 
 def _run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> None:
     """Run a script file in ``folder``. Raises SynthesisError with Yosys's first error."""
-    lines: list[str] = []
-    with subprocess.Popen([*find_yosys(), "-s", script], cwd=folder, stdin=subprocess.DEVNULL, text=True,
+    # Yosys in WebAssembly loses its output once it has run ABC; the log file goes on to the end.
+    log = "yosys.log"
+    with subprocess.Popen([*find_yosys(), "-l", log, "-s", script], cwd=folder, stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace") as process:
+        printed = []
         for line in process.stdout or ():
-            lines = [*lines[-50:], line]
+            printed = [*printed[-50:], line]
             # The passes that the family's own script runs, such as "2.17. Executing ..."; deeper ones go by too fast.
             if step := re.match(r"(\d+\.\d+)\. Executing (\S+)", line):
                 progress(f"{step.group(1)} {step.group(2)}")
     if process.returncode:
-        said = [line.strip() for line in lines if line.strip()] or [f"status {process.returncode}"]
+        with suppress(OSError):
+            printed += (folder / log).read_text(errors="replace").splitlines()[-50:]
+        said = [line.strip() for line in printed if line.strip()] or [f"status {process.returncode}"]
         raise SynthesisError(f"yosys failed: {next((line for line in said if 'ERROR' in line), said[-1])}")
 
 
@@ -167,7 +176,7 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
     instances = _component_modules(verilog, top)
     keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
     script = "\n".join([
-        "read_verilog design.v", f"hierarchy -check -top {top}", *keep, f"{target.command} -top {top}",
+        "read_verilog design.v", f"hierarchy -check -top {top}", *keep, _HIDE_ELEMENTS, f"{target.command} -top {top}",
         "tee -q -o statistics.json stat -json", "",
     ])
     entry = cache / f"{_key(verilog, script, target)}.json" if cache else None

@@ -52,6 +52,19 @@ class Pair(wiring.Component):
         return m
 
 
+#: A register whose name is that of another one's first bit.
+_ELEMENT = """module npu (input clk, input [3:0] a, input b, output [3:0] y);
+  reg [3:0] s;
+  reg [3:0] \\s[0] ;
+  always @(posedge clk) begin
+    s <= a ^ {4{b}};
+    \\s[0] <= a & \\s[0] ;
+  end
+  assign y = s ^ \\s[0] ;
+endmodule
+"""
+
+
 @pytest.fixture(scope="module")
 def verilog() -> str:
     return emit_component(Pair(), name="pair")
@@ -88,6 +101,10 @@ def test_cache_answers_only_for_the_same_design(verilog: str, tmp_path: Path, mo
     assert synthesize(verilog + "\n", "pair", "xcup", cache=tmp_path).totals["lut"] == 2
     next(tmp_path.glob("*.json")).write_text("{")
     assert dataclasses.is_dataclass(synthesize(verilog, "pair", "xcup", cache=tmp_path))
+
+
+def test_names_like_elements_of_arrays():
+    assert synthesize(_ELEMENT, "npu", "xcup").totals == {"lut": 12, "ff": 8, "dsp": 0, "bram36": 0}
 
 
 def test_errors_are_one_line(verilog: str):
