@@ -67,8 +67,8 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-#: A wire named ``x[0]``, an array's element, has the name that Yosys gives bit 0 of a wire ``x`` when it takes back what
-#: ABC9 made of it: an assertion fails if both are there. Such names are replaced; what they stand for is the same.
+#: A wire named ``x[0]``, an array's element, has the name that Yosys gives bit 0 of a wire ``x`` when it takes back
+#: what ABC9 made of it: an assertion fails if both are there. Such names are replaced; what they stand for is the same.
 _HIDE_ELEMENTS = "rename -hide w:*[[]*"
 
 
@@ -114,7 +114,7 @@ def _run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> No
     log = "yosys.log"
     with subprocess.Popen([*find_yosys(), "-l", log, "-s", script], cwd=folder, stdin=subprocess.DEVNULL, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace") as process:
-        printed = []
+        printed: list[str] = []
         for line in process.stdout or ():
             printed = [*printed[-50:], line]
             # The passes that the family's own script runs, such as "2.17. Executing ..."; deeper ones go by too fast.
