@@ -6,7 +6,7 @@ Operators are in `gen.onnx_operators`, `gen.onnx_layers` and `gen.onnx_qoperator
 are the passes of `gen.passes`.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
@@ -28,6 +28,7 @@ from gen.onnx_values import (
     PendingPool,
     Quantised,
     QuantisedConstant,
+    QuantisedPadded,
     RawInput,
     Real,
     Value,
@@ -130,7 +131,7 @@ class Importer:
         """Say why ``value`` is no dequantised tensor."""
         if isinstance(value, Pending | PendingAdd | PendingPool):
             self.fail(node, f"{what} comes unquantised from {value.name}; quantise it in between")
-        if isinstance(value, Padded):
+        if isinstance(value, Padded | QuantisedPadded):
             self.fail(node, f"{what} is padded, which only a Conv can follow")
         if isinstance(value, Condition):
             self.fail(node, f"{what} is a comparison, which only a Where can follow")
@@ -175,8 +176,10 @@ class Importer:
             return value.then(quantisation("quantize", scale, zero_point, unsigned))
         if isinstance(value, RawInput):
             return self._quantize_input(node, value, scale, zero_point, unsigned)
+        if isinstance(value, Padded):
+            return self._quantize_padded(node, value, (scale, internal, unsigned))
         if isinstance(value, Real):
-            if (value.scale, value.zero_point, value.quantised.unsigned) == (scale, internal, unsigned):
+            if _parameters(value) == (scale, internal, unsigned):
                 return value.quantised
             value = onnx_layers.copy(self, node, self.activation(node, value))
         if isinstance(value, PendingAdd):
@@ -185,7 +188,16 @@ class Importer:
             return self._emit(node, value, scale, internal, unsigned)
         if isinstance(value, PendingPool):
             self.fail(node, f"quantises the maximum {value.name} of an unquantised result; quantise it before")
-        self.fail(node, "its input is quantised already" if isinstance(value, Quantised) else "its input is a constant")
+        if isinstance(value, Quantised | QuantisedPadded):
+            self.fail(node, "its input is quantised already")
+        self.refuse(node, value, "its input")
+
+    def _quantize_padded(self, node: Node, value: Padded, parameters: tuple[float, int, bool]) -> QuantisedPadded:
+        """Exporters quantise behind a Pad as in front of it; anything else would make another tensor."""
+        if _parameters(value.real) != parameters:
+            self.fail(node, "quantises a padded tensor with other parameters than the tensor has; "
+                            "quantise it in front of the Pad")
+        return QuantisedPadded(value)
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -300,11 +312,10 @@ class Importer:
         return Imported(self.model, graph, self.orders)
 
     def _apply(self, node: Node, inputs: list[Value | None]) -> list[Value]:
-        present = {n: v for n, v in zip(node.inputs, inputs, strict=True) if n}
+        arrays = _constants(node, {n: v for n, v in zip(node.inputs, inputs, strict=True) if n})
         handler = _HANDLERS.get(node.op)
-        if all(isinstance(v, Constant) for v in present.values()) and node.op != "DequantizeLinear":
+        if arrays is not None:
             try:
-                arrays = {n: v.array for n, v in present.items() if isinstance(v, Constant)}
                 return [Constant(a) for a in onnx_model.fold(node, self._opsets, arrays)]
             except Exception as error:  # the evaluator raises anything
                 self.fail(node, f"cannot evaluate it on its constant inputs ({onnx_model.first_line(error)})")
@@ -362,6 +373,28 @@ class Importer:
         order = np.arange(quantised.order.size).reshape(quantised.order.shape)
         step = quantisation("dequantize", value.scale, zero_point, quantised.unsigned)
         return Host(quantised.tensor, (*self.layout(quantised), step), order)
+
+
+def _parameters(value: Real) -> tuple[float, int, bool]:
+    return value.scale, value.zero_point, value.quantised.unsigned
+
+
+def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.ndarray] | None:
+    """The inputs of a node that is evaluated here and now; None for one that is not.
+
+    Dequantised constants keep their integers, so that weights stay what they are, up to a QuantizeLinear.
+    """
+    if node.op == "DequantizeLinear":
+        return None
+    arrays = {}
+    for name, value in inputs.items():
+        if isinstance(value, Constant):
+            arrays[name] = value.array
+        elif isinstance(value, QuantisedConstant) and node.op == "QuantizeLinear":
+            arrays[name] = value.real.astype(np.float32)
+        else:
+            return None
+    return arrays
 
 
 def _unique(wanted: str, taken: Container[str]) -> str:

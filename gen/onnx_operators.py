@@ -20,6 +20,7 @@ from gen.onnx_values import (
     PendingPool,
     Quantised,
     QuantisedConstant,
+    QuantisedPadded,
     RawInput,
     Real,
     Value,
@@ -71,6 +72,11 @@ def dequantized(importer: "Importer", node: Node, value: Value | None, scale: Va
                                     f"{value.array.shape}; quantise weights per tensor or per output channel")
         return QuantisedConstant(value.array, scales.reshape(-1), points.reshape(-1), axis % max(1, value.array.ndim))
     number = importer.activation_scale(node, scale)
+    if isinstance(value, QuantisedPadded):
+        padded = value.padded
+        real = dequantized(importer, node, padded.real.quantised, scale, point, axis)
+        assert isinstance(real, Real)
+        return replace(padded, real=real)
     if not isinstance(value, Host | Quantised):
         importer.fail(node, "its input is not a quantised tensor")
     unsigned_input = value.unsigned if isinstance(value, Quantised) else _quantised_last(importer, node, value)

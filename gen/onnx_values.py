@@ -16,7 +16,7 @@ from gen.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
-    "RawInput", "Real", "Value", "channels_shape", "layout_steps", "quantisation",
+    "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "layout_steps", "quantisation",
 ]
 
 
@@ -94,6 +94,17 @@ class Padded:
         return self.real.order
 
 
+@dataclass(frozen=True, eq=False)
+class QuantisedPadded:
+    """``padded`` in the integers of its tensor."""
+
+    padded: Padded
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.padded.order
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Result:
     """The real result of node ``name`` on the way to its QuantizeLinear, clipped to ``low``..``high``."""
@@ -167,8 +178,8 @@ class Host:
         return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
 
 
-Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | Pending | PendingAdd | PendingPool
-         | Condition | Host)
+Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
+         | PendingPool | Condition | Host)
 
 
 def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:

@@ -135,6 +135,10 @@ def _too_large_scale(b: Builder, x: str) -> str:
     return b.node("Conv", x, weights)
 
 
+def _padded(b: Builder, x: str) -> str:
+    return b.node("Pad", x, b.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1])))
+
+
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Sigmoid", x), ("Sigmoid", "not supported", "supported:")),
     (lambda b, x: b.node("Concat", x, x, axis=1), ("Concat", "not supported")),
@@ -161,6 +165,9 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (_turned_map, ("moves no data",)),
     (_other_shapes, ("arranged alike",)),
     (_too_large_scale, ("cannot requantise", "check the scales")),
+    (lambda b, x: b.requantize(_padded(b, x), 0.2), ("quantizelinear", "in front of the Pad")),
+    (lambda b, x: b.node("MaxPool", _padded(b, x), kernel_shape=[2, 2]), ("maxpool", "which only a Conv can follow")),
+    (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), ("is a comparison, which only a Where can follow",)),
 ]
 
 

@@ -54,6 +54,26 @@ def test_conv(channels: int, group: int, out: int, attributes: dict, per_channel
     assert graph.layers[0].depthwise == (channels == group == out)
 
 
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+def test_padding_that_is_quantised(number: type, rng: Rng, tmp_path: Path) -> None:
+    """Pad, QuantizeLinear and DequantizeLinear in front of a Conv: its padding, and no layer of its own."""
+    b = Builder(rng, number=number)
+    x, point = b.input(1, 5, 8, 9), 130 if number == np.uint8 else 2
+    pads = b.constant(np.array([0, 0, 1, 1, 0, 0, 0, 2]))
+    y = b.requantize(b.node("Pad", b.dequantize(x, 0.05, point), pads, b.constant(np.float32(0))), 0.05, point)
+    b.output(b.quantize(b.node("Conv", y, b.weights(6, 5, 3, 3), strides=[2, 2]), zero_point=20))
+    graph, _ = check(b, tmp_path)
+    assert len(graph.layers) == 1 and graph.layers[0].pads == (1, 1, 0, 2)
+
+
+def test_constants_that_are_quantised_again(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    weights, scale, point = b.weights(6, 5, 3, 3, per_channel=False), b.scale(0.01), b.point(3)
+    weights = b.node("DequantizeLinear", b.node("QuantizeLinear", weights, scale, point), scale, point)
+    b.output(b.quantize(b.node("Conv", b.dequantize(b.input(1, 5, 6, 6)), weights), zero_point=20))
+    check(b, tmp_path)
+
+
 @pytest.mark.parametrize("opset", [10, 11, 13, 17, 21])
 @pytest.mark.parametrize("activation", ["none", "relu", "relu6", "relu_clip"])
 def test_activation_functions(opset: int, activation: str, rng: Rng, tmp_path: Path) -> None:
