@@ -280,11 +280,15 @@ class NpuConfig:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Raises ConfigError for an unknown field or a bad value."""
+        """Raises ConfigError for an unknown field, one that is missing, or a bad value."""
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigError(f"unknown configuration field {unknown[0]!r}; known: {', '.join(sorted(known))}")
+        missing = sorted(known - set(values))
+        if missing:
+            raise ConfigError(f"configuration without {', '.join(missing)}; all fields must be there, as in the "
+                              "config.json that `python -m gen build` writes")
         return cls(**values)
 
     @classmethod

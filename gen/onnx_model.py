@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from gen.files import is_zip
 from gen.ir import GraphError
 
 __all__ = ["Model", "ModelInput", "Node", "first_line", "fold", "read"]
@@ -92,9 +93,13 @@ def read(path: str | Path) -> Model:
     """Parse and check an ONNX file. Raises GraphError, one line that names the file, when it is none or not valid."""
     name = str(path)
     try:
+        other = is_zip(Path(path))
+    except OSError as error:
+        raise GraphError(f"{name}: {error.strerror or error}") from None
+    if other:
+        raise GraphError(f"{name}: a program or another zip file, where an ONNX model is needed")
+    try:
         proto = onnx.load(name)
-    except FileNotFoundError as error:
-        raise GraphError(f"{error.filename or name}: no such file") from None
     except (OSError, DecodeError, ValueError, TypeError, onnx.checker.ValidationError) as error:
         raise GraphError(f"{name}: not a readable ONNX file ({first_line(error)})") from None
     if not proto.graph.node and not proto.graph.output:

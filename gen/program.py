@@ -16,11 +16,11 @@ import numpy as np
 from cores.config import ConfigError, NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, decode
 from cores.registers import VERSION
-from gen.files import write_file
+from gen.files import is_zip, write_file
 from gen.geometry import MAP_PIXELS
 from sim.binary import unpack_map
 
-__all__ = ["LayerInfo", "Placement", "Program", "ProgramError"]
+__all__ = ["ConflictError", "LayerInfo", "Placement", "Program", "ProgramError"]
 
 _FORMAT = "npugen program"
 #: Zip members carry a fixed time, so that the same program is the same file.
@@ -29,6 +29,10 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 
 class ProgramError(ValueError):
     """A file that is not a program, or a program that does not fit what it is used with."""
+
+
+class ConflictError(ProgramError):
+    """A program that was not compiled as asked for now."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +154,12 @@ class Program:
         return np.ascontiguousarray(view.transpose(0, 3, 1, 2).reshape(-1, height, width)[:channels])
 
     def require_config(self, config: NpuConfig) -> None:
-        """Raises ProgramError unless the program was compiled for ``config``."""
+        """Raises ConflictError unless the program was compiled for ``config``."""
         if config.digest != self.config.digest:
             different = [f"{key} {value} (program) / {config.to_dict()[key]}"
                          for key, value in self.config.to_dict().items() if config.to_dict()[key] != value]
-            raise ProgramError(f"program {self.name!r} was compiled for another configuration: {', '.join(different)}; "
-                               "compile it again")
+            raise ConflictError(f"program {self.name!r} was compiled for another configuration: "
+                                f"{', '.join(different)}; leave the options of the machine out, or compile it again")
 
     # -- file ----------------------------------------------------------------------------------------------------
 
@@ -200,6 +204,8 @@ class Program:
     def load(cls, path: Path | str) -> Self:
         """Read a ``.npu`` file. Raises ProgramError for one that is truncated, damaged or something else."""
         try:
+            if not is_zip(Path(path)):
+                raise ProgramError(f"{path}: not a program; `python -m gen compile` makes one of an ONNX model")
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
                 if not {"program.json", "code.bin", "data.bin"} <= names:

@@ -17,23 +17,20 @@ from gen.compiler import (
     compile_graph,
     narrow_graph,
 )
+from gen.files import is_zip
 from gen.inputs import read_samples
 from gen.ir import Graph
 from gen.onnx_import import Imported, load_model
 from gen.pack import prune
-from gen.program import Program, ProgramError
+from gen.program import ConflictError, Program, ProgramError
 from gen.winograd_calibrate import calibrate
 
 __all__ = ["Workload", "is_program", "open_workload"]
 
-#: First bytes of a zip file, even of a truncated one.
-_ZIP_MAGIC = b"PK\x03\x04"
-
 
 def is_program(path: Path) -> bool:
-    """Whether a file is a program rather than a model. Raises OSError when it cannot be read."""
-    with path.open("rb") as file:
-        return file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    """Whether a file is a program, or should be, rather than a model. Raises OSError when it cannot be read."""
+    return is_zip(path) or path.suffix == ".npu"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +83,8 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
 
     With ``config`` None a program's own configuration is taken. ``density`` and the modes are those of
     `gen.compiler.compile_graph`, for a model; ``calibration`` are samples for narrow Winograd layers.
-    Raises GraphError, ProgramError, InputError or OSError; each names the file. CompileError for a machine that cannot.
+    Raises GraphError, ProgramError, InputError or OSError; each names the file. ConflictError for a program that is not
+    as asked, CompileError for a machine that cannot.
     """
     if not is_program(path):
         if config is None:
@@ -97,11 +95,11 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
     if config is not None:
         program.require_config(config)
     if density is not None and density != program.density:
-        raise ProgramError(f"{path}: a program cannot be pruned; compile the model with --density {density:g}")
+        raise ConflictError(f"{path}: a program cannot be pruned; compile the model with --density {density:g}")
     modes = {"depthwise": depthwise_mode, "fusion": fusion_mode, "gather": gather_mode, "winograd": winograd_mode}
     for option, mode in modes.items():
         if mode != "auto":
-            raise ProgramError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
+            raise ConflictError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile it with `gen compile`")
     with tempfile.TemporaryDirectory(prefix="npugen-") as folder:

@@ -12,8 +12,8 @@ from gen.cli.common import (
     refuse_to_replace,
     status,
 )
-from gen.cli.errors import UsageError
-from gen.files import require_writable
+from gen.cli.errors import CommandError, UsageError
+from gen.files import is_zip, require_writable
 
 EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
 
@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError("--calibrate goes with --winograd narrow: its samples choose the shifts")
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate)
     require_writable(arguments.output)
+    if is_zip(arguments.model):
+        raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")
     from gen.workload import open_workload
 
     with status(f"compiling {arguments.model.name}"):

@@ -1,8 +1,5 @@
 """Exceptions -> one line and an exit status."""
 
-from boards.registry import BoardError
-from cores.config import ConfigError
-
 __all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
 
 FAILED = 1
@@ -15,6 +12,9 @@ _OWN = frozenset({
     "HazardError", "InputError", "MachineError", "ProgramError", "ProtocolError", "SynthesisError", "ToolError",
     "UsageError",
 })
+
+#: Of these, what the options are to blame for.
+_ARGUMENTS = frozenset({"BoardError", "ConfigError", "ConflictError", "UsageError"})
 
 #: The project's own: a module missing there is a mistake of ours.
 _PACKAGES = ("boards", "cores", "gen", "sim")
@@ -29,13 +29,17 @@ class UsageError(ValueError):
 
 
 def status_of(error: Exception) -> int:
-    return BAD_ARGUMENTS if isinstance(error, (UsageError, ConfigError, BoardError)) else FAILED
+    return BAD_ARGUMENTS if _names(error) & _ARGUMENTS else FAILED
+
+
+def _names(error: Exception) -> set[str]:
+    return {base.__name__ for base in type(error).__mro__}
 
 
 def one_line(error: Exception) -> str:
     """What to print after ``error:``."""
     text = " ".join(str(error).split())
-    if any(base.__name__ in _OWN for base in type(error).__mro__):
+    if _names(error) & _OWN:
         return text
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else text

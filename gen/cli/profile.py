@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _COLOURS = {"setup": "tab:olive", "wait_load": "tab:orange", "wait_store": "tab:purple", "wait_weights": "tab:blue",
             "idle": "lightgray"}
 
+#: Beyond any FPGA: what is larger was meant in Hz or kHz.
+_MAX_MHZ = 10_000
+
 EXAMPLE = """example:
   python -m gen profile examples/digits/digits_int8.onnx --target rtl -o build/profile"""
 
@@ -45,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def megahertz(text: str) -> float:
     value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number, not {text}")
+    if not 0 < value <= _MAX_MHZ:
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most {_MAX_MHZ:,} MHz, not {text}")
     return value
 
 

@@ -75,7 +75,10 @@ def test_depthwise_keeps_the_buffers_bytes():
     ("{", "configuration is not JSON"),
     ("[]", "configuration must be a JSON object, not list"),
     ('{"lanes": 4}', "unknown configuration field 'lanes'; known: acc_depth"),
-    ('{"oc_lanes": "32"}', "oc_lanes must be an integer, not '32'"),
+    (json.dumps({**NpuConfig().to_dict(), "oc_lanes": "32"}), "oc_lanes must be an integer, not '32'"),
+    ("{}", "configuration without acc_depth, .*winograd; all fields must be there"),
+    (json.dumps({name: value for name, value in NpuConfig().to_dict().items() if name != "gather"}),
+     "configuration without gather; "),
 ])
 def test_refuses_json(text, message):
     with pytest.raises(ConfigError, match=message):
@@ -84,7 +87,7 @@ def test_refuses_json(text, message):
 
 def test_load_names_the_file(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text('{"ic_lanes": 5}')
+    path.write_text(json.dumps({**NpuConfig().to_dict(), "ic_lanes": 5}))
     with pytest.raises(ConfigError, match=r"config\.json: ic_lanes must be"):
         NpuConfig.load(path)
     with pytest.raises(ConfigError, match="missing"):

@@ -80,8 +80,9 @@ def test_it_is_a_module(tmp_path: Path):
     (("run", "x.onnx", "--input", "x.npz", "--limit", "few"), "must be a whole number of at least 1, not few"),
     (("run", "x.onnx"), "required: --input"),
     (("compile", "x.onnx", "-o", "y", "--density", "2"), "must be above 0 and at most 1, not 2"),
-    (("profile", "x.onnx", "--clock", "0"), "must be a positive number, not 0"),
-    (("profile", "x.onnx", "--clock", "nan"), "must be a positive number, not nan"),
+    (("profile", "x.onnx", "--clock", "0"), "must be above 0 and at most 10,000 MHz, not 0"),
+    (("profile", "x.onnx", "--clock", "nan"), "must be above 0 and at most 10,000 MHz, not nan"),
+    (("profile", "x.onnx", "--clock", "1e308"), "must be above 0 and at most 10,000 MHz, not 1e308"),
     (("boards", "--colour"), "gen boards: error: unrecognized arguments: --colour (help: python -m gen boards --help)"),
     (("bench", "weather"), "no part 'weather'; there are layers, "),
 ])
@@ -94,7 +95,7 @@ def test_files_that_are_not_there(model: str, capsys: pytest.CaptureFixture):
     assert "none.npz: No such file" in error_line(capsys, 1, "run", model, "--input", "none.npz")
     assert "none.npu: No such file" in error_line(capsys, 1, "disasm", "none.npu")
     assert "none.onnx: No such file" in error_line(capsys, 1, "compile", "none.onnx", "-o", "y.npu")
-    assert "none.onnx: no such file" in error_line(capsys, 1, "compare", "none.onnx", "--input", "x.npz")
+    assert "none.onnx: No such file" in error_line(capsys, 1, "compare", "none.onnx", "--input", "x.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 nonsense", None])
@@ -104,6 +105,27 @@ def test_files_of_another_kind(content: bytes | None, model: str, samples: str, 
     for argv in (("run", str(path), "--input", samples), ("compile", str(path), "-o", "y.npu"), ("disasm", str(path))):
         assert "odd.onnx: " in error_line(capsys, 1, *argv)
     assert not Path("y.npu").exists()
+
+
+def test_models_and_programs_are_told_apart(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--macs", "64", "-o", "digits.npu"]) == 0
+    capsys.readouterr()
+    for argv in (("compile", "digits.npu", "-o", "y.npu"), ("compare", "digits.npu", "--input", samples)):
+        assert "digits.npu: a program or another zip file, where an ONNX model" in error_line(capsys, 1, *argv)
+    assert f"{model}: not a program; `python -m gen compile` makes one" in error_line(capsys, 1, "disasm", model)
+    Path("empty.npu").touch()
+    for argv in (("disasm", "empty.npu"), ("run", "empty.npu", "--input", samples), ("profile", "empty.npu"),
+                 ("compile", "empty.npu", "-o", "y.npu")):
+        assert "empty.npu: the file is empty" in error_line(capsys, 1, *argv)
+    Path("text.npu").write_text("nonsense")
+    assert "text.npu: not a program" in error_line(capsys, 1, "run", "text.npu", "--input", samples)
+    assert not Path("y.npu").exists()
+
+
+def test_a_configuration_has_all_its_fields(model: str, capsys: pytest.CaptureFixture):
+    Path("config.json").write_text("{}")
+    line = error_line(capsys, 2, "compile", model, "--config", "config.json", "-o", "y.npu")
+    assert "config.json: configuration without acc_depth, " in line and "`python -m gen build` writes" in line
 
 
 def test_internal_errors_are_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
@@ -158,9 +180,9 @@ def test_features(model: str, samples: str, tmp_path: Path, capsys: pytest.Captu
     assert [Program.load(tmp_path / name).config.depthwise for name in ("with.npu", "without.npu")] == [1, 0]
     assert main(["run", "with.npu", "--input", samples, "--limit", "1", "--target", "functional"]) == 0
     capsys.readouterr()
-    line = error_line(capsys, 1, "run", "with.npu", "--input", samples, "--depthwise", "plain")
+    line = error_line(capsys, 2, "run", "with.npu", "--input", samples, "--depthwise", "plain")
     assert "compile the model with --depthwise plain" in line
-    line = error_line(capsys, 1, "run", "with.npu", "--input", samples, "--features", "none")
+    line = error_line(capsys, 2, "run", "with.npu", "--input", samples, "--features", "none")
     assert "compiled for another configuration" in line and "depthwise 1 (program) / 0" in line
 
 
@@ -178,7 +200,7 @@ def test_narrow_winograd(model: str, samples: str, tmp_path: Path, capsys: pytes
         assert main(["run", program, "--input", samples, "--limit", "4", "--target", "functional", "--json"]) == 0
         result = json.loads(capsys.readouterr().out)
         assert (result["mismatches"], result["accuracy"]) == (0, 1.0)
-    line = error_line(capsys, 1, "run", "safe.npu", "--input", samples, "--winograd", "narrow")
+    line = error_line(capsys, 2, "run", "safe.npu", "--input", samples, "--winograd", "narrow")
     assert "compile the model with --winograd narrow" in line
     line = error_line(capsys, 1, "compile", model, "--winograd", "narrow", "-o", "no.npu")
     assert "need a machine with winograd=1 (--features winograd), not 0" in line
@@ -189,8 +211,10 @@ def test_narrow_winograd(model: str, samples: str, tmp_path: Path, capsys: pytes
 def test_program_of_another_configuration(model: str, samples: str, capsys: pytest.CaptureFixture):
     assert main(["compile", model, "--macs", "64", "-o", "digits.npu"]) == 0
     capsys.readouterr()
-    line = error_line(capsys, 1, "run", "digits.npu", "--input", samples, "--target", "functional", "--macs", "128")
+    line = error_line(capsys, 2, "run", "digits.npu", "--input", samples, "--target", "functional", "--macs", "128")
     assert "compiled for another configuration" in line and "nnz_lanes 2 (program) / 4" in line
+    line = error_line(capsys, 2, "profile", "digits.npu", "--density", "0.5")
+    assert "compile the model with --density 0.5" in line
     assert main(["run", "digits.npu", "--input", samples, "--macs", "64", "--limit", "1"]) == 0
 
 

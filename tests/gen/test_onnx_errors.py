@@ -24,7 +24,9 @@ def refuse(path: Path, *words: str) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    refuse(tmp_path / "nothing.onnx", "no such file")
+    refuse(tmp_path / "nothing.onnx", "No such file")
+    refuse(tmp_path, "Is a directory")
+    refuse(Path("/dev/zero"), "not a regular file")
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x00" * 100, b'{"json": 1}'])

@@ -66,7 +66,7 @@ def test_truncated_anywhere(program, tmp_path):
     content = (tmp_path / "a.npu").read_bytes()
     for size in [0, 1, 30, len(content) // 2, len(content) - 1]:
         (tmp_path / "b.npu").write_bytes(content[:size])
-        with pytest.raises(ProgramError, match=r"b\.npu: .*compile"):
+        with pytest.raises(ProgramError, match=r"b\.npu: .*(compile|the file is empty)"):
             Program.load(tmp_path / "b.npu")
 
 
@@ -88,7 +88,7 @@ def test_every_flipped_byte_is_found_or_harmless(program, tmp_path, rng):
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04" + bytes(100)])
 def test_foreign_file(content, tmp_path):
     (tmp_path / "a.npu").write_bytes(content)
-    with pytest.raises(ProgramError, match=r"a\.npu: not a program"):
+    with pytest.raises(ProgramError, match=r"a\.npu: (not a program|the file is empty)"):
         Program.load(tmp_path / "a.npu")
 
 
