@@ -14,7 +14,7 @@ from gen.fusion import FusedPlan, fusable, plan_fused
 from gen.gather import GatherGeometry, gathered_layer, is_gatherable
 from gen.geometry import CompileError, Geometry
 from gen.ir import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
-from gen.lower import Lowering
+from gen.lowering.layers import Lowering
 from gen.memory import Memory
 from gen.pack import PackedWeights, pack_conv, prune
 from gen.program import LayerInfo, Program

@@ -10,7 +10,7 @@ from gen.binary import BinaryLayers
 from gen.fusion import FusedPlan
 from gen.gather import GatherGeometry
 from gen.ir import Conv, Graph, Layer
-from gen.lower import Lowering
+from gen.lowering.layers import Lowering
 from gen.memory import Memory
 from gen.pack import PackedWeights
 from gen.schedule import Plan
@@ -33,7 +33,7 @@ class Trial:
 
     def cycles(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int = 0,
                end: int | None = None) -> int:
-        """Cycles of layers ``first`` up to ``end``, one after the other; ``fused`` as `Lowering.layers` has it."""
+        """Cycles of layers ``first`` up to ``end``, one after the other; ``fused``: the `Lowering.layers` pairs."""
         end = len(self.layers) if end is None else end
         likeness = self._likeness(packed, fused, first, end)
         if likeness not in self.known:

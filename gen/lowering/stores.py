@@ -1,4 +1,4 @@
-"""The store side of the lowering: output tiles, their STOREs and side data (gen/lower.py says when)."""
+"""Output tiles that are computed: their STOREs and side data (`gen.lowering` says when)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from cores.isa import Opcode, Queue
 from gen.emitter import Emitter
 from gen.geometry import MAP_PIXELS, Window
 from gen.ir import Graph
+from gen.lowering.places import TensorWrites
 from gen.pack import PARAMETER_BEATS
-from gen.places import TensorWrites
 from gen.program import Placement
 
 __all__ = ["OutputTile", "Stores"]
@@ -46,6 +46,8 @@ class Stores:
         self._parameter_offsets = parameter_offsets
         self._writes = {name: TensorWrites() for name in tensors}
         self._tiles: list[OutputTile] = []
+        #: Of each COMPUTE and POOL.
+        self._next_of_compute: list[int] = []
         #: Position of the STORE of each tile, as far as they are emitted.
         self._positions: list[int] = []
 
@@ -53,6 +55,14 @@ class Stores:
     def opened(self) -> int:
         """Output tiles so far; also the number of the next."""
         return len(self._tiles)
+
+    def note_compute(self) -> None:
+        """Note that a COMPUTE or POOL was emitted."""
+        self._next_of_compute.append(self.opened)
+
+    def next_of_compute(self, position: int) -> int:
+        """The first tile that was not open yet when a COMPUTE or POOL was emitted: as a rule the one it is for."""
+        return self._next_of_compute[position]
 
     def open(self, tile: OutputTile) -> None:
         """Note a tile whose STORE can follow from now on."""
