@@ -15,9 +15,21 @@ from typing import Literal
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, decode, is_supported
+from cores.isa import (
+    FIELD_FEATURES,
+    GEOMETRY,
+    INSTRUCTION_BYTES,
+    ErrorCode,
+    Instruction,
+    Opcode,
+    Queue,
+    decode,
+    is_supported,
+)
 
-from .engines import compute_engine, load_engine, store_engine
+from .engines.compute import compute_engine
+from .engines.load import load_engine
+from .engines.store import store_engine
 from .errors import HazardError, MachineError
 from .hazards import Clock, Hazards, Stage
 from .storage import Accumulators, Ring
@@ -72,6 +84,8 @@ class Machine:
         self.pool_pixels: deque[np.ndarray] = deque()
         self.queues: dict[Queue, deque[tuple[int, Instruction]]] = {queue: deque() for queue in _ENGINE_QUEUES}
         self.in_hand: dict[Queue, int | None] = dict.fromkeys(_ENGINE_QUEUES)
+        #: Operations that were taken so far.
+        self.taken: set[Opcode] = set()
         self.tokens: dict[tuple[Queue, Queue], deque[Clock]] = {
             (source, sink): deque() for source in _ENGINE_QUEUES for sink in _ENGINE_QUEUES if source != sink
         }
@@ -83,7 +97,10 @@ class Machine:
     # -- what the engines use --------------------------------------------------------------------------------------
 
     def fetch(self, queue: Queue) -> Generator[str | None, None, tuple[int, Instruction]]:
-        """Take the next instruction of a queue and the tokens it waits for; returns (index, instruction)."""
+        """Take the next instruction of a queue and the tokens it waits for; returns (index, instruction).
+
+        Raises ILLEGAL for one whose SET is not in front of it.
+        """
         if self.in_hand[queue] is not None:
             self.in_hand[queue] = None
             yield None
@@ -101,7 +118,23 @@ class Machine:
                     yield f"{count} token(s) of the {source.name.lower()} queue, which gave {len(available)}"
                 for _ in range(count):
                     self.hazards.taken(queue, available.popleft())
+        instruction = self._supported(index, instruction)
+        needed = GEOMETRY.get(instruction.opcode)
+        if needed is not None and needed not in self.taken:
+            raise MachineError(ErrorCode.ILLEGAL, index, f"no {needed.name} is in front of it")
+        self.taken.add(instruction.opcode)
         return index, instruction
+
+    def _supported(self, index: int, instruction: Instruction) -> Instruction:
+        """The instruction without the fields of units that the configuration does not have."""
+        absent = {name: feature for name, feature in FIELD_FEATURES.get(instruction.opcode, {}).items()
+                  if instruction[name] and not getattr(self.config, feature)}
+        if not absent:
+            return instruction
+        if self.strict:
+            name, feature = next(iter(absent.items()))
+            raise MachineError(ErrorCode.ILLEGAL, index, f"{name} needs {feature} in the configuration")
+        return Instruction(instruction.opcode, **{**instruction.fields, **dict.fromkeys(absent, 0)})
 
     def post(self, queue: Queue, index: int, instruction: Instruction, flag: str, *done: Stage) -> None:
         """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""
@@ -127,6 +160,11 @@ class Machine:
         """Raise BUFFER unless entry ``last`` is in the input buffer's banks."""
         if last >= self.config.input_depth:
             raise MachineError(ErrorCode.BUFFER, index, f"input-buffer entry {last} of {self.config.input_depth}")
+
+    def check_words(self, index: int, words: int) -> None:
+        """Raise BUFFER unless a bank has as many accumulator words."""
+        if words > self.config.acc_depth:
+            raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {self.config.acc_depth}")
 
     # -- dispatcher ------------------------------------------------------------------------------------------------
 

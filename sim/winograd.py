@@ -56,9 +56,7 @@ def tile_places(machine: "Machine", index: int, geometry: Instruction) -> tuple[
     position = 4 * (y % 2 + nth[:, None])[:, None] + (x % 2 + nth[:, None])[None]
     signs = np.where(nth[:, None] * (y % 2), -1, 1)[:, None] * np.where(nth[:, None] * (x % 2), -1, 1)[None]
     word = position * geometry["position_words"] + tile // lanes
-    words = int(word.max()) + 1
-    if words > config.acc_depth:
-        raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {config.acc_depth}")
+    machine.check_words(index, int(word.max()) + 1)
     pixel = word * lanes + tile % lanes
     places = pixel.reshape(9, -1).T[:, None, :] * config.oc_groups + np.arange(config.oc_groups)[:, None]
     return places, signs.reshape(9, -1).T

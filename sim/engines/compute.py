@@ -1,0 +1,144 @@
+"""The compute queue: tiles into the accumulators, windows to the store engine."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cores.isa import Instruction, Opcode, Queue
+from cores.numerics import POOL_WIDTH
+
+from ..binary import check_binary, multiply_binary
+from ..hazards import Stage
+from ..storage import entry_places
+from ..weights import dense_weights
+from ..windows import check_form, multiply_windows
+from .sums import sum_places
+
+if TYPE_CHECKING:
+    from ..functional import Machine, Steps
+
+__all__ = ["compute_engine"]
+
+#: float32 holds every integer up to here, so products and sums below it are exact in a matrix product.
+_EXACT = 1 << 24
+
+
+def compute_engine(machine: "Machine") -> "Steps":
+    geometry = None
+    while True:
+        index, instruction = yield from machine.fetch(Queue.COMPUTE)
+        if instruction.opcode == Opcode.COMPUTE_SET:
+            geometry = instruction
+        else:
+            assert geometry is not None
+            work = _compute if instruction.opcode == Opcode.COMPUTE else _pool
+            yield from work(machine, index, geometry, instruction)
+        machine.post(Queue.COMPUTE, index, instruction, "post_load", Stage.COMPUTED)
+        machine.post(Queue.COMPUTE, index, instruction, "post_store", Stage.COMPUTED)
+        yield None
+
+
+def _window_places(machine: "Machine", index: int, geometry: Instruction, bases: np.ndarray, kys: np.ndarray,
+                   kxs: np.ndarray) -> np.ndarray:
+    """Where the machine reads: (rows * cols, taps) places in ``machine.input`` of every output pixel's taps.
+
+    ``bases`` (first entry of the tap's block), ``kys``, ``kxs``: (taps,). All banks are read in every cycle, so the
+    pixels that complete the last read of a row must lie inside the buffer too.
+    """
+    config, stride, cols = machine.config, geometry["stride"], geometry["cols"]
+    banks = np.empty((-(-cols // config.banks) * config.banks, len(kxs)), np.int64)
+    entries = np.empty_like(banks)
+    for kx in np.unique(kxs):
+        bank, entry = entry_places(config.banks, stride, int(kx), len(banks), stride)
+        banks[:, kxs == kx], entries[:, kxs == kx] = bank[:, None], entry[:, None]
+    entries = entries + bases + kys * geometry["buf_row_pitch"]
+    rows = np.arange(geometry["rows"])[:, None, None] * geometry["buf_row_step"]
+    machine.check_entries(index, int(entries.max() + rows.max()))
+    return (rows + (entries + banks * config.input_depth)[:cols]).reshape(-1, len(kxs))
+
+
+def _compute(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
+    """COMPUTE: for block, ky, kx, group: all pixels; as far as the weight ring allows at a time."""
+    config, accumulators = machine.config, machine.accumulators
+    check_form(machine, index, geometry, instruction)
+    rows = geometry["rows"] * (2 if geometry["alternate"] else 1)
+    places = sum_places(machine, index, geometry, rows, instruction["acc_base"])
+    multiply = multiply_windows if geometry["window"] else _multiply
+    groups, indexed, binary = instruction["groups"], bool(instruction["indexed"]), bool(instruction["binary"])
+    if binary:
+        check_binary(machine, index, geometry, instruction)
+    else:
+        machine.require(indexed or groups <= config.groups_dense, index,
+                        f"{groups} groups of a dense block of {config.groups_dense}")
+    bank = instruction["bank"]
+    if machine.strict:
+        machine.hazards.compute_writes(index, bank, places, bool(instruction["first"]))
+    if instruction["first"]:
+        accumulators.sums[bank, places] = 0
+    step_beats = config.binary_rows if binary else config.weight_beats + (config.index_beats if indexed else 0)
+    steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * groups
+    held = np.empty((0, config.beat_bytes), np.uint8)
+    done = 0
+    while done < steps:
+        while not machine.weights.level:
+            yield f"weights (step {done} of {steps})"
+        beats = min(machine.weights.level, (steps - done) * step_beats - len(held))
+        held = np.concatenate([held, machine.weights.take(beats)])
+        ready = len(held) // step_beats
+        if ready:
+            multiply(machine, index, geometry, instruction, done, held[:ready * step_beats].reshape(ready, -1), places)
+            held, done = held[ready * step_beats:], done + ready
+        yield None
+
+
+def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction, first: int,
+              steps: np.ndarray, places: np.ndarray) -> None:
+    """Add the products of steps ``first``... (uint8 (n, bytes of a step), as streamed) to the accumulators.
+
+    ``places``: (output pixels, groups of output lanes that make one), where their sums are.
+    """
+    config, groups, bank = machine.config, instruction["groups"], instruction["bank"]
+    taps = np.arange(first // groups, (first + len(steps) - 1) // groups + 1)
+    block, tap = np.divmod(taps, geometry["kernel_h"] * geometry["kernel_w"])
+    ky, kx = np.divmod(tap, geometry["kernel_w"])
+    bases = instruction["buf_base"] + block * geometry["buf_block_pitch"]
+    inputs = _window_places(machine, index, geometry, bases, ky, kx)
+    if machine.strict:
+        machine.hazards.compute_reads(index, inputs)
+    if instruction["binary"]:
+        multiply_binary(machine, bank, places, inputs, first % groups, steps)
+        return
+    weights = dense_weights(config, steps, first % groups, groups, indexed=bool(instruction["indexed"]))
+    # As many taps at a time as keep float32 exact.
+    largest = max(1, int(np.abs(weights).max())) * 128 * config.ic_lanes
+    many = max(1, _EXACT // largest)
+    total = np.zeros((len(inputs), config.oc_lanes), np.int64)
+    for begin in range(0, len(taps), many):
+        activations = machine.input[inputs[:, begin:begin + many]].astype(np.float32).reshape(len(inputs), -1)
+        factors = weights[begin:begin + many].astype(np.float32).reshape(-1, config.oc_lanes)
+        total += (activations @ factors).astype(np.int64)
+    of_groups = total.reshape(-1, config.oc_groups, config.ic_lanes)
+    if geometry["spread"]:
+        of_groups = np.take_along_axis(of_groups, (places % config.oc_groups)[:, :, None], axis=1)
+    sums = machine.accumulators.sums
+    sums[bank, places] = machine.accumulators.wrap(sums[bank, places] + of_groups)
+
+
+def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
+    """POOL: windows of one block after the other, as many pixels at a time as the store engine takes."""
+    ky, kx = np.divmod(np.arange(geometry["kernel_h"] * geometry["kernel_w"]), geometry["kernel_w"])
+    half = 1 << POOL_WIDTH - 1
+    for block in range(instruction["blocks"]):
+        bases = np.full(len(ky), instruction["buf_base"] + block * geometry["buf_block_pitch"])
+        places = _window_places(machine, index, geometry, bases, ky, kx)
+        while len(places):
+            while not machine.pool_demand():
+                yield "a STORE to take pooled pixels"
+            count = min(machine.pool_demand(), len(places))
+            if machine.strict:
+                machine.hazards.compute_reads(index, places[:count])
+            windows = machine.input[places[:count]].astype(np.int64)
+            values = windows.max(axis=1) if instruction["maximum"] else windows.sum(axis=1)
+            machine.pool_pixels.append((values + half & 2 * half - 1) - half)
+            places = places[count:]
+            yield None

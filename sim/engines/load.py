@@ -1,0 +1,139 @@
+"""The load queue: activations into the input buffer, weights and side data into their rings."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cores.isa import Instruction, Opcode, Queue
+
+from ..binary import BITS, pack_signs
+from ..errors import HazardError
+from ..gather import gather_box
+from ..hazards import Stage
+from ..storage import Ring, entry_places
+from ..winograd import write_tiles
+
+if TYPE_CHECKING:
+    from ..functional import Machine, Steps
+
+__all__ = ["load_engine"]
+
+
+def load_engine(machine: "Machine") -> "Steps":
+    geometry = tiles = gather = None
+    tiled = -1      # the last LOAD_ACT, if it makes tiles: these are transformed behind the loads that follow
+    while True:
+        index, instruction = yield from machine.fetch(Queue.LOAD)
+        match instruction.opcode:
+            case Opcode.LOAD_SET:
+                geometry, tiles, gather = instruction, None, None
+            case Opcode.LOAD_GATHER | Opcode.LOAD_WINOGRAD as mode:
+                if (tiles if mode == Opcode.LOAD_GATHER else gather) is not None:
+                    raise HazardError(index, "LOAD_GATHER and LOAD_WINOGRAD are behind one LOAD_SET")
+                if mode == Opcode.LOAD_GATHER:
+                    gather = instruction
+                else:
+                    tiles = instruction
+            case Opcode.LOAD_ACT:
+                assert geometry is not None
+                if gather is not None:
+                    _load_runs(machine, index, geometry, gather, instruction)
+                else:
+                    _load_box(machine, index, geometry, tiles, instruction)
+                tiled = -1 if tiles is None else index
+            case Opcode.LOAD_WGT:
+                offset, beats = instruction["offset"], instruction["beats"]
+                machine.check_read(index, offset, offset + beats)
+                yield from _fill(machine, index, machine.weights, np.arange(offset, offset + beats), "weight")
+            case Opcode.LOAD_SIDE:
+                rows = instruction["offset"] + np.arange(instruction["rows"])[:, None] * instruction["row_pitch"]
+                places = (rows + np.arange(instruction["cols"])).ravel()
+                machine.check_read(index, int(places[0]), int(places[-1]) + 1)
+                yield from _fill(machine, index, machine.side, places, "side")
+        if instruction.opcode in (Opcode.LOAD_WGT, Opcode.LOAD_SIDE) and instruction["post_compute"]:
+            machine.require(tiled <= machine.hazards.clocks[Queue.LOAD][Stage.LOADED], index,
+                            f"its token may come before the tiles of instruction {tiled} are there")
+        machine.post(Queue.LOAD, index, instruction, "post_compute", Stage.LOADED)
+        yield None
+
+
+def _fill(machine: "Machine", index: int, ring: Ring, beats: np.ndarray, name: str) -> "Steps":
+    """Push memory beats into a ring, as many at a time as have room."""
+    while len(beats):
+        while not ring.room:
+            yield f"room in the {name} ring"
+        now, beats = beats[:ring.room], beats[ring.room:]
+        if machine.strict:
+            machine.hazards.load_reads(index, now)
+        ring.push(machine.memory[now].view(np.uint8))
+        machine.read_beats += len(now)
+        yield None
+
+
+def _fetch_box(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> np.ndarray:
+    """The beats of LOAD_ACT's data: int8 (blocks, rows, cols, beat_bytes)."""
+    blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
+    if not rows:
+        return np.empty((blocks, 0, cols, machine.config.beat_bytes), np.int8)
+    beats = (instruction["offset"] + np.arange(blocks)[:, None, None] * geometry["block_pitch"]
+             + np.arange(rows)[:, None] * geometry["row_pitch"] + np.arange(cols))
+    machine.check_read(index, int(beats[0, 0, 0]), int(beats[-1, -1, -1]) + 1)
+    if machine.strict:
+        machine.hazards.load_reads(index, beats)
+    machine.read_beats += beats.size
+    return machine.memory[beats]
+
+
+def _load_runs(machine: "Machine", index: int, geometry: Instruction, gather: Instruction,
+               instruction: Instruction) -> None:
+    """LOAD_ACT behind LOAD_GATHER: runs of bytes into parts of input-buffer entries."""
+    config, lanes = machine.config, machine.config.beat_bytes
+    length, blocks = gather["length"], instruction["blocks"]
+    machine.require(gather["place"] + length <= lanes, index,
+                    f"a run of {length} bytes does not fit byte {gather['place']} and following of {lanes}")
+    machine.require(blocks == 1 or lanes % length == 0, index,
+                    f"blocks of {length} bytes do not fill entries of {lanes}")
+    runs = gather_box(config, geometry, gather, instruction, _fetch_box(machine, index, geometry, instruction))
+    machine.check_entries(index, int(runs.entries.max()))
+    places = runs.entries + runs.banks * config.input_depth
+    if machine.strict:
+        machine.hazards.load_writes(index, places, runs.places[:, None, None])
+    for block in range(blocks):
+        first, width = int(runs.places[block]), int(runs.widths[block])
+        machine.input[places[block], first:first + width] = runs.values[block, ..., :width]
+        if not first:
+            machine.zeros[places[block]] = runs.padding[block] & bool(geometry["pad_zero"])
+
+
+def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction | None,
+              instruction: Instruction) -> None:
+    """LOAD_ACT: a padded box of memory into the input buffer, as it is or in transformed ``tiles``."""
+    config = machine.config
+    blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
+    top, left = instruction["pad_top"], geometry["pad_left"]
+    box_rows, box_cols = top + rows + instruction["pad_bottom"], left + cols + geometry["pad_right"]
+    box = np.full((blocks, box_rows, box_cols, config.beat_bytes), geometry["pad_value"], np.int8)
+    box[:, top:top + rows, left:left + cols] = _fetch_box(machine, index, geometry, instruction)
+    if tiles is not None:
+        write_tiles(machine, index, geometry, tiles, instruction, box)
+        return
+    padding = np.full(box.shape[:-1], bool(geometry["pad_zero"]))
+    padding[:, top:top + rows, left:left + cols] = False
+    bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
+    block = np.arange(blocks)[:, None, None]
+    to_block, part = np.divmod(block, BITS) if geometry["sign"] else (block, np.zeros_like(block))
+    entries = (instruction["buf_base"] + to_block * geometry["buf_block_pitch"]
+               + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
+    machine.check_entries(index, int(entries.max()))
+    places = entries + bank * config.input_depth
+    if machine.strict:
+        machine.hazards.load_writes(index, places, part)
+    if geometry["sign"]:
+        count = config.beat_bytes // BITS
+        for number, signs in enumerate(pack_signs(box).view(np.int8)):
+            start = number % BITS * count
+            machine.input[places[number], start:start + count] = signs
+    else:
+        machine.input[places] = box
+    first = part.ravel() == 0
+    machine.zeros[places[first]] = padding[first]

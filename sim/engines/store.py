@@ -1,0 +1,170 @@
+"""The store queue: sums, requantised, to memory or to the input buffer."""
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cores.isa import ErrorCode, Instruction, Opcode, Queue
+from cores.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
+
+from .. import golden
+from ..binary import pack_map
+from ..errors import HazardError, MachineError
+from ..hazards import Stage
+from ..storage import entry_places
+from ..winograd import tile_places
+from .sums import sum_places
+
+if TYPE_CHECKING:
+    from ..functional import Machine, Steps
+
+__all__ = ["store_engine"]
+
+
+def store_engine(machine: "Machine") -> "Steps":
+    geometry = second = None
+    while True:
+        index, instruction = yield from machine.fetch(Queue.STORE)
+        match instruction.opcode:
+            case Opcode.STORE_SET:
+                geometry = instruction
+            case Opcode.STORE_ADD:
+                second = instruction
+            case _:
+                assert geometry is not None
+                if geometry["add"] and second is None:
+                    raise HazardError(index, "no STORE_ADD is in front of it")
+                yield from _store(machine, index, geometry, second, instruction)
+                local = bool(geometry["local"])
+                machine.require(not (local and instruction["post_load"]), index, "a local STORE has no post_load")
+                # STOREs finish in order: a STORE_SET, which changes their kind, waits for those before it.
+                machine.post(Queue.STORE, index, instruction, "post_compute", Stage.READ, Stage.KEPT)
+                if not local:
+                    machine.post(Queue.STORE, index, instruction, "post_load", Stage.READ, Stage.KEPT, Stage.WRITTEN)
+        yield None
+
+
+def _store(machine: "Machine", index: int, geometry: Instruction, second: Instruction | None,
+           instruction: Instruction) -> "Steps":
+    """STORE: for each block its parameters, then its pixels with their residual beats."""
+    config, accumulators = machine.config, machine.accumulators
+    rows, cols, bank = geometry["rows"], geometry["cols"], instruction["bank"]
+    count = rows * cols
+    if geometry["local"] and geometry["binary"]:
+        raise HazardError(index, "signs are not stored to the input buffer")
+    if geometry["winograd"] and instruction["pooled"]:
+        raise HazardError(index, "pooled pixels are not sums of tiles")
+    if not instruction["pooled"]:
+        held = 1 if geometry["spread"] or geometry["alternate"] else config.oc_groups
+        if instruction["blocks"] > held:
+            raise MachineError(ErrorCode.BUFFER, index, f"{instruction['blocks']} blocks of a bank of {held}")
+        if geometry["winograd"]:
+            places, signs = tile_places(machine, index, geometry)
+        else:
+            places, signs = sum_places(machine, index, geometry, rows), None
+    for block in range(instruction["blocks"]):
+        parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
+        if instruction["pooled"]:
+            sums, residual = yield from _take_pooled(machine, count, bool(geometry["add"]))
+        else:
+            residual = (yield from _take_side(machine, count, "residual pixels")) if geometry["add"] else None
+            if machine.strict:
+                machine.hazards.store_reads(index, bank, places[:, block])
+            sums = accumulators.sums[bank, places[:, block]]
+            if signs is not None:
+                sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
+        values = _requantize(machine, index, geometry, second, parameters, sums, residual)
+        write = _keep_rows if geometry["local"] else _write_rows
+        write(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
+        yield None
+
+
+def _take_side(machine: "Machine", count: int, name: str) -> Generator[str | None, None, np.ndarray]:
+    """Beats of the side ring as they come; returns uint8 (count, beat_bytes)."""
+    taken, missing = [], count
+    while missing:
+        while not machine.side.level:
+            yield f"{name} in the side ring"
+        now = min(machine.side.level, missing)
+        taken.append(machine.side.take(now))
+        missing -= now
+        yield None
+    return np.concatenate(taken)
+
+
+def _take_pooled(machine: "Machine", count: int,
+                 add: bool) -> Generator[str | None, None, tuple[np.ndarray, np.ndarray | None]]:
+    """Pixels of the pool unit, each with its residual beat if ``add``; returns the two, each (count, tn) or None."""
+    pooled: list[np.ndarray] = []
+    residual: list[np.ndarray] = []
+    missing = count
+    machine.pool_demand = lambda: 0 if machine.pool_pixels else min(missing, machine.side.level) if add else missing
+    yield None
+    while missing:
+        while not machine.pool_pixels:
+            yield "the pool unit, or residual pixels in the side ring" if add else "the pool unit"
+        pooled.append(machine.pool_pixels.popleft())
+        missing -= len(pooled[-1])
+        if add:
+            residual.append(machine.side.take(len(pooled[-1])))
+        yield None
+    machine.pool_demand = lambda: 0
+    return np.concatenate(pooled), np.concatenate(residual) if add else None
+
+
+def _requantize(machine: "Machine", index: int, geometry: Instruction, second: Instruction | None,
+                parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
+    """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn)."""
+    words = np.ascontiguousarray(parameters).reshape(-1).view("<u4").reshape(-1, 2)
+    bias, multiplier, shift = words[:, 0].view("<i4").astype(np.int64), words[:, 1] & 0x1FFFF, words[:, 1] >> 24 & 0x3F
+    shape = (-1, geometry["rows"], geometry["cols"])
+    if machine.strict:
+        half = 1 << machine.config.acc_width - 1
+        biased = sums + bias
+        machine.require(-half <= biased.min() and biased.max() < half, index, "an accumulator overflows with its bias")
+        shifts = [*shift, second["shift"]] if geometry["add"] and second else shift
+        machine.require(MIN_SHIFT <= min(shifts) and max(shifts) <= MAX_SHIFT, index,
+                        f"shifts must be in {MIN_SHIFT}..{MAX_SHIFT}")
+    # A shift below MIN_SHIFT has no meaning; the golden model still needs one it can compute.
+    values = golden.requantize(sums.T.reshape(shape), bias, multiplier, np.maximum(shift, 1),
+                               geometry["zero_point"], geometry["low"], geometry["high"])
+    if residual is not None and second is not None:
+        other = residual.view(np.int8).T.reshape(shape)
+        values = golden.residual_add(values, other, second["multiplier_a"], second["multiplier_b"], second["constant"],
+                                     max(second["shift"], 1), second["zero_point"], second["low"], second["high"])
+    return values.transpose(1, 2, 0)
+
+
+def _keep_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
+    """Write a block's rows (rows, cols, tn) to the input buffer; without a pitch they follow each other as one."""
+    config = machine.config
+    if not geometry["row_pitch"]:
+        values = values.reshape(1, -1, config.ic_lanes)
+    bank, entry = entry_places(config.banks, 1, 0, values.shape[1])
+    entries = first + np.arange(len(values))[:, None] * geometry["row_pitch"] + entry
+    machine.check_entries(index, int(entries.max()))
+    places = entries + bank * config.input_depth
+    if machine.strict:
+        machine.hazards.store_keeps(index, places)
+    machine.input[places] = values
+    machine.zeros[places] = False
+
+
+def _write_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
+    """Write a block's rows (rows, cols, tn), stopping before the first that is outside the writable region."""
+    if geometry["binary"]:
+        values = pack_map(values).view(np.int8)
+    cols = values.shape[1]
+    starts = first + np.arange(geometry["rows"]) * geometry["row_pitch"]
+    bad = (starts < machine.write_start) | (starts + cols > len(machine.memory))
+    good = int(np.argmax(bad)) if bad.any() else len(starts)
+    beats = starts[:good, None] + np.arange(cols)
+    if machine.strict:
+        machine.hazards.store_writes(index, beats)
+    machine.memory[beats] = values[:good]
+    machine.write_beats += beats.size
+    if good < len(starts):
+        raise MachineError(ErrorCode.WRITE_RANGE, index,
+                           f"writes beats {starts[good]}..{starts[good] + cols - 1}, outside "
+                           f"{machine.write_start}..{len(machine.memory) - 1}")

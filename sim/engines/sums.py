@@ -1,0 +1,31 @@
+"""Where a tile's sums lie in the accumulators: what COMPUTE and STORE must agree on."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cores.isa import Instruction
+
+from ..errors import HazardError
+
+if TYPE_CHECKING:
+    from ..functional import Machine
+
+__all__ = ["sum_places"]
+
+
+def sum_places(machine: "Machine", index: int, geometry: Instruction, rows: int, base: int = 0) -> np.ndarray:
+    """(output pixels, groups of output lanes that make one) places of a tile's sums in an accumulator bank.
+
+    ``base``: the tile's first word. Those of transformed tiles are read as `sim.winograd.tile_places` says.
+    """
+    accumulators, cols = machine.accumulators, geometry["cols"]
+    spread, alternate = bool(geometry["spread"]), bool(geometry["alternate"])
+    if alternate and (spread or machine.config.oc_groups != 2):
+        raise HazardError(index, "rows alternate between two groups of output lanes, and are not spread")
+    machine.check_words(index, base + accumulators.words(rows, cols, spread=spread, alternate=alternate))
+    if spread:
+        places = accumulators.spread_places(rows, cols)
+    else:
+        places = accumulators.alternate_places(rows, cols) if alternate else accumulators.places(rows, cols)
+    return places + base * machine.config.pixel_lanes * machine.config.oc_groups
