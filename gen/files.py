@@ -31,33 +31,56 @@ def is_zip(path: Path) -> bool:
 
 def require_writable(path: Path) -> None:
     """Raises OSError if no file can be written to ``path``: to be asked before the work that makes its content."""
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
     wrong = 0
     if path.is_dir():
         wrong = errno.EISDIR
-    elif not folder.is_dir():
-        wrong = errno.ENOTDIR
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        wrong = errno.EACCES
+    elif path.exists():
+        # Root may write what is read-only, but does not mean to.
+        if not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
+            wrong = errno.EACCES
+    if not wrong and not _is_special(path):
+        folder = next(parent for parent in _target(path).parents if parent.exists())
+        if not folder.is_dir():
+            wrong = errno.ENOTDIR
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            wrong = errno.EACCES
     if wrong:
         raise OSError(wrong, os.strerror(wrong), str(path))
 
 
 def write_file(path: Path, content: str | bytes | memoryview) -> None:
-    """Write through a temporary file beside ``path``; folders are made. Raises OSError."""
-    if path.exists() and not path.is_file() and not path.is_dir():  # such as /dev/null: not to be replaced
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return
+    """Write through a temporary file beside ``path``; folders are made, links are followed. Raises OSError."""
     require_writable(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if _is_special(path):
+            path.write_bytes(data)
+        else:
+            _replace(_target(path), data)
+    except OSError as error:  # which may name the temporary file, or none
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _replace(target: Path, data: bytes | memoryview) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:200]}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(data)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp's files are the owner's alone
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _is_special(path: Path) -> bool:
+    """Whether ``path`` is there and takes bytes, but is not to be replaced by a file, such as /dev/null."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _target(path: Path) -> Path:
+    """The file behind links."""
+    return Path(os.path.realpath(path))

@@ -10,7 +10,6 @@ import hashlib
 import importlib.metadata
 import json
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gen.files import write_file
-from sim.toolchain import find_yosys
+from sim.toolchain import child_process, find_yosys
 
 __all__ = ["FAMILIES", "Report", "SynthesisError", "synthesize"]
 
@@ -112,8 +111,7 @@ def _run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> No
     """Run a script file in ``folder``. Raises SynthesisError with Yosys's first error."""
     # Yosys in WebAssembly loses its output once it has run ABC; the log file goes on to the end.
     log = "yosys.log"
-    with subprocess.Popen([*find_yosys(), "-l", log, "-s", script], cwd=folder, stdin=subprocess.DEVNULL, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace") as process:
+    with child_process([*find_yosys(), "-l", log, "-s", script], folder) as process:
         printed: list[str] = []
         for line in process.stdout or ():
             printed = [*printed[-50:], line]

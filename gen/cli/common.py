@@ -82,7 +82,7 @@ def _features(text: str) -> tuple[str, ...]:
 def refuse_to_replace(output: Path, *inputs: Path | None) -> None:
     """Raises UsageError if ``output`` is one of the files that are read."""
     for path in inputs:
-        if path is not None and output.resolve() == path.resolve():
+        if path is not None and os.path.realpath(output) == os.path.realpath(path):
             raise UsageError(f"-o {output} would replace what is read from there")
 
 

@@ -4,16 +4,15 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from cores.registers import address_of
-from sim.toolchain import ToolError, verilator_environment
+from sim.toolchain import ToolError, child_process, verilator_environment
 
 __all__ = ["build_library"]
 
@@ -46,22 +45,43 @@ def _sources_digest(config: NpuConfig) -> str:
     return _digest(config.to_json(), *versions, *sources)
 
 
+def _locked(folder: Path) -> int:
+    """Make a folder and lock it, once whoever has it is done and has removed it; the handle keeps it."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            try:
+                if os.path.samestat(os.fstat(handle), folder.stat()):
+                    return handle
+            except FileNotFoundError:
+                pass
+            os.close(handle)
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Only one process builds at a time; another one finds the library ready."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+def _claimed(folder: Path) -> Iterator[None]:
+    """``folder`` for this process alone. It is gone afterwards, unless a tool has failed, whose log is in it."""
+    handle = _locked(folder)
+    keep = False
+    try:
         yield
+    except ToolError:
+        keep = True
+        raise
+    finally:
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    result = subprocess.run(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )
-    (folder / "build.log").write_text(result.stdout)
-    if result.returncode:
-        lines = [line for line in result.stdout.splitlines() if "rror" in line] or ["no message"]
+    with child_process(command, folder, environment) as process:
+        said, _ = process.communicate()
+    (folder / "build.log").write_text(said)
+    if process.returncode:
+        lines = [line for line in said.splitlines() if "rror" in line] or ["no message"]
         raise ToolError(f"Verilator could not build the simulation: {lines[0]} (all of it in {folder / 'build.log'})")
 
 
@@ -84,12 +104,13 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
     folder = _cache() / key
     if (folder / _LIBRARY).exists():
         return folder / _LIBRARY
-    with _locked(_cache() / f"{key}.lock"):
-        if (folder / _LIBRARY).exists():
+    claimed = folder.with_name(f"{key}.tmp")
+    with _claimed(claimed):
+        if (folder / _LIBRARY).exists():  # another process was first
             return folder / _LIBRARY
-        scratch = folder.with_name(f"{key}.tmp")
+        scratch = claimed / "npu"
         shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
+        scratch.mkdir()
         (scratch / "npu.v").write_text(verilog or emit_verilog(config))
         flags = " ".join(["-fPIC", f"-I{_FOLDER}", *defines])
         environment["MAKEFLAGS"] += " " + " ".join(_MAKE)

@@ -3,9 +3,12 @@
 import argparse
 import dataclasses
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 
 from boards.registry import get_board
 from gen.cli import COMMANDS, main
+from gen.cli.build import default_folder
 from gen.cli.common import add_machine_options, chosen_config
 from gen.program import Program
 from gen.workload import open_workload
@@ -152,6 +156,72 @@ def test_build_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["build", "--config", "out/config.json", "--board", "zynq7020", "-o", "again"]) == 0
     for name in names:
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_every_machine_has_a_folder_of_its_own():
+    board = get_board("zu3eg")
+    plain = board.config(64)
+    names = [default_folder(board, config).name for config in (
+        plain, board.config(64, **plain.feature_fields(["gather", "depthwise"])),
+        board.config(64, **plain.feature_fields(["fusion"])), board.config(64, acc_depth=128))]
+    assert names[:3] == ["zu3eg-64", "zu3eg-64-depthwise-gather", "zu3eg-64-fusion"]
+    assert re.fullmatch("zu3eg-64-[0-9a-f]{8}", names[3])
+
+
+def test_nothing_of_an_earlier_build_stays(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Resources and projects of another machine go; files of other origin stay."""
+    folder = tmp_path / "out"
+    assert main(["build", "--board", "zynq7020", "--macs", "16", "-o", "out"]) == 0
+    (folder / "resources.json").write_text('{"family": "xc7", "lut": 1, "cells": {}, "components": {}}')
+    (folder / "notes.txt").touch()
+    assert main(["build", "--board", "ecp5", "--macs", "16", "-o", "out"]) == 0
+    common = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", "notes.txt"}
+    assert {path.name for path in folder.iterdir()} == {*common, "Makefile"}
+    (folder / "Makefile").write_text("all:\n")
+    capsys.readouterr()
+    line = error_line(capsys, 1, "build", "--board", "ecp5", "--macs", "16", "-o", "out")
+    assert "out/Makefile: there is a file that `build` has not made" in line
+    assert (folder / "Makefile").read_text() == "all:\n"
+
+
+def test_read_only_outputs_stay(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+    for name, argv in (("y.npu", ("compile", model)), ("y.npz", ("run", model, "--input", samples)),
+                       ("profile.json", ("profile", model)), ("npu.v", ("build",))):
+        path = tmp_path / name
+        path.touch(mode=0o444)
+        output = name if path.suffix in (".npu", ".npz") else "."
+        assert f"{name}: Permission denied" in error_line(capsys, 1, *argv, "-o", output)
+        assert path.read_bytes() == b""
+
+
+def test_links_are_followed(model: str, tmp_path: Path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "y.npu").symlink_to("there/program.npu")
+    assert main(["compile", model, "-o", "y.npu"]) == 0
+    assert (tmp_path / "y.npu").is_symlink() and Program.load(tmp_path / "there" / "program.npu").layers
+    assert main(["compile", model, "-o", "/dev/null"]) == 0
+
+
+def test_an_interrupt_leaves_nothing(tmp_path: Path):
+    """Not a folder of the simulation that was being built, no tool that goes on, and one line."""
+    command = [sys.executable, "-m", "gen", "demo", "--macs", "16"]
+    environment = {**os.environ, "NPUGEN_BUILD": str(tmp_path / "cache")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        while demo.poll() is None and not list((tmp_path / "cache").glob("rtl/*.tmp/npu/obj")):
+            time.sleep(0.05)
+        demo.send_signal(signal.SIGTERM)
+        _, said = demo.communicate(timeout=60)
+    assert (demo.returncode, said) == (130, "gen demo: interrupted\n")
+    assert list((tmp_path / "cache").glob("rtl/*")) == []
+    tools = [path for path in Path("/proc").glob("[0-9]*/cwd") if _link(path).startswith(str(tmp_path / "cache"))]
+    assert tools == []
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def test_compile_run_disasm(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
