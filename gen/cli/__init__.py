@@ -27,6 +27,15 @@ COMMANDS = {
 }
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Wraps descriptions, but leaves the examples at the end as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("example:"):
+            return "".join(indent + line for line in text.splitlines(keepends=True))
+        return super()._fill_text(text, width, indent)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
@@ -58,7 +67,7 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
             module = importlib.import_module(f"gen.cli.{name}")
             sub = commands.add_parser(
                 name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=module.EXAMPLE, allow_abbrev=False,
-                formatter_class=argparse.RawDescriptionHelpFormatter)
+                formatter_class=_HelpFormatter)
             module.add_arguments(sub)
             sub.set_defaults(run=module.run)
         else:

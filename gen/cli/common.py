@@ -5,7 +5,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
-from cores.config import FEATURES, PRESET_MACS, NpuConfig
+from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
 from gen.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ console = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 
 _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
+#: Of --features.
+_ALL = "all"
 #: Fields that --features alone sets: those that are either there or not.
 _FLAGS = ("depthwise", "gather", "local_store")
 _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
@@ -55,7 +57,7 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",
                        help=f"what the machine has beside the matrix engine: {', '.join(FEATURES)}, separated by "
-                            "commas, or all, or none")
+                            f"commas; {_ALL} (what a machine of these lanes can have); or none (default none)")
     by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
     for name in _BY_HAND:
         by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
@@ -69,13 +71,15 @@ def _option(field: str) -> str:
 
 
 def _features(text: str) -> tuple[str, ...]:
-    named = tuple(name.strip() for name in text.split(","))
-    names = {"none": (), "all": tuple(FEATURES)}.get(text, named)
+    """Names of `FEATURES`, or ``(_ALL,)``."""
+    names = tuple(name.strip() for name in text.split(","))
+    if names in (("none",), (_ALL,)):
+        return () if names == ("none",) else names
     unknown = [name for name in names if name not in FEATURES]
-    if {"all", "none"} & set(unknown):
-        raise argparse.ArgumentTypeError("all and none stand by themselves")
+    if {_ALL, "none"} & set(unknown):
+        raise argparse.ArgumentTypeError(f"{_ALL} and none stand by themselves")
     if unknown:
-        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}, all, or none")
+        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}, {_ALL}, or none")
     return names
 
 
@@ -118,8 +122,57 @@ def chosen_config(arguments: argparse.Namespace, features: Collection[str] | Non
 
     if features is None:
         return machine(**by_hand)
-    lanes = {name: value for name, value in by_hand.items() if name in _LANES}
-    return machine(**{**machine(**lanes).feature_fields(features), **by_hand})
+    lanes = machine(**{name: value for name, value in by_hand.items() if name in _LANES})
+
+    def with_features(names: Sequence[str]) -> NpuConfig:
+        return machine(**{**lanes.feature_fields(names), **by_hand})
+
+    if features == (_ALL,):
+        # Those first that are there by hand: they are meant.
+        return _with_all(with_features, sorted(FEATURES, key=lambda name: by_hand.keys().isdisjoint(FEATURES[name])))
+    try:
+        return with_features(tuple(features))
+    except ConfigError as error:
+        way_out = _way_out(arguments, with_features, tuple(features))
+        raise ConfigError(f"{error}{way_out}") from None
+
+
+def _with_all(with_features: Callable[[Sequence[str]], NpuConfig], names: Sequence[str]) -> NpuConfig:
+    """Every feature that can be had beside those before it; what is left out is said."""
+    kept: list[str] = []
+    for name in names:
+        try:
+            with_features([*kept, name])
+            kept.append(name)
+        except ConfigError as error:
+            messages.print(f"--features {_ALL}: without {name} ({error})", soft_wrap=True, markup=False)
+    return with_features(kept)
+
+
+def _can_be_built(make: Callable[[Sequence[str]], NpuConfig], features: Sequence[str]) -> bool:
+    try:
+        make(features)
+    except ConfigError:
+        return False
+    return True
+
+
+def _preset(board: Board, macs: int) -> Callable[[Sequence[str]], NpuConfig]:
+    return lambda features: board.config(macs, **board.config(macs).feature_fields(features))
+
+
+def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[str]], NpuConfig],
+             features: Sequence[str]) -> str:
+    """The first feature that the machine cannot have, and what to do about it; "" if no feature is to blame."""
+    board = chosen_board(arguments)
+    if not features or not _can_be_built(with_features, ()):
+        return ""
+    wrong = next(name for end, name in enumerate(features, 1) if not _can_be_built(with_features, features[:end]))
+    able = []
+    if all(getattr(arguments, name) is None for name in _LANES):
+        able = [str(macs) for macs in PRESET_MACS if _can_be_built(_preset(board, macs), features)]
+    presets = f", or take a preset that has it (--macs {', '.join(able)})" if able else ""
+    return f"; leave {wrong} out of --features{presets}"
 
 
 def print_json(value: Any) -> None:

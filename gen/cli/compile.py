@@ -23,17 +23,19 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
-                        help="with --features depthwise: plain computes depthwise layers as without (default auto)")
+                        help="in a machine with the feature depthwise: plain computes depthwise layers as a machine "
+                             "without it (default auto: the faster way for each layer)")
     parser.add_argument("--fusion", choices=("auto", "off"), default="auto",
-                        help="with --features depthwise,fusion: off writes every layer's result to memory "
-                             "(default auto: what a faster pointwise layer takes from the input buffer is not)")
+                        help="in a machine with the feature fusion: off takes every layer's result through memory "
+                             "(default auto: what a depthwise layer makes goes straight to a pointwise layer that "
+                             "follows, where that is faster)")
     parser.add_argument("--gather", choices=("auto", "plain"), default="auto",
-                        help="with --features gather: plain computes layers of few input channels as without (default "
-                             "auto)")
+                        help="in a machine with the feature gather: plain computes layers of few input channels as a "
+                             "machine without it (default auto: the faster way for each layer)")
     parser.add_argument("--winograd", choices=("auto", "off", "exact", "narrow"), default="auto", dest="winograd_mode",
-                        help="with --features winograd: narrow lets dense 3x3 layers take the int8 form where it is "
-                             "faster, which changes values; in an exact machine (--winograd-unit 2) auto takes its "
-                             "form where it is faster, exact wherever it can, off nowhere (default auto)")
+                        help="in a machine with the feature winograd: narrow lets dense 3x3 layers take the 8-bit form "
+                             "where it is faster, which changes values. In an exact machine (--winograd-unit 2): auto "
+                             "takes its form where it is faster, exact wherever it can, off nowhere (default auto)")
 
 
 def density(text: str) -> float:

@@ -121,6 +121,9 @@ def show(profile: dict[str, Any]) -> None:
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    if any(layer["utilisation"] > 1 for layer in profile["layers"]):
+        console.print("more than 100 % used: Winograd layers need fewer multiplications than they have MACs",
+                      soft_wrap=True)
     console.print(f"{total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz", soft_wrap=True)
 
 

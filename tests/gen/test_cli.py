@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from boards.registry import get_board
+from cores.config import FEATURES
 from gen.cli import COMMANDS, main
 from gen.cli.build import default_folder
 from gen.cli.common import add_machine_options, chosen_config
@@ -72,7 +73,10 @@ def test_it_is_a_module(tmp_path: Path):
     (("build", "--features", "all,gather"), "all and none stand by themselves"),
     (("build", "--features", "depthwise,speed"),
      "no feature 'speed'; there are depthwise, fusion, gather, binary, winograd, all, or none"),
-    (("build", "--macs", "16", "--features", "depthwise"), "nnz_lanes must be a multiple of 2 with depthwise"),
+    (("build", "--macs", "16", "--features", "gather,depthwise"),
+     "not 1; leave depthwise out of --features, or take a preset that has it (--macs 32, 64, "),
+    (("build", "--pixel-lanes", "1", "--features", "fusion"), "not 1; leave fusion out of --features\n"),
+    (("build", "--features", "depthwise", "--binary-rows", "8"), "gather must be 1 with binary_rows"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("compile", "x.onnx", "-o", "y", "--winograd", "wide"), "invalid choice: 'wide'"),
     (("compile", "x.onnx", "-o", "y", "--calibrate", "x.npz"), "--calibrate goes with --winograd narrow"),
@@ -405,7 +409,27 @@ def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixtu
     assert main(["boards"]) == 0
     assert "Ultra96-V2" in capsys.readouterr().out
     assert main(["profile", model]) == 0
-    assert "inferences a second at 333 MHz" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "inferences a second at 333 MHz" in out and "more than 100 %" not in out
+    assert main(["profile", model, "--features", "winograd", "--winograd", "narrow"]) == 0
+    assert "more than 100 % used: Winograd layers need fewer" in capsys.readouterr().out
+
+
+def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):
+    parser = argparse.ArgumentParser()
+    add_machine_options(parser)
+
+    def features(*argv: str) -> tuple[list[str], str]:
+        config = chosen_config(parser.parse_args(["--features", "all", *argv]))
+        named = [name for name, fields in FEATURES.items() if all(getattr(config, field) for field in fields)]
+        return named, capsys.readouterr().err
+
+    assert features() == (list(FEATURES), "") == features("--macs", "32", "--binary-rows", "4")
+    named, said = features("--macs", "16")
+    assert named == ["gather", "binary", "winograd"]
+    assert "--features all: without depthwise (nnz_lanes must be" in said and "without fusion" in said
+    named, said = features("--winograd-unit", "2", "--pixel-lanes", "1")
+    assert named == ["gather", "winograd"] and "without binary (binary_rows must be 0 with winograd=2" in said
 
 
 def test_units_of_a_bench_keep_the_machine():
