@@ -38,3 +38,9 @@ def test_links_lead_somewhere(document: Path):
 def test_files_that_are_named_exist():
     for name in set(re.findall(r"`((?:boards|cores|docs|examples|gen|sim|tests)/[\w/.]*)`", CODE)):
         assert (ROOT / name).exists(), f"{name} is not there"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_lines_have_at_most_120_columns(document: Path):
+    """Tables excepted."""
+    assert [line for line in document.read_text().splitlines() if len(line) > 120 and not line.startswith("|")] == []
