@@ -17,8 +17,8 @@ class BinaryUnit(wiring.Component):
 
     ``pixels`` and ``zeros`` are read from the banks, pixel 0 from bank ``first_bank``; a pixel marked in ``zeros``
     counts half of its bits. ``latency`` cycles from pixels to counts, one word a cycle. The weights are taken over with
-    ``load`` in the cycle of the first ``pixels`` they belong to; ``weight_parities`` are `cores.popcount.parities` of
-    each row's.
+    ``load`` in the cycle of the first ``pixels`` they belong to; ``weight_parities``, `cores.popcount.parities` of each
+    row's, a cycle later.
 
     Pixels are not put in order in front of the rows, as that would take a look-up table for every bit: ``swap``, in
     the cycle of the counts, says that pixel 0 came from an odd bank. Also in that cycle, ``take`` names the groups of

@@ -20,6 +20,6 @@ def log_seed() -> int:
 def simulate(component, bench) -> None:
     """Run ``async bench(ctx)`` on ``component``."""
     simulator = Simulator(component)
-    simulator.add_clock(1e-6)
+    simulator.add_clock(1e-6, if_exists=True)
     simulator.add_testbench(bench)
     simulator.run()
