@@ -9,7 +9,6 @@ from .binary_unit import BinaryUnit
 from .compute_engine import ComputeEngine, compute_ports
 from .config import NpuConfig
 from .input_buffer import InputBuffer
-from .mac_array import MacArray
 from .tile_sequencer import TileSequencer, issue_stages
 from .weight_loader import WeightLoader
 
@@ -36,7 +35,7 @@ class BinaryEngine(wiring.Component):
         latency = BinaryUnit.shortest_latency(config)
         m.submodules.sequencer = sequencer = TileSequencer(config, min_step=ComputeEngine.min_step(config))
         m.submodules.buffer = buffer = InputBuffer(config)
-        m.submodules.weights = loader = WeightLoader(config)
+        m.submodules.weights = loader = WeightLoader(config, taken=ComputeEngine.handover(config))
         m.submodules.unit = unit = BinaryUnit(config, latency=latency)
         m.submodules.accumulators = accumulators = Accumulators(config)
 
@@ -61,8 +60,8 @@ class BinaryEngine(wiring.Component):
             buffer.read_address.eq(sequencer.address),
             loader.fill_valid.eq(sequencer.fill_valid),
             loader.fill_binary.eq(1),
-            # When the multiplier array would have taken its own over, so that `ComputeEngine.handover` holds here too.
-            loader.release.eq(words[MacArray.align(config) + 1].step_start),
+            loader.level.eq(self.weights_level),
+            loader.release.eq(words[1].step_start),
             unit.pixels.eq(buffer.read_data),
             unit.zeros.eq(buffer.read_zero),
             unit.first_bank.eq(words[1].turn + words[1].lane),

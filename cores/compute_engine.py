@@ -31,6 +31,7 @@ def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
         "post_store": Out(1),
         "write": In(BufferWrite(config)),
         "weights": In(stream.Signature(config.beat_bits)),
+        "weights_level": In(range(config.weight_depth + 1)),
         "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
         "read_enable": In(1),
         "read_bank": In(1),
@@ -63,16 +64,18 @@ class ComputeEngine(wiring.Component):
         })
 
     @staticmethod
-    def handover(config: NpuConfig) -> int:
-        """Cycles from a step's first issue until the weight loader may gather the next.
+    def handover(config: NpuConfig, *, window: bool = False, binary: bool = False) -> int:
+        """Cycles from a step's first issue until its weights are taken over, and the next may be gathered.
 
-        Issue, memory, aligning, weights; a window's step begins ``window_reads`` - 1 cycles later.
+        Issue, memory, aligning; a window's step begins ``window_reads`` - 1 cycles later.
         """
-        return 3 + MacArray.align(config) + (config.window_reads - 1 if config.depthwise else 0)
+        if binary:
+            return WeightLoader.BINARY_TAKEN
+        return 2 + MacArray.align(config) + (config.window_reads - 1 if window else 0)
 
     @classmethod
     def min_step(cls, config: NpuConfig) -> int:
-        return max(cls.handover(config), Accumulators.HAZARD)
+        return max(cls.handover(config, window=bool(config.depthwise)) + 1, Accumulators.HAZARD)
 
     @staticmethod
     def sums_latency(config: NpuConfig) -> int:
@@ -84,7 +87,7 @@ class ComputeEngine(wiring.Component):
         config = self.config
         m.submodules.sequencer = sequencer = TileSequencer(config, min_step=self.min_step(config))
         m.submodules.buffer = buffer = InputBuffer(config)
-        m.submodules.weights = loader = WeightLoader(config)
+        m.submodules.weights = loader = WeightLoader(config, taken=self.handover(config))
         m.submodules.array = array = MacArray(config)
         m.submodules.accumulators = accumulators = Accumulators(config)
         m.submodules.pool = pool = PoolUnit(config)
@@ -102,6 +105,7 @@ class ComputeEngine(wiring.Component):
         for port in ("read_enable", "read_bank", "read_address"):
             m.d.comb += getattr(accumulators, port).eq(getattr(self, port))
         m.d.comb += [
+            loader.level.eq(self.weights_level),
             sequencer.weights_ready.eq(loader.ready),
             sequencer.pool_ready.eq(pool.ready),
             buffer.read_address.eq(sequencer.address),
@@ -152,6 +156,11 @@ class ComputeEngine(wiring.Component):
             m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
             sums = either
 
+        release = words[align + 1].step_start
+        if config.binary_rows:
+            release = Mux(words[align + 1].binary, 0, release) | (words[1].step_start & words[1].binary)
+        m.d.comb += loader.release.eq(release)
+
         activations = Value.cast(buffer.read_data)
         if config.activation_bits > 8:      # the pool unit takes the int8 that they are in plain tiles
             activations = Cat(activations.word_select(number, config.activation_bits)[:8]
@@ -163,7 +172,6 @@ class ComputeEngine(wiring.Component):
             array.indices.eq(loader.indices),
             array.load_indices.eq(words[align].step_start),
             array.load_weights.eq(words[align + 1].step_start),
-            loader.release.eq(words[align + 1].step_start),
 
             accumulators.enable.eq(written.gemm),
             accumulators.first.eq(written.first),

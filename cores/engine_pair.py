@@ -70,7 +70,8 @@ class EnginePair(wiring.Component):
         # -- tokens, weights, activations ---------------------------------------------------------------------------
         connect(m, array.pooled, flipped(self.pooled))
         for engine in engines:
-            for port in ("load_level", "store_level", "halt", "read_enable", "read_bank", "read_address"):
+            for port in ("load_level", "store_level", "weights_level", "halt", "read_enable", "read_bank",
+                         "read_address"):
                 m.d.comb += getattr(engine, port).eq(getattr(self, port))
             for port in engine.write.signature.members:
                 m.d.comb += getattr(engine.write, port).eq(getattr(self.write, port))

@@ -85,6 +85,7 @@ class Npu(wiring.Component):
             connect(m, source, ring.w_stream)
             connect(m, ring.r_stream, sink)
         connect(m, compute.pooled, store.pooled)
+        m.d.comb += compute.weights_level.eq(weight_ring.r_level)
         connect(m, load.write, compute.write)
         if config.local_store:
             m.d.comb += load.kept.eq(store.kept)

@@ -18,10 +18,10 @@ from gen.schedule import (
     CHUNK_CYCLES,
     COMPUTE_OVERHEAD,
     LATENCY,
-    STEP_OVERHEAD,
     STORE_CYCLES,
     WINDOW_OVERHEAD,
     Plan,
+    step_pace,
 )
 
 __all__ = ["FusedPlan", "fusable", "plan_fused"]
@@ -110,7 +110,7 @@ class _Costs:
         self._passes = sum(map(len, windows.tiles))
 
     def depthwise(self, part: Window) -> float:
-        step = max(self.geometry.step_cycles(part, self.config), self.config.weight_beats + STEP_OVERHEAD)
+        step = step_pace(self.geometry.step_cycles(part, self.config), self.config.weight_beats, self.config)
         return self._steps * step + self._passes * 2 * WINDOW_OVERHEAD
 
     def depthwise_store(self, part: Window, gap: int = _STORE_GAP) -> float:
@@ -122,7 +122,7 @@ class _Costs:
             words = self.pointwise.words(unit, self.config, narrow=self.narrow and number == last)
             for part in tile:
                 steps = part.blocks * part.groups
-                cycles += steps * max(words, part.step_beats(self.config) + STEP_OVERHEAD)
+                cycles += steps * step_pace(words, part.step_beats(self.config), self.config)
         return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.packed.tiles))
 
     def pointwise_store(self, unit: Window) -> float:

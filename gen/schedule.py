@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from cores.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from gen.binary import SignSource
 from gen.depthwise import WindowGeometry
@@ -20,8 +21,8 @@ from gen.sign_loads import load_cycles
 from gen.winograd import POSITIONS, WinogradGeometry
 
 __all__ = [
-    "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STEP_OVERHEAD", "STORE_CYCLES", "WINDOW_OVERHEAD",
-    "Plan", "plan_conv", "plan_pool", "plan_windows", "plan_winograd",
+    "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STORE_CYCLES", "WINDOW_OVERHEAD", "Plan",
+    "plan_conv", "plan_pool", "plan_windows", "plan_winograd", "step_pace",
 ]
 
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
@@ -30,8 +31,6 @@ LATENCY = 40
 COMPUTE_OVERHEAD = 1
 #: The same of a COMPUTE in windows: the next one's sums begin behind its last.
 WINDOW_OVERHEAD = 4
-#: Cycles by which a step outlasts the gathering of its weights at least.
-STEP_OVERHEAD = 4
 #: A chunk smaller than this in compute cycles only makes instructions.
 CHUNK_CYCLES = 200
 #: The same of a pooled output tile.
@@ -45,6 +44,11 @@ _TILE_STORE_CYCLES = 9
 _START_WEIGHT = 0.1
 #: What a beat of memory traffic weighs against a cycle where cycles are equal.
 BEAT_WEIGHT = 0.01
+
+
+def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:
+    """Cycles from a step to the next: its words', or its weights'."""
+    return max(words, weight_beats, ComputeEngine.min_step(config))
 
 
 @dataclass(frozen=True)
@@ -133,8 +137,9 @@ class _ConvCost:
 
     def _compute(self, window: Window) -> float:
         """Cycles of all output tiles."""
-        return sum(steps * max(self.geometry.step_cycles(window, self.config, narrow=narrow), beats + STEP_OVERHEAD)
-                   for steps, beats, narrow in self.steps)
+        return sum(
+            steps * step_pace(self.geometry.step_cycles(window, self.config, narrow=narrow), beats, self.config)
+            for steps, beats, narrow in self.steps)
 
     def _store(self, window: Window, blocks: int) -> int:
         return blocks * (window.rows * window.cols * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
@@ -208,7 +213,7 @@ def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles
         for window, count in windows:
             words, pixels = geometry.words(window, config), window.rows * window.cols
             compute = computes * COMPUTE_OVERHEAD + sum(
-                number * max(words, beats + STEP_OVERHEAD) for number, beats in steps)
+                number * step_pace(words, beats, config) for number, beats in steps)
             side = out_blocks * (PARAMETER_BEATS + residual * pixels)
             load = in_blocks * window.load_beats * rounds + weight_beats + side
             transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
@@ -246,7 +251,7 @@ def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeigh
         load, compute, pixels = 0.0, 0.0, window.rows * window.cols
         parts = geometry.parts(window, config)
         for part in parts:
-            step = max(geometry.step_cycles(part, config), config.weight_beats + STEP_OVERHEAD)
+            step = step_pace(geometry.step_cycles(part, config), config.weight_beats, config)
             compute += steps * step + passes * WINDOW_OVERHEAD
             load += blocks * (part.load_beats + PARAMETER_BEATS) + len(packed.data)
         load += blocks * pixels * residual

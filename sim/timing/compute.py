@@ -6,6 +6,7 @@ from cores.accumulators import Accumulators
 from cores.compute_engine import ComputeEngine
 from cores.isa import Instruction, Opcode, Queue
 from cores.mac_array import MacArray
+from cores.weight_loader import WeightLoader
 
 from .fifo import NEVER, earliest
 from .latencies import POOL_CYCLES, WINDOW_CYCLES
@@ -95,7 +96,9 @@ class Compute:
         if instruction["binary"]:
             beats = config.binary_rows
         steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"]
-        handover = ComputeEngine.handover(config) - (self._behind if not window else 0)
+        indexed, binary = bool(instruction["indexed"]), bool(instruction["binary"])
+        handover = ComputeEngine.handover(config, window=bool(window), binary=binary)
+        lead = WeightLoader.lead(config, taken=ComputeEngine.handover(config), indexed=indexed, binary=binary)
         may_start = max(active + 1, self._step_free)
         gather = max(known, self._gather_free)
         idle_from = active + 1
@@ -114,23 +117,20 @@ class Compute:
                 continue
             count = min(count, longer) if longer else count
             cycles = words + row if longer else words
-            pace = max(cycles, self._min_step, handover + beats)
+            pace = max(cycles, self._min_step, handover + beats + 1 - lead)
             longer = max(0, longer - count)
             there = np.full(count * beats, NEVER)
             there[held:] = ring.readable(count * beats - held)
             there[0] = max(there[0], part + 1 - held)
+            there[held] = max(there[held], gather)
             arrived = there.reshape(count, beats)
-            # A step's weights are ready the cycle after its last beat, at a beat a cycle.
-            ready = (arrived + (beats - np.arange(beats))).max(axis=1)
-            ready[0] = max(ready[0], gather + beats - held)
-            allowed = ready.copy()
+            allowed = _ready(_taken(arrived), arrived, lead)
             allowed[0] = max(allowed[0], may_start)
             starts = earliest(allowed, pace)
-            gathers = np.concatenate([[gather], starts[:-1] + handover])
-            lanes = np.arange(beats)
-            times = np.maximum.accumulate(np.maximum(arrived, gathers[:, None]) - lanes, axis=1) + lanes
+            gathers = np.concatenate([[gather - held], starts[:-1] + handover])
+            times = _taken(np.maximum(arrived, gathers[:, None]))
             ring.pop(times.ravel()[held:])
-            ready = times[:, -1] + 1
+            ready = _ready(times, arrived, lead)
             free = np.concatenate([[idle_from], starts[:-1] + cycles])
             # Until its weights can be gathered, a step waits for the one before, not for weights.
             waited = np.clip(ready - np.maximum(free, gathers), 0, starts - free)
@@ -166,3 +166,18 @@ class Compute:
             self.clock = may_start
             yield None
         return may_start - 1
+
+
+def _taken(allowed: np.ndarray) -> np.ndarray:
+    """When the beats of steps, (steps, beats), leave the ring: in order, one a cycle."""
+    lanes = np.arange(allowed.shape[1])
+    return np.maximum.accumulate(allowed - lanes, axis=1) + lanes
+
+
+def _ready(taken: np.ndarray, arrived: np.ndarray, lead: int) -> np.ndarray:
+    """When each step may start: behind a beat with which all but ``lead`` - 1 are taken and the others are counted."""
+    # A beat is counted the cycle before it can be taken.
+    behind = taken[:, -lead:]
+    enough = behind >= arrived[:, -1:] - 1
+    enough[:, -1] = True
+    return behind[np.arange(len(behind)), enough.argmax(axis=1)] + 1

@@ -6,7 +6,6 @@ from cocotb.triggers import RisingEdge
 
 from cores.compute_engine import ComputeEngine
 from cores.isa import Instruction, Opcode
-from cores.mac_array import MacArray
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters
 from tests.cores.bench_compute_engine import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start
@@ -111,9 +110,7 @@ async def turns(dut, stall):
 async def rate(dut):
     """A word every cycle, once a step has as many words as it takes to gather the next one's rows."""
     environment, rng = await start(dut, stall=0.0)
-    # `ComputeEngine.handover` counts the reads of a window as well.
-    gather = ROWS + 3 + MacArray.align(CONFIG)
-    step = max(gather, ComputeEngine.min_step(CONFIG))
+    step = max(ROWS, ComputeEngine.min_step(CONFIG))
     cycles = {}
     for words in (step, step - 3):
         tile = Tile(rng)

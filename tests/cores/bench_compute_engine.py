@@ -114,6 +114,8 @@ class Environment:
     def __init__(self, dut, *, stall: float):
         self.dut, self.stall = dut, stall
         self.queue, self.weights, self.pooled = [], [], []
+        #: How many of the weights are in the ring: what is there can be taken without a pause.
+        self.level = 0
         self.load_level = self.store_level = 0
         self.loads_posted = self.stores_posted = self.cycle = 0
         self.errors: list[tuple[int, int]] = []
@@ -121,8 +123,8 @@ class Environment:
 
     async def reset(self):
         dut = self.dut
-        for name in ("queue__valid", "weights__valid", "pooled__ready", "halt", "load_level", "store_level",
-                     "write__enable", "read_enable"):
+        for name in ("queue__valid", "weights__valid", "weights_level", "pooled__ready", "halt", "load_level",
+                     "store_level", "write__enable", "read_enable"):
             getattr(dut, name).value = 0
         dut.rst.value = 1
         for _ in range(3):
@@ -150,14 +152,18 @@ class Environment:
 
     async def step(self):
         dut = self.dut
-        offers = {}
-        for name in ("queue", "weights"):
-            feed = getattr(self, name)
-            # A stream that has offered a payload keeps it until it is taken.
-            offers[name] = bool(feed) and (random.random() >= self.stall or getattr(dut, f"{name}__valid").value == 1)
-            getattr(dut, f"{name}__valid").value = int(offers[name])
-            if offers[name]:
-                getattr(dut, f"{name}__payload").value = feed[0]
+        if self.level < min(len(self.weights), CONFIG.weight_depth) and random.random() >= self.stall:
+            self.level += 1
+        # A stream that has offered a payload keeps it until it is taken.
+        offers = {
+            "queue": bool(self.queue) and (random.random() >= self.stall or dut.queue__valid.value == 1),
+            "weights": self.level > 0,
+        }
+        for name, offered in offers.items():
+            getattr(dut, f"{name}__valid").value = int(offered)
+            if offered:
+                getattr(dut, f"{name}__payload").value = getattr(self, name)[0]
+        dut.weights_level.value = self.level
         dut.pooled__ready.value = int(random.random() >= self.stall)
         dut.load_level.value, dut.store_level.value = self.load_level, self.store_level
         await FallingEdge(dut.clk)
@@ -165,6 +171,7 @@ class Environment:
         for name, offered in offers.items():
             if offered and getattr(dut, f"{name}__ready").value == 1:
                 getattr(self, name).pop(0)
+                self.level -= name == "weights"
         if dut.pooled__valid.value == 1 and dut.pooled__ready.value == 1:
             word = int(dut.pooled__payload.value)
             fields = [word >> lane * POOL_WIDTH & (1 << POOL_WIDTH) - 1 for lane in range(TN)]

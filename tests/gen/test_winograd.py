@@ -191,14 +191,14 @@ def test_fields(rng):
     for instruction in program.instructions:
         first.setdefault(instruction.opcode, instruction)
     tiles = first[Opcode.LOAD_WINOGRAD]
-    assert (tiles["shifts"], tiles["tile_cols"], tiles["position_pitch"]) == (0xAAAAAAAA, 7, 14)
+    assert (tiles["shifts"], tiles["tile_cols"], tiles["position_pitch"]) == (0xAAAAAAAA, 7, 11)
     computes = [i for i in program.instructions if i.opcode is Opcode.COMPUTE]
-    assert [i["acc_base"] for i in computes[:16]] == [14 * position for position in range(16)]
-    assert [i["buf_base"] for i in computes[:16]] == [14 * position for position in range(16)]
+    assert [i["acc_base"] for i in computes[:16]] == [11 * position for position in range(16)]
+    assert [i["buf_base"] for i in computes[:16]] == [11 * position for position in range(16)]
     assert [i["first"] for i in computes[:32]] == [1] * 16 + [0] * 16
-    assert (first[Opcode.COMPUTE_SET]["rows"], first[Opcode.COMPUTE_SET]["cols"]) == (1, 28)
+    assert (first[Opcode.COMPUTE_SET]["rows"], first[Opcode.COMPUTE_SET]["cols"]) == (1, 21)
     store = first[Opcode.STORE_SET]
-    assert (store["winograd"], store["position_words"], store["rows"], store["cols"]) == (1, 14, 8, 14)
+    assert (store["winograd"], store["position_words"], store["rows"], store["cols"]) == (1, 11, 6, 14)
 
 
 def test_mode_ends_with_the_layer(rng):
