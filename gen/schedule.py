@@ -43,7 +43,7 @@ _TILE_STORE_CYCLES = 9
 #: of the machine busy one after the other.
 _START_WEIGHT = 0.1
 #: What a beat of memory traffic weighs against a cycle where cycles are equal.
-BEAT_WEIGHT = 0.01
+BEAT_WEIGHT = 0.03
 
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:

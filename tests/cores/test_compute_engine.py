@@ -8,6 +8,7 @@ from cores.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from cores.engine_pair import EnginePair
 from cores.tile_sequencer import TileSequencer
+from cores.weight_loader import WeightLoader
 from tests.bench import run_bench
 
 _SMALL = {"input_depth": 512, "acc_depth": 64}
@@ -77,3 +78,8 @@ def test_compute_engine_full(name):
 def test_sequencer_needs_a_step():
     with pytest.raises(ValueError, match="min_step must be at least 1, not 0"):
         TileSequencer(NpuConfig.preset(16), min_step=0)
+
+
+def test_weights_are_taken_behind_the_first_issue():
+    with pytest.raises(ValueError, match="taken must be at least 2, not 1"):
+        WeightLoader(NpuConfig.preset(16), taken=1)
