@@ -296,7 +296,7 @@ class NpuConfig:
         """Raises ConfigError when ``text`` is not a configuration."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ConfigError(f"configuration is not JSON: {error}") from None
         if not isinstance(values, dict):
             raise ConfigError(f"configuration must be a JSON object, not {type(values).__name__}")

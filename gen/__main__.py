@@ -1,5 +1,6 @@
 """Command line: ``python -m gen COMMAND``."""
 
+import io
 import os
 import signal
 import sys
@@ -18,6 +19,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 for _signal in (signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_signal) == signal.SIG_DFL:
         signal.signal(_signal, _interrupt)
+
+for _stream in (sys.stdout, sys.stderr):
+    if isinstance(_stream, io.TextIOWrapper):  # a terminal may not have the characters of a name or a table
+        _stream.reconfigure(errors="replace")
 
 try:
     from gen.cli import main

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from gen.files import require_file
 from gen.ir import Graph
 
 __all__ = ["InputError", "Samples", "read_samples", "zero_samples"]
@@ -78,6 +79,7 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
     """
     names = list(graph.inputs)
     labels = None
+    require_file(path)
     try:
         if path.suffix in (".npz", ".npy"):
             loaded = _load(path)
@@ -104,20 +106,32 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
             raise InputError(f"{path}: input {name} holds values that are not numbers (NaN)")
     if labels is not None and (labels.ndim != 1 or labels.dtype.kind not in "iuf"):
         raise InputError(f"{path}: label must have one number for each sample, not {labels.dtype} {labels.shape}")
+    if labels is not None and not (np.isfinite(labels) & (labels == np.rint(labels))).all():
+        raise InputError(f"{path}: labels must be whole numbers")
     counts = {name: len(array) for name, array in inputs.items()} | ({} if labels is None else {"label": len(labels)})
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise InputError(f"{path}: arrays differ in their number of samples: {listed}")
     if not min(counts.values()):
         raise InputError(f"{path}: there are no samples")
+    for name, array in inputs.items():
+        wanted = _number(graph, name)
+        if array.dtype != wanted and not (wanted == np.float32 and array.dtype.kind == "f"):
+            raise InputError(f"{path}: input {name} must be {wanted}, not {array.dtype}")
     return Samples({name: array[:limit] for name, array in inputs.items()}, None if labels is None else labels[:limit])
 
 
 def zero_samples(graph: Graph, shapes: dict[str, tuple[int, ...]]) -> Samples:
     """One sample of zeros in the types of the model's inputs, for what does not depend on values."""
     inputs = {}
-    for name, (tensor, steps) in graph.inputs.items():
-        number = np.uint8 if graph.tensors[tensor].onnx_unsigned else np.int8
-        real = any(step.kind == "quantize" for step in steps)
-        inputs[name] = np.zeros(shapes[name], np.float32 if real else number)
+    for name in graph.inputs:
+        inputs[name] = np.zeros(shapes[name], _number(graph, name))
     return Samples(inputs, None)
+
+
+def _number(graph: Graph, name: str) -> np.dtype:
+    """The type of a model input."""
+    tensor, steps = graph.inputs[name]
+    if any(step.kind == "quantize" for step in steps):
+        return np.dtype(np.float32)
+    return np.dtype(np.uint8 if graph.tensors[tensor].onnx_unsigned else np.int8)

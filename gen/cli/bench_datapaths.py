@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich import box
 from rich.table import Table
-from rich.text import Text
 
 from gen.cli.common import chosen_config, console, messages, status
 from gen.files import write_file
@@ -103,7 +102,7 @@ def _goal(row: dict[str, Any]) -> str:
         return ""
     value = row["goal"]["value"]
     text = f"{value:g} times" if row["goal"]["of"] == "times" else f"{100 * value:g} %"
-    return text if row["reached"] else f"[bold]{text}, missed[/]"
+    return text if row["reached"] else f"{text}, missed"
 
 
 def _causes(row: dict[str, Any]) -> str:
@@ -124,7 +123,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     table = Table(title=rows[0]["title"], title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for number, heading in enumerate(headings):
         # Names give way when the terminal is narrow, figures do not.
-        width = None if number == 0 else max(Text.from_markup(line[number]).cell_len for line in [headings, *cells])
+        width = None if number == 0 else max(len(line[number]) for line in [headings, *cells])
         table.add_column(heading, justify="left" if heading in ("layer", "goal") else "right", no_wrap=True,
                          min_width=width)
     for line in cells:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
 from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
 from gen.cli.errors import UsageError
+from gen.files import require_file
 
 if TYPE_CHECKING:
     from gen.workload import Workload
@@ -34,9 +36,9 @@ CACHE = Path(os.environ.get("NPUGEN_BUILD") or Path(__file__).parents[2] / "buil
 DEFAULT_BOARD = "zu3eg"
 DEFAULT_MACS = 256
 
-#: Tables and results go to stdout, everything said on the way to stderr.
-console = Console(highlight=False)
-messages = Console(stderr=True, highlight=False)
+#: Tables and results go to stdout, everything said on the way to stderr. Names of files and layers are no markup.
+console = Console(highlight=False, markup=False, emoji=False)
+messages = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 #: Of --features.
@@ -101,7 +103,7 @@ def _machine_given(arguments: argparse.Namespace) -> bool:
 
 def chosen_board(arguments: argparse.Namespace) -> Board:
     """Raises BoardError for an unknown board."""
-    return get_board(arguments.board or DEFAULT_BOARD)
+    return get_board(DEFAULT_BOARD if arguments.board is None else arguments.board)
 
 
 def chosen_config(arguments: argparse.Namespace, features: Collection[str] | None = None) -> NpuConfig:
@@ -116,7 +118,7 @@ def chosen_config(arguments: argparse.Namespace, features: Collection[str] | Non
 
     def machine(**overrides: int) -> NpuConfig:
         if arguments.config is not None:
-            return dataclasses.replace(NpuConfig.load(arguments.config), **overrides)
+            return dataclasses.replace(_load(arguments.config), **overrides)
         macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
         return chosen_board(arguments).config(macs, **overrides)
 
@@ -137,6 +139,14 @@ def chosen_config(arguments: argparse.Namespace, features: Collection[str] | Non
         raise ConfigError(f"{error}{way_out}") from None
 
 
+def _load(path: Path) -> NpuConfig:
+    try:
+        require_file(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    return NpuConfig.load(path)
+
+
 def _with_all(with_features: Callable[[Sequence[str]], NpuConfig], names: Sequence[str]) -> NpuConfig:
     """Every feature that can be had beside those before it; what is left out is said."""
     kept: list[str] = []
@@ -145,7 +155,7 @@ def _with_all(with_features: Callable[[Sequence[str]], NpuConfig], names: Sequen
             with_features([*kept, name])
             kept.append(name)
         except ConfigError as error:
-            messages.print(f"--features {_ALL}: without {name} ({error})", soft_wrap=True, markup=False)
+            messages.print(f"--features {_ALL}: without {name} ({error})", soft_wrap=True)
     return with_features(kept)
 
 
@@ -181,14 +191,15 @@ def print_json(value: Any) -> None:
 
 
 def _columns() -> tuple:
-    return SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    text = TextColumn("{task.description}", markup=False)
+    return SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
 
 
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
     """A spinner on stderr (a terminal only) whose remark the yielded function replaces."""
     with messages.status(text) as spinner:
-        yield lambda remark: spinner.update(f"{text} [dim]{remark}")
+        yield lambda remark: spinner.update(Text.assemble(text, " ", (remark, "dim")))
 
 
 @contextmanager

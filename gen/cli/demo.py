@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     return FAILED if result["mismatches"] else 0
 
 
-def say(text: str) -> None:
-    console.print(f"   {text}", soft_wrap=True)
+def say(text: str, style: str = "") -> None:
+    console.print(f"   {text}", style=style, soft_wrap=True)
 
 
 class _Demo:
@@ -99,7 +99,7 @@ class _Demo:
 
     def step(self, text: str) -> None:
         self.steps += 1
-        console.print(f"\n[bold]{self.steps}. {text}[/]", soft_wrap=True)
+        console.print(f"\n{self.steps}. {text}", style="bold", soft_wrap=True)
 
     def build(self) -> None:
         from gen.cli.build import write_files
@@ -139,6 +139,5 @@ class _Demo:
             f"{clock_mhz:g} MHz, if the board's place and route holds that clock")
         say(f"simulated at {result.cycles * number / result.seconds:,.0f} cycles a second; "
             f"the demo took {time.perf_counter() - self.began:.0f} s")
-        colour = "red" if result.mismatches else "green"
-        say(f"[{colour}]{result.mismatches:,} of {result.compared * number:,} bytes, in all intermediate tensors, "
-            "differ from the golden model[/]")
+        say(f"{result.mismatches:,} of {result.compared * number:,} bytes, in all intermediate tensors, "
+            "differ from the golden model", style="red" if result.mismatches else "green")

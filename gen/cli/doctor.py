@@ -14,6 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from rich.table import Table
+from rich.text import Text
 
 from gen.cli.common import add_json_option, console, print_json, status
 from gen.cli.errors import FAILED
@@ -56,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
 def show(checks: list[Check]) -> None:
     table = Table("", "what", "found", box=None, show_header=False)
     for check in checks:
-        table.add_row("[green]ok[/]" if check.ok else "[red]missing[/]", check.name, check.found)
+        state = Text("ok", "green") if check.ok else Text("missing", "red")
+        table.add_row(state, check.name, check.found)
     console.print(table)
     broken = [check for check in checks if not check.ok]
     for check in broken:

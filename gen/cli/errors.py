@@ -37,7 +37,11 @@ def _names(error: Exception) -> set[str]:
 
 
 def one_line(error: Exception) -> str:
-    """What to print after ``error:``."""
+    """What to print after ``error:``, whatever names a file has in it."""
+    return "".join(character if character.isprintable() else "?" for character in _message(error))
+
+
+def _message(error: Exception) -> str:
     text = " ".join(str(error).split())
     if _names(error) & _OWN:
         return text

@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +138,7 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
     figure = Figure(figsize=(9, 1.5 + 0.28 * len(layers)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    names = [layer["name"] for layer in layers]
+    names = [_plain(layer["name"]) for layer in layers]
     left = [layer["cycles"] - sum(layer["stalls"].values()) for layer in layers]
     axes.barh(names, left, label="busy", color="tab:green")
     for cause in causes:
@@ -149,8 +150,15 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
     axes.invert_yaxis()
     axes.set_xlim(right=1.12 * max(left))  # room for the text behind the longest bar
     axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
-    axes.set_title(title)
+    axes.set_title(_plain(title))
     axes.legend(fontsize="small")
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of characters that the font does not have
+        figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def _plain(text: str) -> str:
+    """A name that Matplotlib does not take for a formula."""
+    return text.replace("$", r"\$")

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from boards.registry import get_board
@@ -67,6 +68,7 @@ def test_it_is_a_module(tmp_path: Path):
     ((), "required: COMMAND"),
     (("frobnicate",), "invalid choice: 'frobnicate'"),
     (("build", "--board", "x"), "gen build: error: unknown board 'x'; known: zu3eg, zynq7020, cyclonev, ecp5"),
+    (("build", "--board", ""), "unknown board ''"),
     (("build", "--macs", "5"), "macs must be one of 16, 32"),
     (("build", "--macs", "many"), "invalid int value: 'many'"),
     (("build", "--oc-lanes", "24"), "oc_lanes must be a power of two"),
@@ -134,6 +136,27 @@ def test_a_configuration_has_all_its_fields(model: str, capsys: pytest.CaptureFi
     Path("config.json").write_text("{}")
     line = error_line(capsys, 2, "compile", model, "--config", "config.json", "-o", "y.npu")
     assert "config.json: configuration without acc_depth, " in line and "`python -m gen build` writes" in line
+
+
+def test_names_are_only_names(model: str, samples: str, capsys: pytest.CaptureFixture):
+    """Square brackets are no markup, dollars no formula, control characters do not reach the terminal."""
+    data = onnx.load(model)
+    for node in data.graph.node:
+        node.name = f"[/red]$x_{{{node.name}"
+    onnx.save(data, "[red] ö$^.onnx")
+    assert main(["compile", "[red] ö$^.onnx", "-o", "[red] y.npu"]) == 0
+    assert capsys.readouterr().err.startswith("[red] y.npu: 8 layers")
+    for argv in (["profile", "[red] y.npu", "-o", "[p]"], ["run", "[red] y.npu", "--input", samples, "--limit", "1"],
+                 ["compare", "[red] ö$^.onnx", "--input", samples, "--limit", "1"]):
+        assert main(argv) == 0
+    assert "[/red]$x_{" in capsys.readouterr().out
+    assert "a?[2Jb.onnx: No such file" in error_line(capsys, 1, "compile", "a\x1b[2Jb.onnx", "-o", "y.npu")
+
+
+def test_configurations_that_have_no_end(model: str, capsys: pytest.CaptureFixture):
+    Path("deep.json").write_text("[" * 100_000)
+    for path, message in (("deep.json", "configuration is not JSON"), ("/dev/zero", "not a regular file")):
+        assert f"{path}: {message}" in error_line(capsys, 2, "compile", model, "--config", path, "-o", "y.npu")
 
 
 def test_internal_errors_are_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):

@@ -68,6 +68,8 @@ def test_image_with_channels_last(picture: Path):
     ({"image": np.zeros((2, 3, 4, 6)), "label": np.array(["a", "b"])}, "label must have one number"),
     ({"image": np.zeros((0, 3, 4, 6))}, "there are no samples"),
     ({"image": np.full((1, 3, 4, 6), np.nan)}, "input image holds values that are not numbers"),
+    ({"image": np.zeros((1, 3, 4, 6), complex)}, "input image must be int8, not complex128"),
+    ({"image": np.zeros((2, 3, 4, 6)), "label": np.array([1, np.nan])}, "labels must be whole numbers"),
 ])
 def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
     np.savez(tmp_path / "x.npz", **arrays)
@@ -77,12 +79,20 @@ def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
 
 
 @pytest.mark.parametrize("name", ["x.npz", "x.npy", "x.png"])
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 cut"])
+@pytest.mark.parametrize("content", [b"nonsense", b"PK\x03\x04 cut"])
 def test_damaged_files(tmp_path: Path, name: str, content: bytes):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}: ") as caught:
         read_samples(tmp_path / name, graph(), SHAPES)
     assert "\n" not in str(caught.value)
+
+
+def test_files_without_content(tmp_path: Path):
+    (tmp_path / "x.npz").touch()
+    for path, message in ((tmp_path / "x.npz", "the file is empty"), (tmp_path, "Is a directory"),
+                          (Path("/dev/zero"), "not a regular file")):
+        with pytest.raises(OSError, match=message):
+            read_samples(path, graph(), SHAPES)
 
 
 def test_truncated_image(tmp_path: Path, rng: np.random.Generator):
