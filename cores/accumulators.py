@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .config import NpuConfig
 from .mac_array import sum_bits
 
-__all__ = ["AccumulatorSlice", "Accumulators"]
+__all__ = ["Accumulators"]
 
 #: Accumulators side by side in one memory: four of 27 bits fill three 36-bit block RAM ports.
 _SLICE_LANES = 4

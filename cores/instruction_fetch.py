@@ -13,10 +13,6 @@ from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode, Queue
 
 __all__ = ["InstructionFetch"]
 
-#: Beats of a request, and beats kept before decoding: one request is under way while the other is decoded.
-_REQUEST_BEATS = 16
-_BUFFER_BEATS = 2 * _REQUEST_BEATS
-
 
 class InstructionFetch(wiring.Component):
     """Fetches instructions in order, checks them, and hands each to its queue; SYNC and END stay here.
@@ -32,6 +28,10 @@ class InstructionFetch(wiring.Component):
     Reports ILLEGAL, READ_SLVERR and READ_DECERR for the instruction that has them, once it is its turn, and NO_END with
     index ``program_length``; then stops until the next reset.
     """
+
+    #: Beats of a request, and beats kept before decoding: one request is under way while the other is decoded.
+    REQUEST_BEATS = 16
+    BUFFER_BEATS = 2 * REQUEST_BEATS
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -121,7 +121,7 @@ class InstructionFetch(wiring.Component):
     def _fetch(self, m: Module, *, word, response, valid, taken, quiet):
         """Requests with reserved room, the beat buffer, and the gearbox from beats to instructions."""
         beat_bytes = self.config.beat_bytes
-        m.submodules.buffer = buffer = SyncFIFO(width=self.config.beat_bits + 2, depth=_BUFFER_BEATS)
+        m.submodules.buffer = buffer = SyncFIFO(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
         m.d.comb += [
             buffer.w_en.eq(self.data.valid),
             buffer.w_data.eq(Cat(self.data.data, self.data.response)),
@@ -156,12 +156,12 @@ class InstructionFetch(wiring.Component):
             total = (self.program_length + 1) >> 1
 
         left = Signal(len(total))               # beats still to ask for
-        reserved = Signal(range(_BUFFER_BEATS + 1))     # beats asked for and not yet decoded
+        reserved = Signal(range(self.BUFFER_BEATS + 1))     # beats asked for and not yet decoded
         next_address = Signal(self.config.address_width)
-        asked, beats = Signal(), Signal(range(_REQUEST_BEATS + 1))
+        asked, beats = Signal(), Signal(range(self.REQUEST_BEATS + 1))
         m.d.comb += [
-            beats.eq(Mux(left >= _REQUEST_BEATS, _REQUEST_BEATS, left)),
-            self.request.valid.eq((left != 0) & (reserved <= _BUFFER_BEATS - _REQUEST_BEATS)),
+            beats.eq(Mux(left >= self.REQUEST_BEATS, self.REQUEST_BEATS, left)),
+            self.request.valid.eq((left != 0) & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
             self.request.p.address.eq(next_address),
             self.request.p.beats.eq(beats),
             asked.eq(self.request.valid & self.request.ready),
@@ -171,7 +171,7 @@ class InstructionFetch(wiring.Component):
         with m.If(self.start):
             m.d.sync += [left.eq(total), next_address.eq(self.program_address)]
         with m.Elif(asked):
-            m.d.sync += [left.eq(left - beats), next_address.eq(next_address + _REQUEST_BEATS * beat_bytes)]
+            m.d.sync += [left.eq(left - beats), next_address.eq(next_address + self.REQUEST_BEATS * beat_bytes)]
 
     def _queues(self, m: Module, *, word, queue, push, ready, empty):
         """One FIFO for each engine, as wide as the longest instruction that goes there."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 __all__ = [
     "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS",
-    "MAX_TILE_COLS", "NOT_ALL_ZERO", "OPCODE_FEATURES", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "decode",
-    "disassemble", "encode", "is_supported",
+    "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "decode", "disassemble",
+    "encode", "is_supported",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -103,7 +103,7 @@ SETTERS = frozenset({Opcode.LOAD_SET, Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD, 
 
 #: Operations and fields that only a machine with an optional unit has: the field of `NpuConfig` that says so. Elsewhere
 #: the operation is illegal, and the hardware takes the field for zero.
-OPCODE_FEATURES: Mapping[Opcode, str] = {Opcode.LOAD_GATHER: "gather", Opcode.LOAD_WINOGRAD: "winograd"}
+_OPCODE_FEATURES: Mapping[Opcode, str] = {Opcode.LOAD_GATHER: "gather", Opcode.LOAD_WINOGRAD: "winograd"}
 FIELD_FEATURES: Mapping[Opcode, Mapping[str, str]] = {
     Opcode.LOAD_SET: {"sign": "binary_rows", "pad_zero": "binary_rows"},
     Opcode.COMPUTE_SET: dict.fromkeys(("spread", "window", "alternate", "shift"), "depthwise"),
@@ -304,7 +304,7 @@ class Instruction:
 
 def is_supported(opcode: Opcode, config: object) -> bool:
     """Whether a machine of this `NpuConfig` has the operation."""
-    return opcode not in OPCODE_FEATURES or bool(getattr(config, OPCODE_FEATURES[opcode]))
+    return opcode not in _OPCODE_FEATURES or bool(getattr(config, _OPCODE_FEATURES[opcode]))
 
 
 def encode(instruction: Instruction) -> bytes:

@@ -17,12 +17,6 @@ __all__ = ["LoadEngine"]
 
 _STATE = {name: code for code, name in enumerate(ENGINE_STATES["load"])}
 
-#: Beats asked for and not yet taken by the writer: two of the longest bursts, or many short ones.
-_FIFO_DEPTH = 512
-
-#: Instructions whose data is under way behind the one being written.
-_CONTEXTS = 8
-
 
 class LoadEngine(wiring.Component):
     """Executes the load queue: asks for data early, writes it in order.
@@ -32,6 +26,11 @@ class LoadEngine(wiring.Component):
     for the compute token, inserts the padding and delivers a beat a cycle. Room in the FIFO is reserved before data is
     asked for, so the bus never waits.
     """
+
+    #: Beats asked for and not yet taken by the writer: two of the longest bursts, or many short ones.
+    FIFO_DEPTH = 512
+    #: Instructions whose data is under way behind the one being written.
+    CONTEXTS = 8
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -61,8 +60,8 @@ class LoadEngine(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.writer = writer = BufferWriter(config)
-        m.submodules.contexts = contexts = SyncFIFO(width=len(self.queue.payload.as_value()), depth=_CONTEXTS)
-        m.submodules.fifo = fifo = SyncFIFOBuffered(width=config.beat_bits + 2, depth=_FIFO_DEPTH)
+        m.submodules.contexts = contexts = SyncFIFO(width=len(self.queue.payload.as_value()), depth=self.CONTEXTS)
+        m.submodules.fifo = fifo = SyncFIFOBuffered(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
 
         # -- requester ------------------------------------------------------------------------------------------
         layouts = {opcode: instruction_layout(opcode) for opcode in (Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT,
@@ -125,11 +124,11 @@ class LoadEngine(wiring.Component):
             with m.Else():
                 m.d.sync += row_checked.eq(1)
 
-        reserved = Signal(range(_FIFO_DEPTH + 1))
+        reserved = Signal(range(self.FIFO_DEPTH + 1))
         beats = Signal(9)
         m.d.comb += beats.eq(Mux(left > MAX_BURST, MAX_BURST, left))
         m.d.comb += [
-            self.request.valid.eq(running & row_checked & ~self.halt & (reserved + beats <= _FIFO_DEPTH)),
+            self.request.valid.eq(running & row_checked & ~self.halt & (reserved + beats <= self.FIFO_DEPTH)),
             self.request.payload.beats.eq(beats),
             self.request.payload.address.eq(self.data_address + offset * config.beat_bytes),
         ]

@@ -1,9 +1,12 @@
-"""Widths of the requantisation that the hardware, the golden model and the compiler share.
+"""Numbers of the arithmetic that the hardware, the simulators and the compiler share.
 
-The rule itself is stated in `sim/golden.py`; docs/numerics.md says why it is what it is.
+The rules themselves are stated in `sim/golden.py`; docs/numerics.md says why requantisation is what it is.
 """
 
-__all__ = ["MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES", "POOL_WIDTH"]
+__all__ = [
+    "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS",
+    "SIGN_BLOCKS",
+]
 
 #: Bits of an unsigned requantisation multiplier: with its sign it fills the 18-bit port of a DSP slice.
 MULTIPLIER_BITS = 17
@@ -15,3 +18,8 @@ MAX_SHIFT = 43
 PARAMETER_BYTES = 8
 #: Bits of a window sum in the pool unit: windows of up to 4,096 pixels.
 POOL_WIDTH = 20
+#: A byte holds the signs of eight values: those of as many pixels of a block are a beat of a map of signs, those of as
+#: many int8 blocks an entry of the input buffer.
+MAP_PIXELS = SIGN_BLOCKS = 8
+#: Positions of a transformed Winograd tile: products that its four pixels are made of.
+POSITIONS = 16

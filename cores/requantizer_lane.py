@@ -6,12 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from .numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
-__all__ = ["CONSTANT_BITS", "SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
+__all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
 
 #: Bits of ``shift - MIN_SHIFT``.
 SHIFT_BITS = (MAX_SHIFT - MIN_SHIFT).bit_length()
 #: Bits of the second stage's constant.
-CONSTANT_BITS = 28
+_CONSTANT_BITS = 28
 
 #: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
 #: value stands.
@@ -22,7 +22,7 @@ LaneControl = data.StructLayout({
     "load_factor": 1,           # 2: the channel's multiplier becomes the other factor
     "take_factor": 1,           # 2: or the residual or the first stage's result
     "residual": 1,              # 2: of these two, the residual
-    "subtrahend": signed(CONSTANT_BITS),  # 4: subtracted from the product
+    "subtrahend": signed(_CONSTANT_BITS),  # 4: subtracted from the product
     "accumulate": 1,            # 4: the last total is subtracted instead
     "load_shift": 1,            # 4: the channel's shift, else ``shift`` if ``take_shift``
     "take_shift": 1,            # 4
@@ -114,7 +114,7 @@ class RequantizerLane(wiring.Component):
             m.d.sync += narrow.eq(Mux(control.load_factor, channel.multiplier, result_or_residual))
 
         # Cycles 3 and 4.
-        product = Signal(signed(max(self.acc_width + MULTIPLIER_BITS, CONSTANT_BITS + 1)), reset_less=True)
+        product = Signal(signed(max(self.acc_width + MULTIPLIER_BITS, _CONSTANT_BITS + 1)), reset_less=True)
         total = Signal.like(product)
         m.d.sync += [
             product.eq(wide * narrow),

@@ -5,11 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .config import NpuConfig
+from .numerics import MAP_PIXELS
 
 __all__ = ["SignPacker"]
-
-#: Pixels of a beat.
-_PIXELS = 8
 
 
 class SignPacker(wiring.Component):
@@ -34,10 +32,10 @@ class SignPacker(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        slot = Signal(range(_PIXELS))
+        slot = Signal(range(MAP_PIXELS))
         m.d.comb += self.completes.eq(self.valid & (self.row_end | slot.all()))
         # Every register takes the signs themselves: which of them does is a matter of its enable, not of a multiplexer.
-        pixels = [Signal(self.config.ic_lanes, name=f"pixel{number}") for number in range(_PIXELS)]
+        pixels = [Signal(self.config.ic_lanes, name=f"pixel{number}") for number in range(MAP_PIXELS)]
         with m.If(self.valid):
             m.d.sync += slot.eq(Mux(self.completes, 0, slot + 1))
             for number, pixel in enumerate(pixels):

@@ -18,9 +18,6 @@ from .store_sequencer import StoreSequencer
 
 __all__ = ["StoreEngine"]
 
-#: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT RAM.
-_BUFFER_BEATS = 32
-
 
 class StoreEngine(wiring.Component):
     """Executes the store queue. docs/datapath.md has its pipeline, cycles and area.
@@ -32,6 +29,10 @@ class StoreEngine(wiring.Component):
     ``read_data`` is read the cycle after ``read_enable``. Golden models: ``sim.golden.requantize``,
     ``sim.golden.residual_add``, ``sim.golden.winograd_output``, ``sim.binary.pack_map``.
     """
+
+    #: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT
+    #: RAM.
+    BUFFER_BEATS = 32
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -66,7 +67,7 @@ class StoreEngine(wiring.Component):
         m.submodules.parameters = parameters = ChannelParameters(config)
         m.submodules.requantizer = requantizer = Requantizer(config)
         m.submodules.runs = runs = StoreRuns(config)
-        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=_BUFFER_BEATS)
+        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
         connect(m, flipped(self.queue), sequencer.queue)
         connect(m, runs.run, flipped(self.run))
@@ -136,11 +137,11 @@ class StoreEngine(wiring.Component):
             ]
 
         # Beats under way or in the buffer.
-        beats = Signal(range(_BUFFER_BEATS + 1))
+        beats = Signal(range(self.BUFFER_BEATS + 1))
         leaves = buffer.r_rdy & buffer.r_en
         # Of the pixels of a beat of signs only the last one counts.
         if config.binary_rows:
             leaves = leaves + requantizer.packed
         m.d.sync += beats.eq(beats + issue.valid - leaves)
-        m.d.comb += [sequencer.room.eq(beats != _BUFFER_BEATS), sequencer.drained.eq(beats == 0)]
+        m.d.comb += [sequencer.room.eq(beats != self.BUFFER_BEATS), sequencer.drained.eq(beats == 0)]
         return m

@@ -3,12 +3,14 @@
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from .axi import write_run_layout
 from .config import NpuConfig
 from .instruction_layout import INDEX_BITS, instruction_layout
 from .isa import Opcode
 from .local_writer import LocalRun
+from .numerics import MAP_PIXELS
 
 __all__ = ["REGION_BITS", "StoreRuns"]
 
@@ -58,7 +60,7 @@ class StoreRuns(wiring.Component):
 
         beats = geometry.cols
         if self.config.binary_rows:
-            beats = Mux(geometry.binary, (geometry.cols + 7) >> 3, geometry.cols)
+            beats = Mux(geometry.binary, (geometry.cols + (MAP_PIXELS - 1)) >> exact_log2(MAP_PIXELS), geometry.cols)
         m.d.comb += [
             run.p.address.eq(address),
             run.p.beats.eq(beats),

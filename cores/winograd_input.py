@@ -9,13 +9,11 @@ from .config import NpuConfig
 from .input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
 from .instruction_layout import INDEX_BITS, instruction_layout
 from .isa import Opcode
+from .numerics import POSITIONS
 from .winograd_lane import COLUMN_BITS, Operation, WinogradLane
 from .winograd_lines import PixelLayout, WinogradLines
 
 __all__ = ["EntryLayout", "TileLoad", "WinogradInput"]
-
-#: Pairs of columns of vertical sums: two that tiles are made of, two that the next ones are written to.
-_PAIRS = 4
 
 
 def _geometry(opcode: Opcode, *names: str) -> dict:
@@ -40,12 +38,25 @@ def EntryLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
 class WinogradInput(wiring.Component):
     """V = B^T d B of every tile d of the box that ``start`` announces, an entry a cycle.
 
-    A tile takes 16 cycles. Vertical sums of a pair of columns take 8 and are made ahead, so rows and blocks follow one
-    another without a gap if the pixels are there: four complete rows of pixels for a row of tiles. ``start`` only while
-    ``idle``. ``overrun``: an entry beyond the input buffer, or a box that is not made of tiles, of load ``index``.
+    A tile takes `TILE_CYCLES`. Vertical sums of a pair of columns take `COLUMN_CYCLES` and are made ahead, so rows and
+    blocks follow one another without a gap if the pixels are there: four complete rows of pixels for a row of tiles.
+    ``start`` only while ``idle``. ``overrun``: an entry beyond the input buffer, or a box that is not made of tiles, of
+    load ``index``.
 
     Golden model: ``sim.golden.winograd_input``.
     """
+
+    #: Pairs of columns of vertical sums: two that tiles are made of, two that the next ones are written to.
+    PAIRS = 4
+    #: Cycles for a pair of columns of vertical sums, four each, and for the values of a tile.
+    COLUMN_CYCLES, TILE_CYCLES = 8, POSITIONS
+    #: From the last cycle of a pair of columns until it is complete in memory.
+    COLUMN_LATENCY = 3
+
+    @staticmethod
+    def latency(config: NpuConfig) -> int:
+        """Cycles from the address of a value's columns to its entry."""
+        return 3 if config.winograd == 1 else 2
 
     def __init__(self, config: NpuConfig):
         if not config.winograd:
@@ -74,19 +85,19 @@ class WinogradInput(wiring.Component):
             m.d.sync += [load.eq(self.load), active.eq(1), making_columns.eq(1)]
 
         # Pairs of columns go round in the memory of vertical sums. ``taken`` places are full or being filled.
-        taken, complete = Signal(range(_PAIRS + 1)), Signal(range(_PAIRS + 1))
-        column_memory = Memory(shape=COLUMN_BITS * config.ic_lanes, depth=8 * _PAIRS, init=[])
+        taken, complete = Signal(range(self.PAIRS + 1)), Signal(range(self.PAIRS + 1))
+        column_memory = Memory(shape=COLUMN_BITS * config.ic_lanes, depth=self.COLUMN_CYCLES * self.PAIRS, init=[])
         m.submodules.columns = column_memory
         flags = data.StructLayout({"swapped": 1, "block_end": 1, "end": 1})
-        flags_of = [Signal(flags, name=f"flags{pair}") for pair in range(_PAIRS)]
+        flags_of = [Signal(flags, name=f"flags{pair}") for pair in range(self.PAIRS)]
 
         # -- vertical sums: for pair of columns, column, i ------------------------------------------------------------
-        number, pair, place = Signal(3), Signal(range(64)), Signal(range(_PAIRS))
+        number, pair, place = Signal(range(self.COLUMN_CYCLES)), Signal(range(64)), Signal(range(self.PAIRS))
         i = number[:2]
         make, made, row_made = Signal(), Signal(), Signal()
         invert = Signal()
         m.d.comb += [
-            make.eq(making_columns & lines.valid & (taken != _PAIRS)),
+            make.eq(making_columns & lines.valid & (taken != self.PAIRS)),
             made.eq(make & number.all()),
             row_made.eq(made & (pair == load.tile_cols)),
             lines.column.eq(Cat(number[2], pair)),
@@ -127,7 +138,7 @@ class WinogradInput(wiring.Component):
         ready = delayed(delayed(made, "made1"), "made2")
 
         # -- transformed values: for tile, i, j -----------------------------------------------------------------------
-        position, tile, first = Signal(4), Signal(8), Signal(range(_PAIRS))
+        position, tile, first = Signal(range(self.TILE_CYCLES)), Signal(8), Signal(range(self.PAIRS))
         block_base, tile_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         bank = Signal(BankShape(config))
         here = Signal(flags)
@@ -187,7 +198,7 @@ class WinogradInput(wiring.Component):
             columns.append(delayed(read.data, f"columns_{name}", step))
 
         stages = [now]      # cycle 1: columns; cycle 2: their sum; cycle 3, narrow: rounded
-        for cycle in range(1, 4 if narrow else 3):
+        for cycle in range(1, self.latency(config) + 1):
             stages.append(delayed(stages[-1], f"stage{cycle}", step))
         summed, last = stages[2], stages[-1]
 

@@ -12,8 +12,6 @@ __all__ = ["PixelLayout", "WinogradLines"]
 
 #: Columns of a row; a tile begins every second one, and the last needs two more.
 _COLUMNS = 2 * (MAX_TILE_COLS + 1)
-#: Pairs of rows: two that tiles are made of, two that the next ones are written to.
-_PAIRS = 4
 
 
 def PixelLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
@@ -31,6 +29,9 @@ class WinogradLines(wiring.Component):
 
     ``malformed``: a row that is not ``2 * tile_cols + 2`` pixels, a block that is not of four rows, six, eight ...
     """
+
+    #: Pairs of rows: two that tiles are made of, two that the next ones are written to.
+    PAIRS = 4
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -52,15 +53,15 @@ class WinogradLines(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         pixel = self.pixels.payload
-        head, tail = Signal(range(_PAIRS)), Signal(range(_PAIRS))     # pair being written, upper pair
-        held = Signal(range(_PAIRS + 1))                              # complete pairs
+        head, tail = Signal(range(self.PAIRS)), Signal(range(self.PAIRS))     # pair being written, upper pair
+        held = Signal(range(self.PAIRS + 1))                              # complete pairs
         column, row = Signal(range(_COLUMNS + 1)), Signal()
         later = Signal()                                              # not the block's first pair
-        flags = [Signal(2, name=f"flags{pair}") for pair in range(_PAIRS)]
+        flags = [Signal(2, name=f"flags{pair}") for pair in range(self.PAIRS)]
 
         write, complete = Signal(), Signal()
         m.d.comb += [
-            self.pixels.ready.eq(held != _PAIRS),
+            self.pixels.ready.eq(held != self.PAIRS),
             write.eq(self.pixels.valid & self.pixels.ready),
             complete.eq(write & pixel.row_end & row),
             self.malformed.eq(write & (column[-1] | (pixel.row_end & (
@@ -84,9 +85,9 @@ class WinogradLines(wiring.Component):
 
         lower = Signal(2)
         with m.Switch(tail):
-            for pair in range(_PAIRS):
+            for pair in range(self.PAIRS):
                 with m.Case(pair):
-                    m.d.comb += lower.eq(flags[(pair + 1) % _PAIRS])
+                    m.d.comb += lower.eq(flags[(pair + 1) % self.PAIRS])
         m.d.comb += [
             self.swapped.eq(tail[0]),
             Cat(self.block_end, self.end).eq(lower),
@@ -97,7 +98,7 @@ class WinogradLines(wiring.Component):
                   (Mux(tail[0], self.upper_row, self.lower_row), tail[1])]
         for number, (line, pair) in enumerate(places):
             m.submodules[f"rows{number}"] = memory = Memory(
-                shape=self.config.beat_bits, depth=_COLUMNS * _PAIRS, init=[])
+                shape=self.config.beat_bits, depth=_COLUMNS * self.PAIRS, init=[])
             port, read = memory.write_port(), memory.read_port()
             m.d.comb += [
                 port.en.eq(write & (head[0] == number)),

@@ -25,6 +25,9 @@ class WinogradSums(wiring.Component):
     Golden model: ``sim.golden.winograd_output``.
     """
 
+    #: Words of a pixel, each read in a cycle of its own.
+    WORDS = 9
+
     def __init__(self):
         super().__init__({
             "enable": In(1),

@@ -13,10 +13,6 @@ from .isa import ErrorCode
 
 __all__ = ["WriteEngine"]
 
-#: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
-#: fills one 32-deep LUT RAM.
-_BUFFER_BEATS = 32
-
 
 class WriteEngine(wiring.Component):
     """Turns runs of beats into AXI4 bursts; ``data`` delivers exactly the beats of the runs, in order.
@@ -28,6 +24,10 @@ class WriteEngine(wiring.Component):
     on the bus yet, and completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
     ``beat`` marks a beat on the bus, ``handshake`` any transfer there.
     """
+
+    #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
+    #: fills one 32-deep LUT RAM.
+    BUFFER_BEATS = 32
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -53,7 +53,7 @@ class WriteEngine(wiring.Component):
         # Bursts whose beats are still to be sent (AWLEN), and bursts still to be answered (index, whether to report).
         m.submodules.lengths = lengths = SyncFIFO(width=8, depth=config.outstanding_writes)
         m.submodules.answers = answers = SyncFIFO(width=1 + INDEX_BITS, depth=config.outstanding_writes)
-        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=_BUFFER_BEATS)
+        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
         m.d.comb += [getattr(axi, name).eq(value) for name, value in memory_attributes("aw", config).items()]
         tag = data.View(tag_layout, splitter.burst.p.tag)

@@ -15,8 +15,8 @@ from sim.golden import quantize_multiplier
 from sim.rtl.machine import RtlMachine
 from sim.rtl.run import RtlResult, run_program
 
-__all__ = ["DEPTHWISE", "FEW_CHANNELS", "LAYERS", "NETWORKS", "PAIRS", "LayerBenchmark", "Measurement",
-           "NetworkBenchmark", "bus_bound", "conv_graph", "measure_graph", "measure_layer"]
+__all__ = ["DEPTHWISE", "FEW_CHANNELS", "LAYERS", "NETWORKS", "PAIRS", "LayerBenchmark", "Measurement", "bus_bound",
+           "conv_graph", "measure_graph", "measure_layer"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.numerics import MIN_SHIFT, MULTIPLIER_BITS
+from cores.numerics import MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
 from gen.ir import Conv, Graph, Requantize, is_binary, pad_value
 from gen.pack import PackedWeights, Pass
 from gen.passes.queries import count_readers, only_signs
-from sim.binary import BITS
 from sim.golden import requantize, residual_add
 
-__all__ = ["BITS", "BinaryLayers", "SignSource", "pack_binary"]
+__all__ = ["BinaryLayers", "SignSource", "pack_binary"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class SignSource:
 
     def entry_blocks(self, low: int, high: int) -> tuple[int, int]:
         """The int8 blocks of entries ``low..high``."""
-        return BITS * low, min(BITS * high, self.int8_blocks)
+        return SIGN_BLOCKS * low, min(SIGN_BLOCKS * high, self.int8_blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,17 +114,16 @@ def _beyond(graph: Graph) -> dict[str, int]:
 def _source(graph: Graph, layer: Conv, tensor: str, beyond: int, config: NpuConfig) -> SignSource:
     channels = layer.weights.shape[1]
     int8_blocks = -(-channels // config.ic_lanes)
-    blocks = -(-int8_blocks // BITS)
-    used = int8_blocks % BITS
+    blocks = -(-int8_blocks // SIGN_BLOCKS)
+    used = int8_blocks % SIGN_BLOCKS
     return SignSource(tensor, False, channels, blocks, int8_blocks,
-                      used * config.ic_lanes // BITS if used else None, 1 if beyond >= 0 else -1)
+                      used * config.ic_lanes // SIGN_BLOCKS if used else None, 1 if beyond >= 0 else -1)
 
 
 def _constant(layer: Conv, source: SignSource, config: NpuConfig) -> int:
     """``constant`` of ``dot = 2 * A - constant``."""
-    bits = BITS * config.ic_lanes
     # Of an odd number of bits without a channel one more than half equals its weight.
-    return (bits * source.blocks + source.channels % 2) * layer.weights[0, 0].size
+    return (config.binary_bits * source.blocks + source.channels % 2) * layer.weights[0, 0].size
 
 
 def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -> Conv | None:
@@ -163,7 +161,7 @@ def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:
 def pack_binary(layer: Conv, source: SignSource, config: NpuConfig) -> PackedWeights:
     """Pack a layer's weights for the unit: for each output tile, entry, tap and group of lanes a beat for each lane."""
     outputs, channels, height, width = layer.weights.shape
-    rows, bits, tm = config.binary_rows, BITS * config.ic_lanes, config.oc_lanes
+    rows, bits, tm = config.binary_rows, config.binary_bits, config.oc_lanes
     tiles, taps = -(-outputs // tm), height * width
     padded = np.zeros((tiles * tm, source.blocks * bits, taps), np.uint8)
     padded[:outputs, :channels] = (layer.weights > 0).reshape(outputs, channels, taps)
@@ -176,4 +174,4 @@ def pack_binary(layer: Conv, source: SignSource, config: NpuConfig) -> PackedWei
     data = np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little").reshape(-1, config.beat_bytes)
     beats = len(data) // tiles
     return PackedWeights(data, tuple(
-        (Pass(0, source.blocks, tm // rows, False, tile * beats, binary=True),) for tile in range(tiles)))
+        (Pass(0, source.blocks, config.binary_groups, False, tile * beats, binary=True),) for tile in range(tiles)))

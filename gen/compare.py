@@ -23,7 +23,7 @@ from gen.ir import Graph, GraphError, Layer, Tensor
 from gen.onnx_import import Imported, load_model
 from sim.golden import run_stages
 
-__all__ = ["Comparison", "LayerDifference", "OutputDifference", "compare", "compare_model", "print_comparison"]
+__all__ = ["Comparison", "compare", "compare_model", "print_comparison"]
 
 _CUT = "/cut"
 

@@ -15,7 +15,7 @@ from gen.emitter import Emitter
 from gen.geometry import Geometry, Window, largest_field
 from gen.ir import Conv, Graph, Tensor
 
-__all__ = ["GatherGeometry", "Piece", "gathered_layer", "is_gatherable", "load_pieces"]
+__all__ = ["GatherGeometry", "gathered_layer", "is_gatherable", "load_pieces"]
 
 _MAX_LENGTH = largest_field(Opcode.LOAD_GATHER, "length")
 _MAX_STEP = largest_field(Opcode.LOAD_GATHER, "step")

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from cores.config import NpuConfig
 from cores.isa import LAYOUTS, Opcode
+from cores.numerics import MAP_PIXELS
 from gen.ir import Conv, Layer, Tensor
 
 __all__ = [
-    "CompileError", "Geometry", "MAP_PIXELS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window",
-    "input_range", "largest_field", "split", "tilings",
+    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
+    "largest_field", "split", "tilings",
 ]
 
 
@@ -29,8 +30,6 @@ _MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
 _MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
 _MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
 
-#: Pixels of a row whose signs fill a beat of a map.
-MAP_PIXELS = 8
 #: Tiles narrower than this only cost, where there is more than one row.
 _MIN_COLS = 8
 
@@ -98,7 +97,7 @@ class Geometry:
     @classmethod
     def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False,
            map_out: bool = False) -> "Geometry":
-        """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat for every 8 pixels.
+        """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat.
 
         Raises CompileError for a layer that no tiling brings within the instructions' limits.
         """

@@ -12,8 +12,10 @@ from typing import Literal
 
 import numpy as np
 
+from cores.numerics import POSITIONS
+
 __all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize", "Residual",
-           "Tensor", "is_binary", "makes_signs", "pad_value", "verify"]
+           "Tensor", "is_binary", "pad_value", "verify"]
 
 
 class GraphError(ValueError):
@@ -25,7 +27,7 @@ class Tensor:
     """An int8 feature map.
 
     ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8. ``signs``: every
-    value is -1 or +1, as `makes_signs` proves of the layer that writes it; the ONNX tensor is then float.
+    value is -1 or +1, as `_makes_signs` proves of the layer that writes it; the ONNX tensor is then float.
     """
 
     name: str
@@ -163,7 +165,7 @@ def pad_value(layer: Layer, source: Tensor) -> int:
     return source.zero_point if layer.pad_value is None else layer.pad_value
 
 
-def makes_signs(layer: Layer, source: Tensor) -> bool:
+def _makes_signs(layer: Layer, source: Tensor) -> bool:
     """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
     stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
     if layer.residual or (stage.low, stage.high) != (-1, 1):
@@ -204,8 +206,8 @@ def verify(graph: Graph) -> None:
                 require(layer.winograd.weights.shape == (oc, ic, 4, 4)
                         and int(np.abs(layer.winograd.weights + 0.5).max(initial=0)) <= 127,
                         "transformed weights must be (OC, IC, 4, 4) in -128..127")
-                require(len(layer.winograd.shifts) == 16 and set(layer.winograd.shifts) <= {0, 1, 2},
-                        "narrow Winograd has 16 shifts of 0..2")
+                require(len(layer.winograd.shifts) == POSITIONS and set(layer.winograd.shifts) <= {0, 1, 2},
+                        f"narrow Winograd has {POSITIONS} shifts of 0..2")
         else:
             oc, kernel = source.shape[0], list(layer.kernel)
         top, left, bottom, right = layer.pads
@@ -217,7 +219,7 @@ def verify(graph: Graph) -> None:
         require(all(a.shape == (oc,) for a in (requantize.bias, requantize.multiplier, requantize.shift)),
                 "one bias, multiplier and shift a channel")
         require(-128 <= requantize.low <= requantize.high <= 127, "clip bounds must be ordered int8")
-        require(not target.signs or makes_signs(layer, source), "output is not limited to -1 and +1")
+        require(not target.signs or _makes_signs(layer, source), "output is not limited to -1 and +1")
         require(-128 <= pad_value(layer, source) <= 127, "the padding must be int8")
         if layer.residual:
             require(layer.residual.other in written, f"residual {layer.residual.other!r} is read before it is written")

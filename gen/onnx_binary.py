@@ -28,7 +28,7 @@ from gen.onnx_values import (
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["HANDLERS", "even_bias", "joined", "store_signs"]
+__all__ = ["HANDLERS", "even_bias", "joined"]
 
 HANDLERS = Registry()
 
@@ -74,7 +74,7 @@ def _reach(importer: "Importer", value: Pending) -> np.ndarray:
     return total * (1 if signs else 128)
 
 
-def store_signs(importer: "Importer", node: Node, value: Pending, above: np.ndarray | None = None) -> Real:
+def _store_signs(importer: "Importer", node: Node, value: Pending, above: np.ndarray | None = None) -> Real:
     """Emit a layer that writes +1 where its result is 0 or more (more than 0 in the channels ``above``), else -1."""
     _require_both_signs(importer, node, value)
     threshold = value.offset + value.bias / value.scale
@@ -106,10 +106,10 @@ def _store_pooled(importer: "Importer", node: Node, value: PendingPool) -> Real:
         importer.fail(node, f"has a factor of 0 behind {value.name}; remove the channel")
     falling = value.factor < 0
     inner = replace(value.inner, bias=value.inner.bias + value.shift / value.factor)
-    pooled = sign_maximum(importer, node, store_signs(importer, node, inner, falling), value)
+    pooled = sign_maximum(importer, node, _store_signs(importer, node, inner, falling), value)
     if not falling.any():
         return pooled
-    return store_signs(importer, node, turned_copy(importer, node, pooled, np.where(falling, -1, 1)))
+    return _store_signs(importer, node, turned_copy(importer, node, pooled, np.where(falling, -1, 1)))
 
 
 def _signs_of(importer: "Importer", node: Node, value: Pending | PendingPool) -> Real:
@@ -120,7 +120,7 @@ def _signs_of(importer: "Importer", node: Node, value: Pending | PendingPool) ->
             and value.low < 0 <= value.high):
         # Signs, moved away from zero.
         return Real(Quantised(source.name, value.order, False), 1.0, 0)
-    return store_signs(importer, node, value)
+    return _store_signs(importer, node, value)
 
 
 @HANDLERS.handles("GreaterOrEqual", "Greater", "LessOrEqual", "Less")
@@ -152,7 +152,7 @@ def where(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> V
     if (yes, no) != (-1, 1):
         importer.fail(node, f"chooses between {yes:g} and {no:g}; only 1 and -1 make a sign")
     turned = _signs_of(importer, node, condition.value)
-    return store_signs(importer, node, turned_copy(importer, node, turned, -1))
+    return _store_signs(importer, node, turned_copy(importer, node, turned, -1))
 
 
 @HANDLERS.handles("Sign")
@@ -163,7 +163,7 @@ def sign(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Va
     real = importer.activation(node, value)
     if importer.tensors[real.quantised.tensor].signs:
         return replace(real, scale=1.0)
-    return store_signs(importer, node, replace(copy(importer, node, real), nodes=()))
+    return _store_signs(importer, node, replace(copy(importer, node, real), nodes=()))
 
 
 @HANDLERS.handles("Pad")

@@ -9,7 +9,7 @@ from gen.onnx_values import Value
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["Handler", "Registry", "at"]
+__all__ = ["Registry", "at"]
 
 #: (importer, node, input values; None for one left out) -> value of the node's first output. ValueError, TypeError and
 #: the like that a malformed node provokes become a GraphError in the importer.

@@ -106,12 +106,11 @@ def pack_lanes(steps: np.ndarray, config: NpuConfig) -> np.ndarray:
     """Weights (..., oc_lanes * nnz_lanes) of steps as their beats: uint8 (..., bytes)."""
     if config.weight_bits == 8:
         return np.ascontiguousarray(steps.astype(np.int8)).view(np.uint8)
-    # Pairs of 12 bits, three bytes.
-    pairs = (steps & 0xFFF).astype(np.int16).reshape(*steps.shape[:-1], -1, 2)
-    low, high = pairs[..., 0], pairs[..., 1]
-    packed = np.stack([low & 255, low >> 8 | (high & 15) << 4, high >> 4], axis=-1).astype(np.uint8)
+    words = np.ascontiguousarray(steps.astype("<i2"))[..., None].view(np.uint8)
+    bits = np.unpackbits(words, axis=-1, bitorder="little", count=config.weight_bits)
+    packed = np.packbits(bits.reshape(*steps.shape[:-1], -1), axis=-1, bitorder="little")
     out = np.zeros((*steps.shape[:-1], config.weight_beats * config.beat_bytes), np.uint8)
-    out[..., :steps.shape[-1] * 3 // 2] = packed.reshape(*steps.shape[:-1], -1)
+    out[..., :packed.shape[-1]] = packed
     return out
 
 

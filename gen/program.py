@@ -15,9 +15,9 @@ import numpy as np
 
 from cores.config import ConfigError, NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, decode
+from cores.numerics import MAP_PIXELS, POSITIONS
 from cores.registers import VERSION
 from gen.files import is_zip, write_file
-from gen.geometry import MAP_PIXELS
 from sim.binary import unpack_map
 
 __all__ = ["ConflictError", "LayerInfo", "Placement", "Program", "ProgramError"]
@@ -250,9 +250,9 @@ class Program:
             raise ValueError("constants do not fit the data region")
         if not program.winograd.keys() <= {layer.name for layer in layers}:
             raise ValueError("a layer that is not there has a Winograd form")
-        if any(len(shifts) != 16 or not all(0 <= shift <= 2 for shift in shifts)
+        if any(len(shifts) != POSITIONS or not all(0 <= shift <= 2 for shift in shifts)
                for shifts in program.winograd.values()):
-            raise ValueError("the shifts of a Winograd form are not 16 of 0 to 2")
+            raise ValueError(f"the shifts of a Winograd form are not {POSITIONS} of 0 to 2")
         for name in (*program.inputs.values(), *program.outputs.values()):
             if name not in program.tensors:
                 raise ValueError(f"tensor {name!r} has no place")

@@ -9,7 +9,7 @@ from gen.ir import Graph, GraphError, HostStep
 from gen.passes.queries import count_readers
 from sim.golden import run_layer
 
-__all__ = ["host_input", "host_output", "run"]
+__all__ = ["host_output", "run"]
 
 
 def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
@@ -52,7 +52,7 @@ def _sample_shape(graph: Graph, name: str) -> tuple[int, ...]:
     return shape
 
 
-def host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
+def _host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
     """A model input (N, ...) in the model's own type -> its tensor, (N, C, H, W) int8.
 
     Raises GraphError for an unknown name, a shape that does not fit or a type that the model does not take.
@@ -98,7 +98,7 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
     missing = [name for name in graph.inputs if name not in inputs]
     if missing:
         raise GraphError(f"input {missing[0]!r} is missing")
-    converted = {name: host_input(graph, name, array) for name, array in inputs.items()}
+    converted = {name: _host_input(graph, name, array) for name, array in inputs.items()}
     tensors = {graph.inputs[name][0]: array for name, array in converted.items()}
     samples = {len(x) for x in tensors.values()}
     if len(samples) > 1:

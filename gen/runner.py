@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from sim import functional
 from sim.rtl.machine import RtlMachine
 from sim.rtl.run import RtlResult, run_program
 
-__all__ = ["TARGETS", "Inference", "Run", "Target", "run_model"]
+__all__ = ["Run", "run_model"]
 
 Target = Literal["reference", "functional", "rtl"]
-TARGETS: tuple[Target, ...] = get_args(Target)
 
 
 @dataclass(frozen=True, eq=False)

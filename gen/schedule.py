@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 
 from cores.compute_engine import ComputeEngine
 from cores.config import NpuConfig
+from cores.numerics import POSITIONS
+from cores.winograd_sums import WinogradSums
 from gen.binary import SignSource
 from gen.depthwise import WindowGeometry
 from gen.geometry import MAX_BLOCKS, CompileError, Geometry, Split, Window, tilings
 from gen.ir import Conv, Pool, Tensor
 from gen.pack import PARAMETER_BEATS, PackedWeights, Pass, is_narrow
 from gen.sign_loads import load_cycles
-from gen.winograd import POSITIONS, WinogradGeometry
+from gen.winograd import WinogradGeometry
 
 __all__ = [
     "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STORE_CYCLES", "WINDOW_OVERHEAD", "Plan",
@@ -37,8 +39,6 @@ CHUNK_CYCLES = 200
 _POOL_CYCLES = 256
 #: Cycles of the store engine for a pixel of a block, without and with a residual.
 STORE_CYCLES = (1, 3)
-#: Cycles of the store engine for a pixel of transformed tiles: it adds up nine sums.
-_TILE_STORE_CYCLES = 9
 #: What a tile's own cycles weigh: until its first tile is done a layer in windows and the next one keep different parts
 #: of the machine busy one after the other.
 _START_WEIGHT = 0.1
@@ -217,14 +217,14 @@ def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles
             side = out_blocks * (PARAMETER_BEATS + residual * pixels)
             load = in_blocks * window.load_beats * rounds + weight_beats + side
             transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
-            store = out_blocks * (pixels * _TILE_STORE_CYCLES + PARAMETER_BEATS)
+            store = out_blocks * (pixels * WinogradSums.WORDS + PARAMETER_BEATS)
             # Where only one block has room, its successor is loaded when it is done.
             alone = not held and 2 * window.entries > depth
             cycles += count * (max(compute, load, transform, store) + alone * min(max(load, transform), compute))
             beats_moved += count * (load + out_blocks * pixels)
         first, last = windows[0][0], windows[-1][0]
         fill = 2 * LATENCY + POSITIONS * geometry.tiles(first)
-        drain = LATENCY + min(config.oc_groups, out_blocks) * last.rows * last.cols * _TILE_STORE_CYCLES
+        drain = LATENCY + min(config.oc_groups, out_blocks) * last.rows * last.cols * WinogradSums.WORDS
         return cycles + fill + drain, beats_moved, 1, held
 
     plans = []

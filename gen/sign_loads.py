@@ -2,9 +2,10 @@
 
 from cores.config import NpuConfig
 from cores.isa import Opcode, Queue
-from gen.binary import BITS, SignSource
+from cores.numerics import MAP_PIXELS
+from gen.binary import SignSource
 from gen.emitter import Emitter
-from gen.geometry import MAP_PIXELS, MAX_PAD_ROWS, Geometry, Window
+from gen.geometry import MAX_PAD_ROWS, Geometry, Window
 from gen.program import Placement
 
 __all__ = ["load_cycles", "load_signs"]
@@ -37,7 +38,7 @@ def load_signs(emitter: Emitter, config: NpuConfig, source: SignSource, place: P
     if source.fill is not None and blocks[1] == source.blocks:
         _fill(emitter, config, source.fill, window, base + (blocks[1] - 1 - blocks[0]) * window.entries, columns, after)
     offset = place.offset + (low * place.shape[1] + row) * row_beats
-    pixel = config.ic_lanes // BITS
+    pixel = config.ic_lanes // MAP_PIXELS
     if source.packed:
         first, start = divmod(col, MAP_PIXELS)
         beats = -(-(start + window.data_cols) // MAP_PIXELS)

@@ -11,16 +11,14 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.isa import MAX_TILE_COLS, Opcode
-from cores.numerics import MAX_SHIFT
+from cores.numerics import MAX_SHIFT, POSITIONS
 from gen.geometry import Geometry, Window, input_range, largest_field
 from gen.ir import Conv, NarrowWinograd, Requantize, Tensor
 from gen.pack import PackedWeights, pack_conv
 from sim.golden import quantize_multiplier, winograd_input, winograd_weights
 
-__all__ = ["POSITIONS", "SAFE_SHIFTS", "WinogradGeometry", "exact_requantize", "is_eligible", "narrow_layer",
-           "pack_tiles"]
+__all__ = ["SAFE_SHIFTS", "WinogradGeometry", "exact_requantize", "is_eligible", "narrow_layer", "pack_tiles"]
 
-POSITIONS = 16
 #: Shifts that lose no tile's high bits.
 SAFE_SHIFTS = (2,) * POSITIONS
 

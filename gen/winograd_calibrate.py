@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from cores.numerics import POSITIONS
 from gen import reference
 from gen.ir import Conv, Graph
-from gen.winograd import POSITIONS, SAFE_SHIFTS, narrow_layer
+from gen.winograd import SAFE_SHIFTS, narrow_layer
 from sim.golden import winograd_input, winograd_output, winograd_tiles, winograd_weights
 
-__all__ = ["calibrate", "choose_shifts"]
+__all__ = ["calibrate"]
 
 #: What an error is measured on, at most.
 _SAMPLES, _TILES, _CHANNELS = 64, 1024, 64
@@ -22,7 +23,7 @@ def _products(weights: np.ndarray, tiles: np.ndarray) -> np.ndarray:
     return winograd_output(np.rint(sums.transpose(2, 3, 0, 1)))
 
 
-def choose_shifts(layer: Conv, zero_point: int, tiles: np.ndarray) -> tuple[int, ...]:
+def _choose_shifts(layer: Conv, zero_point: int, tiles: np.ndarray) -> tuple[int, ...]:
     """Position by position the best of three shifts, twice around; ``tiles`` (T, C, 4, 4) int8 of the layer's input.
 
     The error is that of the output before it is rounded, so channels count by their scale.
@@ -78,5 +79,5 @@ def calibrate(graph: Graph, layers: Iterable[str], inputs: Mapping[str, np.ndarr
             tiles = winograd_tiles(tensors[layer.input], layer.pads, padding)
             # (N, C, TY, TX, 4, 4) -> (N * TY * TX, C, 4, 4)
             tiles = np.moveaxis(tiles, 1, 3)
-            shifts[layer.name] = choose_shifts(layer, zero_point, tiles.reshape(-1, *tiles.shape[3:]))
+            shifts[layer.name] = _choose_shifts(layer, zero_point, tiles.reshape(-1, *tiles.shape[3:]))
     return shifts

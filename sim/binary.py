@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cores.isa import Instruction
+from cores.numerics import MAP_PIXELS
 
 from . import golden
 from .errors import HazardError
@@ -12,10 +13,7 @@ from .errors import HazardError
 if TYPE_CHECKING:
     from .functional import Machine
 
-__all__ = ["BITS", "check_binary", "multiply_binary", "pack_map", "pack_signs", "unpack_map"]
-
-#: Int8 blocks of an entry of bits, and pixels of a beat of a sign map.
-BITS = 8
+__all__ = ["check_binary", "multiply_binary", "pack_map", "pack_signs", "unpack_map"]
 
 
 def pack_signs(values: np.ndarray) -> np.ndarray:
@@ -26,8 +24,8 @@ def pack_signs(values: np.ndarray) -> np.ndarray:
 def pack_map(values: np.ndarray) -> np.ndarray:
     """int8 (rows, cols, tn) -> uint8 (rows, ceil(cols / 8), tn): eight pixels' signs to a beat, unused bytes zero."""
     rows, cols, tn = values.shape
-    beats = -(-cols // BITS)
-    signs = np.zeros((rows, beats * BITS, tn // BITS), np.uint8)
+    beats = -(-cols // MAP_PIXELS)
+    signs = np.zeros((rows, beats * MAP_PIXELS, tn // MAP_PIXELS), np.uint8)
     signs[:, :cols] = pack_signs(values)
     return signs.reshape(rows, beats, tn)
 
@@ -35,14 +33,14 @@ def pack_map(values: np.ndarray) -> np.ndarray:
 def unpack_map(beats: np.ndarray, cols: int) -> np.ndarray:
     """uint8 (..., ceil(cols / 8), tn) -> int8 (..., cols, tn) of -1 and +1."""
     *lead, count, tn = beats.shape
-    bits = np.unpackbits(beats, axis=-1, bitorder="little").reshape(*lead, count * BITS, tn)
+    bits = np.unpackbits(beats, axis=-1, bitorder="little").reshape(*lead, count * MAP_PIXELS, tn)
     return (2 * bits[..., :cols, :].astype(np.int8) - 1).astype(np.int8)
 
 
 def check_binary(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> None:
     """Raise HazardError for a binary COMPUTE whose fields have no meaning together."""
     config = machine.config
-    groups = config.oc_lanes // config.binary_rows
+    groups = config.binary_groups
     for wrong, message in [
         (instruction["indexed"], "binary weights have no indices"),
         (any(geometry[name] for name in ("spread", "window", "alternate", "shift")), "binary words are plain"),
@@ -61,7 +59,7 @@ def multiply_binary(machine: "Machine", bank: int, places: np.ndarray, inputs: n
     """
     config = machine.config
     rows = config.binary_rows
-    groups = config.oc_lanes // rows
+    groups = config.binary_groups
     numbers = first + np.arange(len(steps))
     counts = np.zeros((len(inputs), config.oc_lanes), np.int64)
     weights = np.unpackbits(steps.reshape(len(steps), rows, config.beat_bytes), axis=-1, bitorder="little")

@@ -34,7 +34,7 @@ from .errors import HazardError, MachineError
 from .hazards import Clock, Hazards, Stage
 from .storage import Accumulators, Ring
 
-__all__ = ["ORDERS", "TOKEN_MAXIMUM", "Machine", "Order", "Result", "run"]
+__all__ = ["ORDERS", "TOKEN_MAXIMUM", "Machine", "Order", "run"]
 
 #: Which queue goes first whenever several can; an integer seeds a random choice.
 Order = Literal["load", "compute", "store"] | int

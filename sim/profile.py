@@ -13,9 +13,8 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
+from cores.numerics import MAP_PIXELS
 from cores.registers import ENGINE_STATES
-
-from .binary import BITS
 
 __all__ = ["LayerTiming", "instruction_beats", "layer_timings"]
 
@@ -87,7 +86,7 @@ def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
             case Opcode.LOAD_SET:
                 cols = instruction["cols"]
             case Opcode.STORE_SET:
-                width = -(-instruction["cols"] // BITS) if instruction["binary"] else instruction["cols"]
+                width = -(-instruction["cols"] // MAP_PIXELS) if instruction["binary"] else instruction["cols"]
                 pixels = 0 if instruction["local"] else instruction["rows"] * width
             case Opcode.LOAD_ACT:
                 beats[index] = instruction["blocks"] * instruction["rows"] * cols
@@ -128,7 +127,7 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
     owned = np.flatnonzero(owners >= 0)
     traffic = by_layer(owned, moved[owned])
     config = program.config
-    rates = {"binary": BITS * config.ic_lanes * config.binary_rows * config.pixel_lanes}
+    rates = {"binary": config.binary_bits * config.binary_rows * config.pixel_lanes}
     timings = []
     for number, layer in enumerate(program.layers):
         own = int(total[number])

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from cores.isa import MAX_TILE_COLS, ErrorCode, Instruction
+from cores.numerics import POSITIONS
 
 from . import golden
 from .errors import HazardError, MachineError
@@ -26,15 +27,16 @@ def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: In
                            f"a box of {rows}x{cols} pixels does not make rows of {tiles['tile_cols']} tiles")
     shifts = None
     if config.winograd == 1:
-        shifts = [tiles["shifts"] >> 2 * position & 3 for position in range(16)]
+        shifts = [tiles["shifts"] >> 2 * position & 3 for position in range(POSITIONS)]
         machine.require(max(shifts) < 3, index, "a shift of 3")
     views = sliding_window_view(box, (4, 4), axis=(1, 2))[:, ::2, ::2]
     blocks, count = len(views), views.shape[1] * views.shape[2]
     # (blocks, tiles, tn, 4, 4) -> (blocks, positions, tiles, tn)
-    values = golden.winograd_input(views, shifts).reshape(blocks, count, config.ic_lanes, 16).transpose(0, 3, 1, 2)
+    values = golden.winograd_input(views, shifts)
+    values = values.reshape(blocks, count, config.ic_lanes, POSITIONS).transpose(0, 3, 1, 2)
     tile = np.arange(count)
     entries = (instruction["buf_base"] + np.arange(blocks)[:, None, None] * geometry["buf_block_pitch"]
-               + np.arange(16)[:, None] * tiles["position_pitch"] + tile // config.banks)
+               + np.arange(POSITIONS)[:, None] * tiles["position_pitch"] + tile // config.banks)
     machine.check_entries(index, int(entries.max()))
     places = entries + tile % config.banks * config.input_depth
     if machine.strict:
@@ -58,5 +60,5 @@ def tile_places(machine: "Machine", index: int, geometry: Instruction) -> tuple[
     word = position * geometry["position_words"] + tile // lanes
     machine.check_words(index, int(word.max()) + 1)
     pixel = word * lanes + tile % lanes
-    places = pixel.reshape(9, -1).T[:, None, :] * config.oc_groups + np.arange(config.oc_groups)[:, None]
-    return places, signs.reshape(9, -1).T
+    places = pixel.reshape(-1, rows * cols).T[:, None, :] * config.oc_groups + np.arange(config.oc_groups)[:, None]
+    return places, signs.reshape(-1, rows * cols).T

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from cores.config import NpuConfig
 from cores.isa import Opcode, Queue
+from cores.numerics import MAP_PIXELS
 from gen.binary import SignSource
 from gen.emitter import Emitter
 from gen.gather import GatherGeometry, load_pieces
-from gen.geometry import MAP_PIXELS, Geometry, Window
+from gen.geometry import Geometry, Window
 from gen.ir import Graph, pad_value
 from gen.lowering.places import BufferRing, Place
 from gen.lowering.stores import Stores

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cores.isa import Opcode, Queue
+from cores.numerics import MAP_PIXELS
 from gen.emitter import Emitter
-from gen.geometry import MAP_PIXELS, Window
+from gen.geometry import Window
 from gen.ir import Graph
 from gen.lowering.places import TensorWrites
 from gen.pack import PARAMETER_BEATS

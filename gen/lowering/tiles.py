@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from cores.config import NpuConfig
 from cores.isa import Opcode, Queue
+from cores.numerics import POSITIONS
 from gen.binary import SignSource
 from gen.emitter import Emitter
 from gen.geometry import Geometry, Window
@@ -14,7 +15,7 @@ from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
 from gen.memory import Memory
 from gen.pack import Pass
-from gen.winograd import POSITIONS, WinogradGeometry
+from gen.winograd import WinogradGeometry
 
 __all__ = ["Tile", "Tiles"]
 

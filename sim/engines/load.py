@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cores.isa import Instruction, Opcode, Queue
+from cores.numerics import SIGN_BLOCKS
 
-from ..binary import BITS, pack_signs
+from ..binary import pack_signs
 from ..errors import HazardError
 from ..gather import gather_box
 from ..hazards import Stage
@@ -121,7 +122,7 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Inst
     padding[:, top:top + rows, left:left + cols] = False
     bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
     block = np.arange(blocks)[:, None, None]
-    to_block, part = np.divmod(block, BITS) if geometry["sign"] else (block, np.zeros_like(block))
+    to_block, part = np.divmod(block, SIGN_BLOCKS) if geometry["sign"] else (block, np.zeros_like(block))
     entries = (instruction["buf_base"] + to_block * geometry["buf_block_pitch"]
                + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
     machine.check_entries(index, int(entries.max()))
@@ -129,9 +130,9 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Inst
     if machine.strict:
         machine.hazards.load_writes(index, places, part)
     if geometry["sign"]:
-        count = config.beat_bytes // BITS
+        count = config.beat_bytes // SIGN_BLOCKS
         for number, signs in enumerate(pack_signs(box).view(np.int8)):
-            start = number % BITS * count
+            start = number % SIGN_BLOCKS * count
             machine.input[places[number], start:start + count] = signs
     else:
         machine.input[places] = box

@@ -16,14 +16,13 @@ from cores.registers import ENGINE_STATES
 from .build import build_library
 
 __all__ = [
-    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Stats", "TRACE_STATES", "Trace",
-    "WriteOrder",
+    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Stats", "Trace", "WriteOrder",
 ]
 
 #: First axis of the trace arrays.
 ENGINES = tuple(ENGINE_STATES)
 #: Second axis of the trace's histogram: a state's code (cores/registers.py), padded to the engine with the most.
-TRACE_STATES = max(map(len, ENGINE_STATES.values()))
+_TRACE_STATES = max(map(len, ENGINE_STATES.values()))
 _NEVER = (1 << 64) - 1
 
 
@@ -95,7 +94,7 @@ class Trace:
     @classmethod
     def empty(cls, instructions: int) -> "Trace":
         shape = (len(ENGINES), instructions)
-        counts = np.zeros((len(ENGINES), TRACE_STATES, instructions), np.uint32)
+        counts = np.zeros((len(ENGINES), _TRACE_STATES, instructions), np.uint32)
         return cls(counts, np.full(shape, -1, np.int64), np.full(shape, -1, np.int64))
 
 

@@ -1,5 +1,6 @@
 """Time of instruction fetch and dispatch."""
 
+from cores.instruction_fetch import InstructionFetch
 from cores.isa import INSTRUCTION_BYTES, Opcode, Queue
 
 from .fifo import NEVER
@@ -7,9 +8,6 @@ from .latencies import DISPATCH_CYCLES, END_CYCLES, FETCH_ARRIVAL, START_CYCLES
 from .state import ENGINES, Shared, Steps
 
 __all__ = ["Dispatcher"]
-
-#: Beats of a request; there is room for two.
-_REQUEST_BEATS = 16
 
 
 class Dispatcher:
@@ -24,6 +22,7 @@ class Dispatcher:
     def run(self) -> Steps:
         shared = self.shared
         beat_bytes = shared.config.beat_bytes
+        request = InstructionFetch.REQUEST_BEATS
         halves = max(1, INSTRUCTION_BYTES // beat_bytes)    # beats of an instruction
         per_beat = max(1, beat_bytes // INSTRUCTION_BYTES)  # instructions of a beat
         total = -(-len(shared.program) // per_beat) * halves
@@ -32,12 +31,13 @@ class Dispatcher:
         time = START_CYCLES - DISPATCH_CYCLES
         for index, instruction in enumerate(shared.program):
             beat = index // per_beat * halves + halves - 1
-            while len(arrivals) * _REQUEST_BEATS <= beat:
-                freed = (len(arrivals) - 1) * _REQUEST_BEATS
+            # There is room for two requests.
+            while len(arrivals) * request <= beat:
+                freed = (len(arrivals) - 1) * request
                 asked = START_CYCLES if freed <= 0 else max(START_CYCLES, decoded[freed - 1] + 1)
-                count = min(_REQUEST_BEATS, total - len(arrivals) * _REQUEST_BEATS)
+                count = min(request, total - len(arrivals) * request)
                 arrivals.append(shared.bus.fetch(asked, count) + FETCH_ARRIVAL)
-            there = arrivals[beat // _REQUEST_BEATS] + beat % _REQUEST_BEATS
+            there = arrivals[beat // request] + beat % request
             time = max(there + 1, time + DISPATCH_CYCLES + (halves > 1))
             if instruction.opcode.queue == Queue.CONTROL:
                 while any(shared.finished[engine] < len(shared.pending[engine]) for engine in ENGINES):

@@ -3,7 +3,7 @@
 __all__ = [
     "AR_CYCLES", "AW_CYCLES", "BUFFERED_FIFO", "DISPATCH_CYCLES", "END_CYCLES", "FETCH_ARRIVAL", "FIFO",
     "FIRST_REQUEST", "GATHER_CYCLES", "LOAD_ARRIVAL", "POOL_CYCLES", "POOL_SLOTS", "RELEASE_CYCLES", "ROW_CYCLES",
-    "RUN_CYCLES", "START_CYCLES", "STORE_DATA_SLOTS", "STORE_TO_BUS", "TOKEN", "WINDOW_CYCLES",
+    "RUN_CYCLES", "START_CYCLES", "STORE_TO_BUS", "TOKEN", "WINDOW_CYCLES",
 ]
 
 #: From a write into a FIFO until it can be read; and of those with an output register (rings, load data).
@@ -48,5 +48,3 @@ RUN_CYCLES = 3
 AW_CYCLES = 2
 #: From a beat's leaving the requantizer until the bus: store buffer, write buffer.
 STORE_TO_BUS = 2 * FIFO
-#: Beats that may be between the store sequencer and the bus: both buffers.
-STORE_DATA_SLOTS = 64

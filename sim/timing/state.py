@@ -7,6 +7,7 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, Queue
+from cores.load_engine import LoadEngine
 from cores.registers import ENGINE_STATES
 
 from .bus import ReadBus
@@ -21,9 +22,6 @@ TimedSteps = Generator[str | None, None, int]
 
 ENGINES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
 STATES = max(map(len, ENGINE_STATES.values()))
-
-#: Loads that have asked for their data and wait to be written, and the beats that may be under way for them.
-_LOAD_CONTEXTS, _LOAD_BEATS = 8, 512
 
 #: Writes that are timed at once where it is not known what stores do.
 _IMPATIENT = 16
@@ -63,14 +61,16 @@ class Shared:
         self.pending: dict[Queue, list[int]] = {queue: [] for queue in ENGINES}
         self.finished = dict.fromkeys(ENGINES, 0)
         self.idle_from = dict.fromkeys(ENGINES, 0)
-        self.contexts = TimedFifo(_LOAD_CONTEXTS, FIFO)
-        self.load_data = TimedFifo(_LOAD_BEATS, 0)
+        #: Loads that have asked for their data and wait to be written, and the beats that are under way for them.
+        self.contexts = TimedFifo(LoadEngine.CONTEXTS, FIFO)
+        self.load_data = TimedFifo(LoadEngine.FIFO_DEPTH, 0)
         self.weights = TimedFifo(config.weight_depth, BUFFERED_FIFO)
         self.side = TimedFifo(config.side_depth, BUFFERED_FIFO)
         self.pooled = TimedFifo(POOL_SLOTS, 0)
         self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
         self.write_beats = 0
-        #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then.
+        #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then. Those that
+        #: loads are beyond are dropped.
         self.kept = np.empty(0, np.int64)
         #: All of them before this cycle are known; unless there are none, or ``patient`` is not: then nothing else can
         #: move, so no store will until loads have.
@@ -95,7 +95,8 @@ class Shared:
 
     def around_kept(self, allowed: np.ndarray) -> np.ndarray:
         """When a series of writes of the input buffer happens, one a cycle, none before it is ``allowed``."""
-        kept = self.kept[np.searchsorted(self.kept, allowed[0]):]
+        # Series follow one another, so what is before this one is of no more use.
+        kept = self.kept = self.kept[np.searchsorted(self.kept, allowed[0]):]
         if not len(kept):
             return earliest(allowed)
         # Reckoned in cycles that are left to loads.

@@ -7,25 +7,21 @@ import numpy as np
 
 from cores.buffer_writer import BufferWriter
 from cores.isa import Instruction, Opcode, Queue
-from cores.numerics import PARAMETER_BYTES
+from cores.numerics import MAP_PIXELS, PARAMETER_BYTES
 from cores.requantizer import Requantizer
+from cores.store_engine import StoreEngine
+from cores.winograd_sums import WinogradSums
+from cores.write_engine import WriteEngine
 
-from ..binary import BITS
 from .bus import burst_lengths
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import AW_CYCLES, FIFO, RELEASE_CYCLES, RUN_CYCLES, STORE_DATA_SLOTS, STORE_TO_BUS
+from .latencies import AW_CYCLES, FIFO, RELEASE_CYCLES, RUN_CYCLES, STORE_TO_BUS
 from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Store"]
 
 #: A pixel with a residual holds the multipliers for three cycles, and their turns are fixed from the reset on.
 _ADD_CYCLES, _ADD_TURN = 3, 1
-#: A pixel of Winograd tiles is the sum of nine accumulator words.
-_TILE_CYCLES = 9
-
-#: Beats of local stores that loads look back to.
-_KEPT_CYCLES = 20000
-
 
 def _turn(times: np.ndarray) -> np.ndarray:
     """The first cycles from ``times`` on in which a pixel with a residual may set out."""
@@ -35,8 +31,8 @@ def _turn(times: np.ndarray) -> np.ndarray:
 class Store:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        #: Pixels between the sequencer and the bus.
-        self._beats = TimedFifo(STORE_DATA_SLOTS, 0)
+        #: Beats between the sequencer and the bus: those of both buffers.
+        self._beats = TimedFifo(StoreEngine.BUFFER_BEATS + WriteEngine.BUFFER_BEATS, 0)
         self._parameters_free = 0
         self._runs_free = self._address_free = self._bus_free = 0
         #: Responses of the bursts in flight.
@@ -103,13 +99,13 @@ class Store:
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols = geometry["rows"], geometry["cols"]
         tiles = geometry["winograd"] and not pooled
-        pace = _TILE_CYCLES if tiles else _ADD_CYCLES if add else 1
+        pace = WinogradSums.WORDS if tiles else _ADD_CYCLES if add else 1
         # Pixels of a beat.
-        group = BITS if geometry["binary"] else 1
+        group = MAP_PIXELS if geometry["binary"] else 1
         latency = Requantizer.latency(config, add=add)
         latency += FIFO if local else STORE_TO_BUS
         if tiles:
-            latency += _TILE_CYCLES - 1
+            latency += WinogradSums.WORDS - 1
         time, sent, run = go, go, go + RUN_CYCLES
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
@@ -165,7 +161,7 @@ class Store:
                         sent = int(leaving[-1]) + 1 if len(leaving) else sent
                         self.clock = time
                         if local:
-                            shared.kept = np.concatenate([shared.kept[-_KEPT_CYCLES:], leaving])
+                            shared.kept = np.concatenate([shared.kept, leaving])
                         else:
                             shared.write_beats += len(leaving)
                         yield None

@@ -1,17 +1,12 @@
 """Time of the transformer of Winograd tiles (cores/winograd_input.py), which works on behind the buffer writer."""
 
 from cores.config import NpuConfig
+from cores.winograd_input import WinogradInput
+from cores.winograd_lines import WinogradLines
 
 from .fifo import NEVER
 
 __all__ = ["TileTimer"]
-
-#: Pairs of rows in the line memory, and pairs of columns in the memory of vertical sums.
-_ROW_PAIRS = _COLUMN_PAIRS = 4
-#: Cycles for the vertical sums of a pair of columns, and for the transformed values of a tile.
-_COLUMN_CYCLES, _TILE_CYCLES = 8, 16
-#: From the last cycle of a pair of columns until a tile can be made of it.
-_COLUMN_LATENCY = 3
 
 
 class TileTimer:
@@ -19,7 +14,7 @@ class TileTimer:
 
     def __init__(self, config: NpuConfig, tile_cols: int, pairs_of_block: int) -> None:
         self._tile_cols, self._pairs_of_block = tile_cols, pairs_of_block
-        self._latency = 3 if config.winograd == 1 else 2
+        self._latency = WinogradInput.latency(config)
         self._pairs = 0
         #: When each pair of rows, and of columns, was used for the last time.
         self._released: list[int] = []
@@ -30,7 +25,7 @@ class TileTimer:
     @property
     def writable(self) -> int:
         """First cycle in which a pixel of the next pair of rows may be written."""
-        place = self._pairs - _ROW_PAIRS
+        place = self._pairs - WinogradLines.PAIRS
         return self._released[place] + 1 if place >= 0 else NEVER
 
     @property
@@ -47,13 +42,14 @@ class TileTimer:
         start = made = time + 1
         for number in range(self._tile_cols + 1):
             begin = max(start, self._columns_free)
-            if self._columns >= _COLUMN_PAIRS:
-                begin = max(begin, self._freed[self._columns - _COLUMN_PAIRS] + 1)
-            made = begin + _COLUMN_CYCLES - 1
+            if self._columns >= WinogradInput.PAIRS:
+                begin = max(begin, self._freed[self._columns - WinogradInput.PAIRS] + 1)
+            made = begin + WinogradInput.COLUMN_CYCLES - 1
             self._columns += 1
             self._columns_free = made + 1
             if number:
-                self._values_free = max(self._values_free, made + _COLUMN_LATENCY) + _TILE_CYCLES
+                first = max(self._values_free, made + WinogradInput.COLUMN_LATENCY)
+                self._values_free = first + WinogradInput.TILE_CYCLES
                 self._freed.append(self._values_free - 1)
         self._freed.append(self._freed[-1])
         self._released.append(made)

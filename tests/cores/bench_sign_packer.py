@@ -7,8 +7,9 @@ import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.config import NpuConfig
+from cores.numerics import MAP_PIXELS
 from cores.sign_packer import SignPacker
-from sim.binary import BITS, pack_map
+from sim.binary import pack_map
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
 
@@ -50,9 +51,9 @@ async def run(dut, rows: list[np.ndarray], *, idle: float = 0.0) -> int:
             while random.random() < idle:
                 await step(None, False, False)
             row_end = col == len(row) - 1
-            completes = row_end or col % BITS == BITS - 1
+            completes = row_end or col % MAP_PIXELS == MAP_PIXELS - 1
             if completes:
-                due[cycle + LATENCY] = beats[col // BITS]
+                due[cycle + LATENCY] = beats[col // MAP_PIXELS]
             await step(pixel, row_end, completes)
     sent = cycle
     for _ in range(2 * LATENCY):
@@ -66,7 +67,7 @@ async def random_maps(dut, idle):
     """Rows of up to three beats, full and not, one behind the other; nothing of a row is left in the next."""
     rng = np.random.default_rng(random.getrandbits(32))
     await start(dut, valid=0, row_end=0, signs=0)
-    lengths = [*range(1, 2 * BITS + 2), *(int(cols) for cols in rng.integers(1, 3 * BITS, 30))]
+    lengths = [*range(1, 2 * MAP_PIXELS + 2), *(int(cols) for cols in rng.integers(1, 3 * MAP_PIXELS, 30))]
     rng.shuffle(lengths)
     taken = await run(dut, random_rows(rng, lengths), idle=idle)
     if not idle:
@@ -77,10 +78,10 @@ async def random_maps(dut, idle):
 async def reset_in_mid_stream(dut):
     """What was there of a beat is gone."""
     rng = np.random.default_rng(random.getrandbits(32))
-    for pixels in range(1, BITS + 1):
+    for pixels in range(1, MAP_PIXELS + 1):
         await start(dut, valid=0, row_end=0, signs=0)
         dut.valid.value, dut.row_end.value, dut.signs.value = 1, 0, (1 << LANES) - 1
         for _ in range(pixels):
             await RisingEdge(dut.clk)
         await start(dut, valid=0, row_end=0, signs=0)
-        await run(dut, random_rows(rng, [3, BITS + 1]))
+        await run(dut, random_rows(rng, [3, MAP_PIXELS + 1]))
