@@ -1,0 +1,67 @@
+"""Padded walk: the pixels of a box with padding around it, in the order in which they are written."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .phase_counter import PhaseCounter
+
+__all__ = ["Box", "PaddedWalk"]
+
+#: ``blocks`` times ``rows`` rows of ``cols`` data pixels, and the rows of padding around them.
+Box = data.StructLayout({"blocks": 10, "pad_top": 6, "rows": 10, "pad_bottom": 6, "cols": 24})
+
+
+class PaddedWalk(wiring.Component):
+    """Say of a box's pixel whether it is data or padding, and whether it ends its row, its block or the box.
+
+    ``start`` begins ``box``, ``step`` goes on by a pixel: for block, row, column. Every row has ``left`` and ``right``
+    pixels of padding, which stand from ``start`` to the end. One pixel a cycle.
+    """
+
+    def __init__(self, *, left_bits: int, right_bits: int):
+        super().__init__({
+            "start": In(1),
+            "box": In(Box),
+            "left": In(left_bits),
+            "right": In(right_bits),
+            "step": In(1),
+            "is_data": Out(1),
+            "row_end": Out(1),
+            "block_end": Out(1),
+            "last_block": Out(1),
+            "end": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        members = Box.members
+        m.submodules.cols = cols = PhaseCounter(
+            before_bits=len(self.left), data_bits=members["cols"], behind_bits=len(self.right), may_lack_data=False)
+        m.submodules.rows = rows = PhaseCounter(
+            before_bits=members["pad_top"], data_bits=members["rows"], behind_bits=members["pad_bottom"],
+            may_lack_data=True)
+
+        box, here = Signal(Box), Signal(Box)
+        m.d.comb += here.eq(Mux(self.start, self.box, box))
+        m.d.comb += [
+            *[counter.start.eq(self.start) for counter in (cols, rows)],
+            cols.before.eq(self.left),
+            cols.data.eq(here.cols),
+            cols.behind.eq(self.right),
+            rows.before.eq(here.pad_top),
+            rows.data.eq(here.rows),
+            rows.behind.eq(here.pad_bottom),
+            cols.step.eq(self.step),
+            rows.step.eq(self.step & cols.last),
+            self.is_data.eq(rows.in_data & cols.in_data),
+            self.row_end.eq(cols.last),
+            self.block_end.eq(cols.last & rows.last),
+            self.last_block.eq(box.blocks == 1),
+            self.end.eq(self.block_end & self.last_block),
+        ]
+        with m.If(self.step & self.block_end):
+            m.d.sync += box.blocks.eq(box.blocks - 1)
+        with m.If(self.start):
+            m.d.sync += box.eq(self.box)
+        return m

@@ -1,0 +1,24 @@
+"""Token merge: two posters, one token line."""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["TokenMerge"]
+
+
+class TokenMerge(wiring.Component):
+    """Post a token for each of ``first`` and ``second``; one that finds the line taken is ``owed`` to a later cycle.
+
+    No more than one is owed: both may post in one cycle only when none is.
+    """
+
+    def __init__(self):
+        super().__init__({"first": In(1), "second": In(1), "post": Out(1), "owed": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        either, both = self.first | self.second, self.first & self.second
+        m.d.comb += self.post.eq(either | self.owed)
+        m.d.sync += self.owed.eq(both | (self.owed & either))
+        return m
