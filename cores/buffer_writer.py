@@ -136,6 +136,8 @@ class BufferWriter(wiring.Component):
             # Without a further instruction it is the last one whose beats are still on their way.
             self.index.eq(Mux(active | ~queue.valid, dispatch.index, queue.payload.index)),
         ]
+
+        # -- transformed tiles ----------------------------------------------------------------------------------------
         if config.winograd:
             connect(m, tiles.entries, port.tiles)
             m.d.comb += [
@@ -156,6 +158,7 @@ class BufferWriter(wiring.Component):
                 with m.If(~active):
                     m.d.comb += self.index.eq(tiles.index)
 
+        # -- state ----------------------------------------------------------------------------------------------------
         working = walk.step | tiles_valid
         if config.gather:       # the gatherer may be at work when nothing enters it
             working = working | (active & to_buffer & there)
