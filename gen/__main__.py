@@ -1,6 +1,5 @@
 """Command line: ``python -m gen COMMAND``."""
 
-import io
 import os
 import signal
 import sys
@@ -15,14 +14,21 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _open_streams() -> None:
+    """Output that has a place, even with `>&-`, and takes any character of a name or a table."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)  # or a file of ours would get the number
+            setattr(sys, name, open(number, "w", closefd=False))
+        getattr(sys, name).reconfigure(errors="replace")
+
+
 # `kill` and a closed terminal are as good as Ctrl-C: what is half made goes. `nohup` stays what it is.
 for _signal in (signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_signal) == signal.SIG_DFL:
         signal.signal(_signal, _interrupt)
 
-for _stream in (sys.stdout, sys.stderr):
-    if isinstance(_stream, io.TextIOWrapper):  # a terminal may not have the characters of a name or a table
-        _stream.reconfigure(errors="replace")
+_open_streams()
 
 try:
     from gen.cli import main

@@ -46,7 +46,7 @@ def _message(error: Exception) -> str:
     if _names(error) & _OWN:
         return text
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else text
+        return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error.strerror or text
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in _PACKAGES:
         return f"the package {error.name} is missing: type `. .venv/bin/activate`; `make setup` makes that environment"
     if isinstance(error, MemoryError):

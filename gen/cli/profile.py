@@ -160,5 +160,5 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """A name that Matplotlib does not take for a formula."""
-    return text.replace("$", r"\$")
+    """A name that Matplotlib can draw and does not take for a formula."""
+    return text.encode(errors="replace").decode().replace("$", r"\$")

@@ -159,6 +159,15 @@ def test_configurations_that_have_no_end(model: str, capsys: pytest.CaptureFixtu
         assert f"{path}: {message}" in error_line(capsys, 2, "compile", model, "--config", path, "-o", "y.npu")
 
 
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full", "| head -c 1", "2>&-"])
+@pytest.mark.parametrize("command", ["boards", "boards --json"])
+def test_output_that_nobody_takes(redirection: str, command: str):
+    line = f"{sys.executable} -m gen {command} {redirection}"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True)
+    expected = "gen boards: error: No space left on device\n" if "full" in redirection else ""
+    assert (done.stderr, done.returncode) == (expected, 1 if expected else 0)
+
+
 def test_internal_errors_are_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     def broken(arguments):
         raise KeyError("no such\nthing")
