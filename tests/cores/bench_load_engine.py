@@ -265,6 +265,8 @@ class Surroundings:
                     found = enable, int(dut.write__address.value), data & (1 << CONFIG.entry_bits) - 1
                     beat = entry(pixel(wanted["payload"]))
                     assert found == (wanted["enable"], wanted["address"], beat), f"{found}, not {wanted}"
+                    if CONFIG.gather:
+                        assert int(dut.write__bytes.value) == (1 << BYTES) - 1
                     enable = 0
             if enable:
                 assert enable.bit_count() == 1

@@ -15,6 +15,7 @@ CONFIGS = {
     "winograd": NpuConfig.preset(16, winograd=1, input_depth=512),
     "winograd_gather": NpuConfig.preset(64, gather=1, winograd=1, input_depth=512),
     "winograd_local": NpuConfig.preset(16, local_store=1, winograd=1, input_depth=512),
+    "gather_local": NpuConfig.preset(64, gather=1, local_store=1, input_depth=512),
     "exact": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2, input_depth=512),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, input_depth=256, address_width=64),
 }
