@@ -3,6 +3,7 @@
 import numpy as np
 
 from cores.accumulators import Accumulators
+from cores.binary_unit import BinaryUnit
 from cores.compute_engine import ComputeEngine
 from cores.isa import Instruction, Opcode, Queue
 from cores.mac_array import MacArray
@@ -23,8 +24,11 @@ class Compute:
         self._min_step = ComputeEngine.min_step(config)
         #: How much later than its first read a window's word is complete.
         self._behind = config.window_reads - 1 if config.depthwise else 0
-        #: From an issue until its sums are in the accumulators.
-        self._drain = 1 + 1 + MacArray.latency(config) - Accumulators.READ_AHEAD + Accumulators.LATENCY
+        #: From an issue until its sums are in the accumulators, int8 and binary.
+        sums = [ComputeEngine.sums_latency(config)] * 2
+        if config.binary_engine:
+            sums = [MacArray.latency(config), BinaryUnit.shortest_latency(config)]
+        self._drains = [1 + 1 + latency - Accumulators.READ_AHEAD + Accumulators.LATENCY for latency in sums]
         #: First cycle in which the next step may start, and in which its weights may be gathered.
         self._step_free = self._gather_free = NEVER
 
@@ -35,12 +39,24 @@ class Compute:
         free = 0            # the register of the next instruction
         last = -1           # last issue of the instruction before
         windowed = False    # and whether it was a COMPUTE of windows
+        before = -1         # that instruction
+        binary = False      # whether it was a binary COMPUTE
+        drained = NEVER     # and when its last sums were in the accumulators
         while True:
             while not queue.available:
                 yield "an instruction"
             index = shared.pending[engine][queue.popped]
             instruction = shared.program[index]
-            taken = max(int(queue.readable(1)[0]), free)
+            there = int(queue.readable(1)[0])
+            taken = max(there, free)
+            is_binary = instruction.opcode == Opcode.COMPUTE and bool(instruction["binary"])
+            if shared.config.binary_engine and instruction.opcode != Opcode.COMPUTE_SET and is_binary != binary:
+                # The other engine takes it when this one has nothing left. Until then it counts as work on the last.
+                draining = drained + 1 - max(there, last + 1)
+                if before >= 0 and draining > 0:
+                    shared.spent(engine, "setup", before, draining)
+                    shared.last[engine - 1, before] = drained
+                taken = max(taken, drained + 1)
             queue.pop([taken])
             free = taken + 1
             if instruction.opcode == Opcode.COMPUTE_SET:
@@ -55,8 +71,8 @@ class Compute:
             loaded = yield from shared.take(engine, Queue.LOAD, instruction["wait_load"])
             stored = yield from shared.take(engine, Queue.STORE, instruction["wait_store"])
             active = max(seen, loaded, stored)
-            before, windowed = windowed, bool(geometry["window"]) and instruction.opcode == Opcode.COMPUTE
-            if windowed != before and last >= 0:
+            was_windowed, windowed = windowed, bool(geometry["window"]) and instruction.opcode == Opcode.COMPUTE
+            if windowed != was_windowed and last >= 0:
                 active = max(active, last + shared.config.window_reads + WINDOW_CYCLES)
             free = active + 1
             waiting = max(seen, last + 1)
@@ -74,7 +90,8 @@ class Compute:
             shared.in_hand(engine, index, waiting, last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, last)
-            drained = last + self._drain + windowed * self._behind
+            before, binary = index, is_binary
+            drained = last + self._drains[binary] + windowed * self._behind
             if instruction["post_store"]:
                 shared.post(engine, Queue.STORE, drained - 1)
             shared.finished[engine] += 1
