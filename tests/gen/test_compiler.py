@@ -12,7 +12,8 @@ from gen.ir import Conv, Graph, Pool, Requantize, Tensor, output_size
 from gen.onnx_import import load
 from gen.program import Program
 from gen.random_layers import random_graph, random_inputs
-from sim import functional, golden
+from sim import functional
+from tests.compiled import check_tensors, golden_tensors, random_image
 
 #: Ordinary machines, and one of each kind with as little memory as can be built.
 CONFIGS = [
@@ -30,19 +31,12 @@ MODELS = ["mlperf_resnet8_int8", "mlperf_vww_mnv1_025_int8", "mlperf_kws_dscnn_i
 
 def run_and_compare(program: Program, graph: Graph, seed: int, orders: tuple[functional.Order, ...]) -> None:
     """Run in strict mode under different interleavings of the queues; every tensor must be the golden one."""
-    image, expected = program.image(), random_inputs(graph, seed)
-    for tensor, values in expected.items():
-        program.pack_input(image, tensor, values)
-    for layer in graph.layers:
-        residual = expected[layer.residual.other] if layer.residual else None
-        expected[layer.output] = golden.run_layer(
-            layer, expected[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+    inputs = random_inputs(graph, seed)
+    image, expected = random_image(program, inputs, seed), golden_tensors(graph, inputs)
     for order in orders:
         memory = image.copy()
         functional.run(program.config, program.code, memory, write_start=program.write_start, strict=True, order=order)
-        for layer in (layer for layer in graph.layers if layer.output in program.tensors):
-            different = np.count_nonzero(program.unpack_tensor(memory, layer.output) != expected[layer.output])
-            assert not different, f"order {order}: {different} values of layer {layer.name} differ"
+        check_tensors(program, graph, memory, expected, f"order {order}")
         assert np.array_equal(memory[:len(program.constants)], image[:len(program.constants)])
 
 

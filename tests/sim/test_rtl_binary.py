@@ -1,23 +1,22 @@
 """Binary layers on the generated Verilog: every value of every tensor is the golden layers', times are the model's."""
 
-import random
-
 import numpy as np
 import pytest
 
 from cores.config import NpuConfig
+from cores.isa import Instruction, Opcode
 from gen.benchmarks import measure_graph
 from gen.binary_benchmarks import BinaryLayer, binary_layers, layer_graph
 from gen.compiler import compile_graph
 from gen.onnx_import import load
 from gen.random_binary import random_binary_graph
-from gen.random_layers import random_inputs
 from gen.reference import host_output
 from gen.reference import run as run_reference
-from sim import golden
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine, run_program
-from tests.sim.test_rtl_layers import random_bus, random_image
+
+from .on_rtl import check_on_rtl
+from .programs import END, assemble
 
 #: As many rows as a step has beats, fewer and more; one and two pixels, two and four banks.
 CONFIGS = {
@@ -41,22 +40,9 @@ def machine(request):
 
 
 def check(machine: RtlMachine, seed: int) -> set[str]:
-    """Run a random graph on a random bus; returns the modes of its layers."""
-    config, bus = machine.config, random_bus(random.Random(seed))
-    graph = random_binary_graph(seed, max_channels=150, max_size=12)
-    program, graph = compile_graph(graph, config)
-    tensors = random_inputs(graph, seed)
-    image = random_image(program, tensors, seed)
-    machine.set_bus(bus)
-    result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
-    for layer in graph.layers:
-        residual = tensors[layer.residual.other] if layer.residual else None
-        tensors[layer.output] = golden.run_layer(
-            layer, tensors[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
-        if layer.output in program.tensors:
-            found = program.unpack_tensor(result.image, layer.output)
-            np.testing.assert_array_equal(found, tensors[layer.output], f"graph {seed}, {bus}, layer {layer.name}")
-    assert result.counters["read_beats"] == result.stats.read_beats
+    """Run a random graph; returns the modes of its layers."""
+    program, graph = compile_graph(random_binary_graph(seed, max_channels=150, max_size=12), machine.config)
+    check_on_rtl(machine, program, graph, seed)
     return {layer.mode for layer in program.layers}
 
 
@@ -73,6 +59,29 @@ def test_random_layers(machine, seed, part):
 def test_many_random_layers(machine, seed, part):
     for number in range(12):
         check(machine, seed + number)
+
+
+@pytest.mark.parametrize("kinds", ["ib" * 8, "iibb" * 4, "b" * 6 + "i" * 6])
+def test_time_of_switching(machine, rng, kinds):
+    """COMPUTEs int8 and binary in turn: what they wait for each other, if engines differ, is in the time model."""
+    config = machine.config
+    beats = {"i": config.groups_dense * config.weight_beats, "b": config.binary_groups * config.binary_rows}
+    computes = [
+        Instruction(Opcode.COMPUTE, blocks=1, groups=config.binary_groups if kind == "b" else config.groups_dense,
+                    first=1, binary=int(kind == "b"), wait_load=int(number == 0))
+        for number, kind in enumerate(kinds)]
+    code = assemble(
+        Instruction(Opcode.LOAD_SET, cols=7, row_pitch=7, stride=1, buf_row_pitch=7),
+        Instruction(Opcode.LOAD_ACT, blocks=1, rows=4, post_compute=1),
+        Instruction(Opcode.LOAD_WGT, offset=0, beats=sum(beats[kind] for kind in kinds)),
+        Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=4, cols=7, buf_row_pitch=7,
+                    buf_row_step=7),
+        *computes, END)
+    image = rng.integers(0, 256, 512 * config.beat_bytes, np.uint8)
+    machine.set_bus(Bus())
+    result, timing = run_program(config, code, image, write_start=512, machine=machine), estimate(config, code)
+    np.testing.assert_array_equal(timing.counts[1].sum(axis=1), result.trace.counts[1].sum(axis=1))
+    assert timing.cycles == result.counters["cycles"]
 
 
 @pytest.mark.full

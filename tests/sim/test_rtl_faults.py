@@ -15,8 +15,9 @@ from cores.registers import Status
 from gen.random_layers import random_inputs
 from sim.errors import MachineError
 from sim.rtl import Bus, BusFault, Driver, ProtocolError, RtlMachine, run_program
+from tests.compiled import compile_random, random_image
 
-from .test_rtl_layers import compile_random, random_bus, random_image
+from .on_rtl import random_bus
 
 CONFIG = NpuConfig.preset(16)
 #: Cycles a machine may take to stop once it is told to: bursts under way, with the slowest bus of `random_bus`.

@@ -11,10 +11,11 @@ from gen.random_layers import random_pairs
 from gen.trial import Trial
 from sim.errors import MachineError
 from sim.rtl import Bus, RtlMachine, run_program
+from tests.compiled import compile_random
 
 from .local_programs import copy_program
+from .on_rtl import check_on_rtl
 from .programs import assemble, from_blocks
-from .test_rtl_layers import check
 
 CONFIGS = {
     "32": NpuConfig.preset(32, depthwise=1, local_store=1),
@@ -56,16 +57,19 @@ def test_copies(machine, seed, pitch):
             assert program[caught.value.index].opcode is Opcode.STORE
 
 
+def check(machine: RtlMachine, seed: int, *, max_size: int) -> int:
+    """Run random pairs of layers; returns how many layers were fused."""
+    program, graph = compile_random(machine.config, seed, max_size=max_size, make=random_pairs)
+    check_on_rtl(machine, program, graph, seed)
+    return [layer.mode for layer in program.layers].count("fused")
+
+
 def test_random_pairs(machine, seed, always):
-    fused = 0
-    for number in range(20):
-        program = check(machine, seed + number, max_size=16, make=random_pairs)
-        fused += [layer.mode for layer in program.layers].count("fused")
-    assert fused > 8
+    assert sum(check(machine, seed + number, max_size=16) for number in range(20)) > 8
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("part", range(8))
 def test_many_random_pairs(machine, seed, part, always):
     for number in range(12):
-        check(machine, seed + 100 * part + number, max_size=24, make=random_pairs)
+        check(machine, seed + 100 * part + number, max_size=24)

@@ -1,19 +1,17 @@
 """Winograd layers on the generated Verilog: random graphs, and cycles as the time model says."""
 
-import random
-
 import numpy as np
 import pytest
 
 from cores.config import NpuConfig
 from gen.benchmarks import LayerBenchmark, conv_graph
 from gen.compiler import CompileError, compile_graph
-from gen.random_layers import random_graph, random_inputs
-from sim import golden
+from gen.random_layers import random_graph
 from sim.cycles import estimate
-from sim.rtl import Bus, RtlMachine, run_program
+from sim.rtl import Bus, RtlMachine
 from tests.gen.test_winograd import narrow_shifts
-from tests.sim.test_rtl_layers import random_bus, random_image
+
+from .on_rtl import check_on_rtl
 
 CONFIGS = {
     "narrow": NpuConfig.preset(16, winograd=1),
@@ -34,7 +32,7 @@ def machine(request):
 
 def check(machine: RtlMachine, seed: int, *, max_size: int) -> bool:
     """Run a random graph; whether it had a Winograd layer."""
-    config, bus = machine.config, random_bus(random.Random(seed))
+    config = machine.config
     graph = random_graph(seed, winograd=0.7, max_size=max_size, max_channels=50)
     shifts = narrow_shifts(graph, config, np.random.default_rng(seed)) if config.winograd == 1 else None
     try:
@@ -42,17 +40,7 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> bool:
     except CompileError as error:
         assert "; build with " in str(error)
         return False
-    tensors = random_inputs(graph, seed)
-    image = random_image(program, tensors, seed)
-    machine.set_bus(bus)
-    result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
-    for layer in graph.layers:
-        residual = tensors[layer.residual.other] if layer.residual else None
-        tensors[layer.output] = golden.run_layer(
-            layer, tensors[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
-        found = program.unpack_tensor(result.image, layer.output)
-        np.testing.assert_array_equal(found, tensors[layer.output], f"graph {seed}, {bus}, layer {layer.name}")
-    assert result.stats.read_waits == 0, "read data waited at the bus"
+    check_on_rtl(machine, program, graph, seed)
     return any(layer.mode == "winograd" for layer in program.layers)
 
 
@@ -76,10 +64,5 @@ def test_time_model(machine, channels, outputs, size):
     shifts = {"x": (2, 1, 0, 2) * 4} if config.winograd == 1 else None
     program, graph = compile_graph(graph, config, winograd_mode="exact", winograd_shifts=shifts)
     assert program.layers[0].mode == "winograd"
-    tensors = random_inputs(graph, 1)
-    image = random_image(program, tensors, 1)
-    machine.set_bus(Bus())
-    result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
-    expected = golden.run_layer(graph.layers[0], tensors["input"], zero_point=graph.tensors["input"].zero_point)
-    np.testing.assert_array_equal(program.unpack_tensor(result.image, "output"), expected)
+    result = check_on_rtl(machine, program, graph, 1, bus=Bus())
     assert abs(estimate(config, program.code).cycles - result.cycles) <= 5 + 0.01 * result.cycles

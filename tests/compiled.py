@@ -1,0 +1,55 @@
+"""Compiled graphs: random programs, their memory, and the golden layers' values of every tensor."""
+
+import random
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from cores.config import NpuConfig
+from gen.compiler import compile_graph
+from gen.geometry import CompileError
+from gen.ir import Graph
+from gen.program import Program
+from gen.random_layers import random_graph
+from sim import golden
+
+
+def compile_random(config: NpuConfig, seed: int, *, max_size: int,
+                   make: Callable[..., Graph] = random_graph) -> tuple[Program, Graph]:
+    """A random program; a graph whose smallest tile is too large for the smallest memories gives way to another."""
+    for attempt in range(4):
+        chance = random.Random(seed + 1000 * attempt)
+        graph = make(seed + 1000 * attempt, max_size=max_size)
+        try:
+            return compile_graph(graph, config, density=chance.choice([None, None, 0.25, 0.5]))
+        except CompileError as error:
+            assert "; build with " in str(error)
+    raise AssertionError("the compiler refuses one graph after the other")
+
+
+def random_image(program: Program, inputs: Mapping[str, np.ndarray], seed: int) -> np.ndarray:
+    """The data region with ``inputs`` filled in and noise where results will be."""
+    image = np.random.default_rng(seed).integers(0, 256, program.data_beats * program.config.beat_bytes, np.uint8)
+    image[:len(program.constants)] = np.frombuffer(program.constants, np.uint8)
+    for name, values in inputs.items():
+        program.pack_input(image, name, values)
+    return image
+
+
+def golden_tensors(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every tensor of a graph, by the golden layers."""
+    tensors = dict(inputs)
+    for layer in graph.layers:
+        residual = tensors[layer.residual.other] if layer.residual else None
+        tensors[layer.output] = golden.run_layer(
+            layer, tensors[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
+    return tensors
+
+
+def check_tensors(program: Program, graph: Graph, image: np.ndarray, tensors: Mapping[str, np.ndarray],
+                  what: str) -> None:
+    """Compare what layers left in memory; some hand their result on inside the machine."""
+    for layer in graph.layers:
+        if layer.output in program.tensors:
+            found = program.unpack_tensor(image, layer.output)
+            np.testing.assert_array_equal(found, tensors[layer.output], f"{what}, layer {layer.name}")

@@ -1,0 +1,40 @@
+"""Compiled graphs on the generated Verilog."""
+
+import random
+
+from gen.ir import Graph
+from gen.program import Program
+from gen.random_layers import random_inputs
+from sim.rtl import Bus, RtlMachine, run_program
+from sim.rtl.machine import WriteOrder
+from sim.rtl.run import RtlResult
+from tests.compiled import check_tensors, golden_tensors, random_image
+
+
+def random_bus(chance: random.Random) -> Bus:
+    if chance.random() < 0.4:
+        return Bus()
+    return Bus(latency=chance.randint(1, 120), bandwidth=chance.choice([1.0, 0.6, 0.25]),
+               stall_probability=chance.choice([0.0, 0.1, 0.5]), write_order=chance.choice(list(WriteOrder)))
+
+
+def check_on_rtl(machine: RtlMachine, program: Program, graph: Graph, seed: int, *,
+                 bus: Bus | None = None) -> RtlResult:
+    """Run a program on random inputs: every tensor is the golden layers', every counter what the memory saw.
+
+    ``graph`` is what the program computes; without ``bus`` it is a random one.
+    """
+    bus = bus or random_bus(random.Random(seed))
+    inputs = random_inputs(graph, seed)
+    machine.set_bus(bus)
+    result = run_program(program.config, program.code, random_image(program, inputs, seed),
+                         write_start=program.write_start, machine=machine)
+    what = f"graph {seed}, {bus}"
+    check_tensors(program, graph, result.image, golden_tensors(graph, inputs), what)
+    assert abs(result.cycles - result.counters["cycles"]) <= 4, what
+    assert result.counters["instructions"] == len(program.instructions), what
+    assert result.counters["read_beats"] == result.stats.read_beats, what
+    assert result.counters["write_beats"] == result.stats.write_beats, what
+    assert result.trace.counts.sum(axis=(1, 2)).max() <= result.cycles, what
+    assert result.stats.read_waits == 0, f"{what}: read data waited at the bus"
+    return result
