@@ -231,23 +231,28 @@ class Program:
 
     @classmethod
     def _from_header(cls, header: dict[str, Any], code: bytes, constants: bytes, model: bytes | None) -> Self:
-        layers = tuple(LayerInfo(**layer) for layer in header["layers"])
+        layers = tuple(_layer(entry) for entry in header["layers"])
+        runs = [(int(layer), int(count)) for layer, count in header["instruction_layers"]]
+        if len(code) % INSTRUCTION_BYTES or len(code) // INSTRUCTION_BYTES != sum(max(0, count) for _, count in runs):
+            raise ValueError("code and header differ in length")
         program = cls(
             name=str(header["name"]), config=NpuConfig.from_dict(header["config"]), code=code, constants=constants,
             data_beats=int(header["data_beats"]), write_start=int(header["write_start"]),
             tensors={name: _placement(place) for name, place in header["tensors"].items()},
             inputs=dict(header["inputs"]), outputs=dict(header["outputs"]), layers=layers,
-            instruction_layers=tuple(int(layer) for layer, count in header["instruction_layers"] for _ in range(count)),
+            instruction_layers=tuple(layer for layer, count in runs for _ in range(count)),
             density=header["density"],
             winograd={name: tuple(map(int, shifts)) for name, shifts in header.get("winograd", {}).items()},
             model=model,
         )
-        if len(code) % INSTRUCTION_BYTES or len(code) // INSTRUCTION_BYTES != len(program.instruction_layers):
-            raise ValueError("code and header differ in length")
         if any(not -1 <= layer < len(layers) for layer in program.instruction_layers):
             raise ValueError("an instruction belongs to a layer that is not there")
         if len(constants) > program.write_start * program.config.beat_bytes or program.write_start > program.data_beats:
             raise ValueError("constants do not fit the data region")
+        if program.data_beats * program.config.beat_bytes > 1 << program.config.address_width:
+            raise ValueError("the data region is larger than the bus reaches")
+        if program.density is not None and not 0 < program.density <= 1:
+            raise ValueError(f"a density of {program.density}")
         if not program.winograd.keys() <= {layer.name for layer in layers}:
             raise ValueError("a layer that is not there has a Winograd form")
         if any(len(shifts) != POSITIONS or not all(0 <= shift <= 2 for shift in shifts)
@@ -262,8 +267,19 @@ class Program:
         return program
 
 
+def _layer(entry: dict[str, Any]) -> LayerInfo:
+    layer = LayerInfo(**entry)
+    for field in dataclasses.fields(LayerInfo):
+        value, wanted = entry[field.name], int if field.name in ("macs", "useful_macs") else str
+        if type(value) is not wanted or isinstance(value, int) and value < 0:
+            raise ValueError(f"a layer's {field.name} is {value!r}")
+    return layer
+
+
 def _placement(entry: dict[str, Any]) -> Placement:
     channels, height, width = map(int, entry["shape"])
+    if min(channels, height, width) < 1:
+        raise ValueError(f"a tensor of shape {entry['shape']}")
     return Placement(int(entry["offset"]), (channels, height, width), bool(entry.get("signs", False)),
                      bool(entry.get("interleaved", False)))
 

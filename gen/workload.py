@@ -106,4 +106,7 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
         model = Path(folder) / f"{program.name}.onnx"
         model.write_bytes(program.model)
         again = _from_model(load_model(model), program.config, program.density, shifts=program.winograd)
+    for name, place in program.tensors.items():
+        if name not in again.graph.tensors or again.graph.tensors[name].shape != place.shape:
+            raise ProgramError(f"{path}: damaged (tensor {name} is not that of the model inside); compile it again")
     return Workload(again.graph, again.imported, again.input_shapes, lambda: program)

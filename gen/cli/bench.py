@@ -23,6 +23,7 @@ from gen.cli.common import (
     status,
 )
 from gen.cli.errors import FAILED, UsageError
+from gen.files import require_writable
 
 if TYPE_CHECKING:
     from cores.config import NpuConfig
@@ -53,6 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
     unknown = [part for part in arguments.parts if part not in PARTS]
     if unknown:
         raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    parts = tuple(dict.fromkeys(arguments.parts)) or PARTS
+    if arguments.output is not None:
+        if "datapaths" not in parts:
+            raise UsageError("-o is for a plot of the datapaths, which is not among the parts")
+        require_writable(arguments.output / bench_datapaths.PLOT)
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "datapaths": bench_datapaths.measure, "networks": _networks, "area": _area, "speed": _speed}
     titles = {
@@ -60,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         "networks": "networks, whole inferences in the RTL",
         "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
     results = {}
-    for part in arguments.parts or PARTS:
+    for part in parts:
         rows = measures[part](arguments)
         results[part] = rows
         if part == "datapaths" and (folder := _models(arguments)) is not None:

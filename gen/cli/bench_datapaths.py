@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from gen.comparisons import Comparison
     from sim.rtl.machine import RtlMachine
 
-__all__ = ["measure", "narrow_errors", "plot"]
+__all__ = ["PLOT", "measure", "narrow_errors", "plot"]
+
+PLOT = "datapaths.png"
 
 #: A gap to the ideal below this share needs no explanation.
 _EXPLAINED = 0.05
@@ -82,7 +84,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     if missed:
         messages.print(f"{len(missed)} of {sum(row['goal'] is not None for row in rows)} goals are missed")
     if arguments.output is not None:
-        write_file(arguments.output / "datapaths.png", plot(rows))
+        write_file(arguments.output / PLOT, plot(rows))
     return rows
 
 

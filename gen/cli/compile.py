@@ -57,10 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.config)
     config = chosen_config(arguments)
     if arguments.calibrate and arguments.winograd_mode != "narrow":
         raise UsageError("--calibrate goes with --winograd narrow: its samples choose the shifts")
-    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate)
     require_writable(arguments.output)
     if is_zip(arguments.model):
         raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")

@@ -57,7 +57,8 @@ def megahertz(text: str) -> float:
 def run(arguments: argparse.Namespace) -> None:
     clock_mhz = arguments.clock or chosen_board(arguments).clock_mhz
     if arguments.output:
-        require_writable(arguments.output / "profile.json")
+        for name in ("profile.json", "profile.png"):
+            require_writable(arguments.output / name)
     workload = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}"):
         _ = workload.program

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output and arguments.output.suffix != ".npz":
         raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
     if arguments.output:
-        refuse_to_replace(arguments.output, arguments.model, arguments.input)
+        refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.config)
         require_writable(arguments.output)
     workload = open_given(arguments, arguments.model)
     from gen.inputs import read_samples

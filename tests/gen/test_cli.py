@@ -95,6 +95,8 @@ def test_it_is_a_module(tmp_path: Path):
     (("profile", "x.onnx", "--clock", "1e308"), "must be above 0 and at most 10,000 MHz, not 1e308"),
     (("boards", "--colour"), "gen boards: error: unrecognized arguments: --colour (help: python -m gen boards --help)"),
     (("bench", "weather"), "no part 'weather'; there are layers, "),
+    (("bench", "layers", "-o", "x"), "-o is for a plot of the datapaths"),
+    (("compile", "x.onnx", "--config", "c.json", "-o", "c.json"), "would replace what is read"),
 ])
 def test_bad_arguments(argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture):
     assert message in error_line(capsys, 2, *argv)

@@ -161,3 +161,26 @@ def test_assembly_errors(line, message):
     with pytest.raises(AssemblyError) as caught:
         assemble(["sync  # first", line])
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(("field", "value", "message"), [
+    (("layers", 0, "mode"), None, "a layer's mode is None"),
+    (("layers", 0, "macs"), -1, "a layer's macs is -1"),
+    (("density",), 1.5, "a density of 1.5"),
+    (("data_beats",), 10 ** 30, "the data region is larger than the bus reaches"),
+    (("instruction_layers", 0, 1), 10 ** 30, "code and header differ in length"),
+])
+def test_headers_that_make_no_sense(field, value, message, program, tmp_path):
+    program.save(tmp_path / "a.npu")
+    with zipfile.ZipFile(tmp_path / "a.npu") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    entry = header = json.loads(members["program.json"])
+    for key in field[:-1]:
+        entry = entry[key]
+    entry[field[-1]] = value
+    members["program.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(tmp_path / "b.npu", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ProgramError, match=rf"b\.npu: damaged \({message}"):
+        Program.load(tmp_path / "b.npu")
