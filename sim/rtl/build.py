@@ -104,6 +104,10 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
     folder = _cache() / key
     if (folder / _LIBRARY).exists():
         return folder / _LIBRARY
+    for path, remedy in ((_cache(), "set NPUGEN_BUILD to another"), (_FOLDER, "move the checkout"),
+                         (environment.get("VERILATOR_ROOT", ""), "install Verilator elsewhere")):
+        if any(character.isspace() for character in str(path)):
+            raise ToolError(f"{path}: make cannot build with a folder that has spaces in its path; {remedy}")
     claimed = folder.with_name(f"{key}.tmp")
     with _claimed(claimed):
         if (folder / _LIBRARY).exists():  # another process was first

@@ -13,6 +13,7 @@ from sim.errors import MachineError
 from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachine, run_program
 from sim.rtl.machine import WriteOrder
 from sim.rtl.run import data_base
+from sim.toolchain import ToolError
 
 CONFIG = NpuConfig.preset(16)
 TEXT = (Path(__file__).parent / "stub_npu.v").read_text()
@@ -172,3 +173,10 @@ def test_bus_parameters(values, message):
 def test_image_must_be_whole_beats(machine):
     with pytest.raises(ValueError, match="whole beats of 8 bytes, not 9 bytes"):
         run_program(CONFIG, CODE, np.zeros(9, np.uint8), write_start=0, machine=machine)
+
+
+def test_folders_that_make_cannot_take(monkeypatch, tmp_path):
+    monkeypatch.setenv("NPUGEN_BUILD", str(tmp_path / "my builds"))
+    with pytest.raises(ToolError, match="my builds/rtl: make cannot build .* spaces in its path; set NPUGEN_BUILD"):
+        RtlMachine(CONFIG, verilog=stub())
+    assert not (tmp_path / "my builds").exists()
