@@ -1,4 +1,4 @@
-"""Output files appear whole or not at all."""
+"""Inputs are looked at before they are read; outputs appear whole or not at all."""
 
 import errno
 import os

@@ -11,18 +11,9 @@ from rich import box
 from rich.table import Table
 
 from gen.cli import bench_datapaths
-from gen.cli.common import (
-    CACHE,
-    add_json_option,
-    add_machine_options,
-    chosen_board,
-    chosen_config,
-    console,
-    messages,
-    print_json,
-    status,
-)
+from gen.cli.common import CACHE, add_json_option, console, messages, print_json, status
 from gen.cli.errors import FAILED, UsageError
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config
 from gen.files import require_writable
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich import box
 from rich.table import Table
 
-from gen.cli.common import chosen_config, console, messages, status
+from gen.cli.common import console, messages, status
+from gen.cli.machine import chosen_config
 from gen.files import write_file
 
 if TYPE_CHECKING:

@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from boards.registry import BOARDS
-from gen.cli.common import (
-    CACHE,
-    OUTPUT,
-    add_json_option,
-    add_machine_options,
-    chosen_board,
-    chosen_config,
-    console,
-    messages,
-    print_json,
-    status,
-)
+from gen.cli.common import CACHE, OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config
 from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:

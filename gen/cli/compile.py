@@ -3,16 +3,9 @@
 import argparse
 from pathlib import Path
 
-from gen.cli.common import (
-    add_json_option,
-    add_machine_options,
-    chosen_config,
-    messages,
-    print_json,
-    refuse_to_replace,
-    status,
-)
+from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
+from gen.cli.machine import add_machine_options, chosen_config
 from gen.files import is_zip, require_writable
 
 EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"

@@ -9,16 +9,9 @@ import numpy as np
 from rich.columns import Columns
 from rich.text import Text
 
-from gen.cli.common import (
-    OUTPUT,
-    add_json_option,
-    add_machine_options,
-    chosen_board,
-    chosen_config,
-    console,
-    print_json,
-)
+from gen.cli.common import OUTPUT, add_json_option, console, print_json
 from gen.cli.errors import FAILED, CommandError
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config
 from gen.cli.run import positive
 
 if TYPE_CHECKING:

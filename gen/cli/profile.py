@@ -10,17 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from gen.cli.common import (
-    add_json_option,
-    add_machine_options,
-    chosen_board,
-    console,
-    messages,
-    open_given,
-    print_json,
-    status,
-)
+from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_compiler_options
+from gen.cli.machine import add_machine_options, chosen_board, open_given
 from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:

@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from gen.cli.common import (
-    add_json_option,
-    add_machine_options,
-    console,
-    counter,
-    messages,
-    open_given,
-    print_json,
-    refuse_to_replace,
-    status,
-)
+from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, UsageError
+from gen.cli.machine import add_machine_options, open_given
 from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:

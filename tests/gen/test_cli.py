@@ -19,7 +19,7 @@ from boards.registry import get_board
 from cores.config import FEATURES
 from gen.cli import COMMANDS, main
 from gen.cli.build import default_folder
-from gen.cli.common import add_machine_options, chosen_config
+from gen.cli.machine import add_machine_options, chosen_config
 from gen.program import Program
 from gen.workload import open_workload
 from sim import functional

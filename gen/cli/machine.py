@@ -1,0 +1,167 @@
+"""The machine that a command works for: the options that describe it, and what they come to."""
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boards.board import Board
+from boards.registry import BOARDS, get_board
+from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
+from gen.cli.common import messages, status
+from gen.cli.errors import UsageError
+from gen.files import require_file
+
+if TYPE_CHECKING:
+    from gen.workload import Workload
+
+__all__ = ["add_machine_options", "chosen_board", "chosen_config", "open_given"]
+
+DEFAULT_BOARD = "zu3eg"
+DEFAULT_MACS = 256
+
+_LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
+#: Of --features.
+_ALL = "all"
+#: Fields that --features alone sets: those that are either there or not.
+_FLAGS = ("depthwise", "gather", "local_store")
+_BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
+
+
+def add_machine_options(parser: argparse.ArgumentParser) -> None:
+    """--board, --macs, --config, --features and an option for every other field of the configuration."""
+    group = parser.add_argument_group("machine")
+    group.add_argument("--board", metavar="NAME", help=f"{', '.join(BOARDS)} (default {DEFAULT_BOARD})")
+    presets = ", ".join(map(str, PRESET_MACS))
+    group.add_argument("--macs", type=int, metavar="N",
+                       help=f"multiply-accumulates a cycle: {presets} (default {DEFAULT_MACS})")
+    group.add_argument("--config", type=Path, metavar="JSON",
+                       help="configuration as `build` writes it, instead of --macs")
+    group.add_argument("--features", type=_features, metavar="LIST",
+                       help=f"what the machine has beside the matrix engine: {', '.join(FEATURES)}, separated by "
+                            f"commas; {_ALL} (what a machine of these lanes can have); or none (default none)")
+    by_hand = parser.add_argument_group("machine, by hand", "replace single parameters of the preset")
+    for name in _BY_HAND:
+        by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
+                             help=argparse.SUPPRESS if name not in _LANES else None)
+    by_hand.description = f"{by_hand.description}; also {', '.join(map(_option, _BY_HAND[4:]))}"
+
+
+def _option(field: str) -> str:
+    """--winograd says what the compiler makes of the unit."""
+    return "--winograd-unit" if field == "winograd" else f"--{field.replace('_', '-')}"
+
+
+def _features(text: str) -> tuple[str, ...]:
+    """Names of `FEATURES`, or ``(_ALL,)``."""
+    names = tuple(name.strip() for name in text.split(","))
+    if names in (("none",), (_ALL,)):
+        return () if names == ("none",) else names
+    unknown = [name for name in names if name not in FEATURES]
+    if {_ALL, "none"} & set(unknown):
+        raise argparse.ArgumentTypeError(f"{_ALL} and none stand by themselves")
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}, {_ALL}, or none")
+    return names
+
+
+def _machine_given(arguments: argparse.Namespace) -> bool:
+    """Whether any option asks for a certain configuration; --board alone only says which clock to reckon with."""
+    return any(getattr(arguments, name) is not None for name in ("macs", "config", "features", *_BY_HAND))
+
+
+def chosen_board(arguments: argparse.Namespace) -> Board:
+    """Raises BoardError for an unknown board."""
+    return get_board(DEFAULT_BOARD if arguments.board is None else arguments.board)
+
+
+def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None = None) -> NpuConfig:
+    """The configuration that the options describe, with these ``features`` instead of theirs if some are given.
+
+    Raises ConfigError, UsageError.
+    """
+    features = arguments.features if features is None else features
+    by_hand = {name: getattr(arguments, name) for name in _BY_HAND if getattr(arguments, name) is not None}
+    if arguments.config is not None and arguments.macs is not None:
+        raise UsageError("--config and --macs exclude each other: the file says how many MACs there are")
+
+    def machine(**overrides: int) -> NpuConfig:
+        if arguments.config is not None:
+            return dataclasses.replace(_load(arguments.config), **overrides)
+        macs = DEFAULT_MACS if arguments.macs is None else arguments.macs
+        return chosen_board(arguments).config(macs, **overrides)
+
+    if features is None:
+        return machine(**by_hand)
+    lanes = machine(**{name: value for name, value in by_hand.items() if name in _LANES})
+
+    def with_features(names: Sequence[str]) -> NpuConfig:
+        return machine(**{**lanes.feature_fields(names), **by_hand})
+
+    if features == (_ALL,):
+        # Those first that are there by hand: they are meant.
+        return _with_all(with_features, sorted(FEATURES, key=lambda name: by_hand.keys().isdisjoint(FEATURES[name])))
+    try:
+        return with_features(features)
+    except ConfigError as error:
+        way_out = _way_out(arguments, with_features, features) if features is arguments.features else ""
+        raise ConfigError(f"{error}{way_out}") from None
+
+
+def _load(path: Path) -> NpuConfig:
+    try:
+        require_file(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    return NpuConfig.load(path)
+
+
+def _with_all(with_features: Callable[[Sequence[str]], NpuConfig], names: Sequence[str]) -> NpuConfig:
+    """Every feature that can be had beside those before it; what is left out is said."""
+    kept: list[str] = []
+    for name in names:
+        try:
+            with_features([*kept, name])
+            kept.append(name)
+        except ConfigError as error:
+            messages.print(f"--features {_ALL}: without {name} ({error})", soft_wrap=True)
+    return with_features(kept)
+
+
+def _can_be_built(make: Callable[[Sequence[str]], NpuConfig], features: Sequence[str]) -> bool:
+    try:
+        make(features)
+    except ConfigError:
+        return False
+    return True
+
+
+def _preset(board: Board, macs: int) -> Callable[[Sequence[str]], NpuConfig]:
+    return lambda features: board.config(macs, **board.config(macs).feature_fields(features))
+
+
+def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[str]], NpuConfig],
+             features: Sequence[str]) -> str:
+    """The first feature that the machine cannot have, and what to do about it; "" if no feature is to blame."""
+    board = chosen_board(arguments)
+    if not features or not _can_be_built(with_features, ()):
+        return ""
+    wrong = next(name for end, name in enumerate(features, 1) if not _can_be_built(with_features, features[:end]))
+    able = []
+    if all(getattr(arguments, name) is None for name in _LANES):
+        able = [str(macs) for macs in PRESET_MACS if _can_be_built(_preset(board, macs), features)]
+    presets = f", or take a preset that has it (--macs {', '.join(able)})" if able else ""
+    return f"; leave {wrong} out of --features{presets}"
+
+
+def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
+    """The model or program at ``path``, for the machine of the options; a program brings its own if there are none."""
+    config = chosen_config(arguments)
+    from gen.workload import is_program, open_workload
+
+    with status(f"reading {path.name}"):
+        own = is_program(path) and not _machine_given(arguments)
+        return open_workload(path, None if own else config, density=arguments.density,
+                             depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
+                             gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode)
