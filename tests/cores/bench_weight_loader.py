@@ -1,0 +1,143 @@
+"""Weight loader: steps of all kinds from a ring that fills as it likes, taken over as the engines do; rate, reset."""
+
+import random
+from dataclasses import dataclass
+
+import cocotb
+import numpy as np
+from cocotb.triggers import FallingEdge, RisingEdge
+
+from cores.config import NpuConfig
+from cores.weight_loader import WeightLoader
+from tests.bench import bench_parameters
+from tests.cores.binary_values import pack_bits, parity_bits
+from tests.cores.bus_models import start
+from tests.cores.store_values import pack
+
+CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
+TAKEN = bench_parameters()["taken"]
+LANES, DN, ROWS = CONFIG.oc_lanes * CONFIG.nnz_lanes, CONFIG.nnz_lanes, CONFIG.binary_rows
+KINDS = ["dense", "indexed", *(["window"] if CONFIG.depthwise else []), *(["binary"] if ROWS else [])]
+
+
+def beats_of(word: int, count: int) -> list[int]:
+    return [word >> beat * CONFIG.beat_bits & (1 << CONFIG.beat_bits) - 1 for beat in range(count)]
+
+
+@dataclass
+class Step:
+    kind: str
+    group: int
+    beats: list[int]
+    #: What the ports must show: weights and indices, or rows and their parities.
+    values: tuple[int, int]
+
+    @classmethod
+    def random(cls, rng: np.random.Generator) -> "Step":
+        kind, group = str(rng.choice(KINDS)), int(rng.integers(CONFIG.groups_dense))
+        if kind == "binary":
+            rows = rng.integers(0, 2, (ROWS, CONFIG.binary_bits), dtype=np.uint8)
+            values = pack_bits(rows), pack_bits(parity_bits(rows, of_weights=True))
+            return cls(kind, group, beats_of(values[0], ROWS), values)
+        weights = rng.integers(0, 1 << CONFIG.weight_bits, LANES)
+        lanes = np.arange(LANES)
+        bases = np.array([CONFIG.window_base(int(lane)) for lane in lanes % DN])
+        indices = {"indexed": rng.integers(0, CONFIG.select_fanin, LANES),
+                   "dense": lanes % DN * CONFIG.groups_dense + group - bases,
+                   "window": lanes // DN % CONFIG.ic_lanes}[kind]
+        values = pack(weights, CONFIG.weight_bits), pack(indices, CONFIG.index_bits)
+        beats = beats_of(values[0], CONFIG.weight_beats)
+        if kind == "indexed":
+            beats += beats_of(values[1], CONFIG.index_beats)
+        return cls(kind, group, beats, values)
+
+
+async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int | None = None) -> list[int]:
+    """``idle``: of the ring's source. ``stall``: of the engine, before it starts a step. Returns when steps started.
+
+    Breaks off after ``cycles``.
+    """
+    feed = [(number, place, beat) for number, step in enumerate(steps) for place, beat in enumerate(step.beats)]
+    taken, level = 0, 0
+    starts: list[int] = []
+    released_at = -1                    # of the latest start; none is under way behind it
+    checks: dict[int, list[tuple[str, int]]] = {}
+    cycle = 0
+    while (len(starts) < len(steps) or cycle <= released_at + 2) and (cycles is None or cycle < cycles):
+        if level < min(CONFIG.weight_depth, len(feed) - taken) and random.random() >= idle:
+            level = min(len(feed) - taken, level + (1 if idle else len(feed)), CONFIG.weight_depth)
+        number, place, beat = feed[taken] if taken < len(feed) else (len(steps), 0, random.getrandbits(8))
+        dut.level.value, dut.beats__valid.value = level, int(level > 0)
+        dut.beats__payload.value = beat if level else random.getrandbits(CONFIG.beat_bits)
+        # The first step that has not started is described; beats behind a step's first need no description.
+        described = steps[len(starts)] if len(starts) < len(steps) else None
+        if place:
+            described = None
+        dut.fill_valid.value = int(described is not None) or (random.getrandbits(1) if place else 0)
+        for name in ("indexed", "window", "binary"):
+            if hasattr(dut, f"fill_{name}"):
+                getattr(dut, f"fill_{name}").value = (random.getrandbits(1) if described is None else
+                                                      int(described.kind == name))
+        dut.fill_group.value = random.getrandbits(6) if described is None else described.group
+        dut.release.value = int(cycle == released_at)
+        await FallingEdge(dut.clk)
+        for port, value in checks.pop(cycle, []):
+            found = int(getattr(dut, port).value)
+            assert found == value, f"{port} of step {len(starts) - 1}: {found:x}, not {value:x}"
+        if int(dut.ready.value) and cycle > released_at and random.random() >= stall:
+            step = steps[len(starts)]
+            binary = step.kind == "binary"
+            released_at = cycle + (WeightLoader.BINARY_TAKEN if binary else TAKEN)
+            due = ([("rows", released_at), ("row_parities", released_at + 1)] if binary else
+                   [("weights", released_at), ("indices", released_at - 1)])
+            for (port, when), value in zip(due, step.values, strict=True):
+                checks.setdefault(when, []).append((port, value))
+            starts.append(cycle)
+        if level and int(dut.beats__ready.value):
+            taken, level = taken + 1, level - 1
+            assert place or number <= len(starts), "a beat of a step that is not described"
+        await RisingEdge(dut.clk)
+        cycle += 1
+        assert cycle < 500_000
+    dut.beats__valid.value = dut.fill_valid.value = dut.release.value = 0
+    return starts
+
+
+async def begin(dut) -> np.random.Generator:
+    await start(dut, beats__valid=0, level=0, fill_valid=0, release=0)
+    return np.random.default_rng(random.getrandbits(32))
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(idle=[0.0, 0.6], stall=[0.0, 0.8])
+async def random_steps(dut, idle, stall):
+    rng = await begin(dut)
+    await run(dut, [Step.random(rng) for _ in range(120)], idle=idle, stall=stall)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def rate(dut):
+    """From a full ring: a step for as many cycles as it has beats, one more if indices are the last of them, or for as
+    many as it takes the engine to take one over.
+    """
+    rng = await begin(dut)
+    for kind in KINDS:
+        steps = []
+        while len(steps) < 12:
+            step = Step.random(rng)
+            if step.kind == kind:
+                steps.append(step)
+        starts = await run(dut, steps, idle=0.0, stall=0.0)
+        held = WeightLoader.BINARY_TAKEN if kind == "binary" else TAKEN
+        distances = np.diff(starts)
+        assert (distances[1:] == max(len(steps[0].beats) + (kind == "indexed"), held + 1)).all(), (kind, distances)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def reset_in_mid_stream(dut):
+    for cycles in (1, 2, 4, 7, 15, 30):
+        rng = await begin(dut)
+        await run(dut, [Step.random(rng) for _ in range(20)], idle=0.2, stall=0.2, cycles=cycles)
+        rng = await begin(dut)
+        assert not int(dut.ready.value)
+        await run(dut, [Step.random(rng) for _ in range(5)], idle=0.0, stall=0.0)

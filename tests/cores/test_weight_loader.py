@@ -1,0 +1,28 @@
+"""Weight loader: see bench_weight_loader."""
+
+import pytest
+
+from cores.compute_engine import ComputeEngine
+from cores.config import NpuConfig
+from cores.weight_loader import WeightLoader
+from tests.bench import run_bench
+
+#: A beat for the weights and one for the indices; several of each, of a number and of size that do not fill them.
+CONFIGS = {
+    "16": NpuConfig.preset(16),
+    "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, gather=1, binary_rows=16),
+    "exact": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, select_fanin=8, winograd=2),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_weight_loader(name):
+    config = CONFIGS[name]
+    taken = ComputeEngine.handover(config)
+    run_bench(WeightLoader(config, taken=taken), module="tests.cores.bench_weight_loader",
+              name=f"weight_loader_{name}", parameters={"config": config.to_dict(), "taken": taken})
+
+
+def test_taken():
+    with pytest.raises(ValueError, match="taken must be at least 2, not 1"):
+        WeightLoader(CONFIGS["16"], taken=1)
