@@ -51,10 +51,14 @@ _XILINX_LUTS = (
     "RAM16X1D:2 RAM32X1D:2 RAM64X1D:2 RAM128X1D:4 RAM256X1D:8 RAM32M:4 RAM64M:4 RAM32M16:8 RAM64M8:8"
 )
 
+#: From how many inputs on a multiplexer uses those behind the LUTs. With 5, the least that would pay, Yosys 0.70 makes
+#: netlists that lack registers of the load engine; those made with 9 pass the engines' benches.
+_WIDEMUX = "-widemux 9"
+
 FAMILIES: Mapping[str, Family] = {
-    "xcup": Family("synth_xilinx -family xcup -widemux 5 -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
+    "xcup": Family(f"synth_xilinx -family xcup {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
                    _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5")),
-    "xc7": Family("synth_xilinx -family xc7 -widemux 5 -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
+    "xc7": Family(f"synth_xilinx -family xc7 {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
                   _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5")),
     "cyclonev": Family("synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),
                        _cells(lut="MISTRAL_ALUT2 MISTRAL_ALUT3 MISTRAL_ALUT4 MISTRAL_ALUT5 MISTRAL_ALUT6 "
