@@ -20,7 +20,7 @@ from typing import Any
 from gen.files import write_file
 from sim.toolchain import child_process, find_yosys
 
-__all__ = ["FAMILIES", "Report", "SynthesisError", "synthesize"]
+__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Report", "SynthesisError", "synthesize"]
 
 
 class SynthesisError(RuntimeError):
@@ -72,7 +72,7 @@ FAMILIES: Mapping[str, Family] = {
 
 #: A wire named ``x[0]``, an array's element, has the name that Yosys gives bit 0 of a wire ``x`` when it takes back
 #: what ABC9 made of it: an assertion fails if both are there. Such names are replaced; what they stand for is the same.
-_HIDE_ELEMENTS = "rename -hide w:*[[]*"
+HIDE_ELEMENTS = "rename -hide w:*[[]*"
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
     instances = _component_modules(verilog, top)
     keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
     script = "\n".join([
-        "read_verilog design.v", f"hierarchy -check -top {top}", *keep, _HIDE_ELEMENTS, f"{target.command} -top {top}",
+        "read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS, f"{target.command} -top {top}",
         "tee -q -o statistics.json stat -json", "",
     ])
     entry = cache / f"{_key(verilog, script, target)}.json" if cache else None

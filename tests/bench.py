@@ -92,17 +92,19 @@ def _build(verilog: str, name: str, waves: bool) -> Path:
 
 
 def run_bench(component: wiring.Component, *, module: str, name: str, parameters: Mapping | None = None,
-              testcase: str | None = None) -> None:
+              testcase: str | None = None, verilog: str | None = None) -> None:
     """Run the cocotb tests of ``module`` (such as ``tests.cores.bench_store_engine``) on ``component``.
 
     ``name`` names the build folder. ``parameters`` (JSON values) reach the bench through `bench_parameters`;
-    ``testcase`` picks one test. The seed, printed at the start, is in cocotb.RANDOM_SEED and has seeded ``random``.
+    ``testcase`` picks one test, ``verilog`` is used instead of the component's own. The seed, printed at the start, is
+    in cocotb.RANDOM_SEED and has seeded ``random``.
 
     Raises AssertionError when the build or a test fails, or when no test has run.
     """
     seed = int(os.environ.get("NPUGEN_SEED") or secrets.randbelow(1 << 31))
     waves = os.environ.get("NPUGEN_WAVES", "0") not in ("", "0")
-    verilog = verilog_of(component)
+    if verilog is None:
+        verilog = verilog_of(component)
     with mock.patch.dict(os.environ, verilator_environment()):
         folder = _build(verilog, name, waves)
         results = folder / f"results.{os.getpid()}.xml"
