@@ -24,8 +24,11 @@ OUTPUT = Path("build")
 #: Results that take long to make again, kept wherever commands are called.
 CACHE = Path(os.environ.get("NPUGEN_BUILD") or Path(__file__).parents[2] / "build")
 
+#: Columns of tables that are not read on a terminal, unless COLUMNS says otherwise: all of them fit.
+_FILE_COLUMNS = 160
 #: Tables and results go to stdout, everything said on the way to stderr. Names of files and layers are no markup.
-console = Console(highlight=False, markup=False, emoji=False)
+console = Console(highlight=False, markup=False, emoji=False, width=(
+    None if sys.stdout.isatty() or "COLUMNS" in os.environ else _FILE_COLUMNS))
 messages = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
