@@ -181,12 +181,13 @@ def plot(rows: list[dict[str, Any]]) -> bytes:
         places = [index for index, row in enumerate(rows) if row["part"] == part]
         axes.barh(places, [rows[index]["times"] for index in places], label=part, color=f"C{number}")
     for index, row in enumerate(rows):
-        axes.text(row["times"], index, f" {row['times']:.1f}", va="center", fontsize="small")
+        axes.text(row["times"], index, f" {row['times']:.2f}", va="center", fontsize="small")
     axes.set_yticks(range(len(rows)), names)
+    axes.margins(x=0.08, y=0.01)
     axes.invert_yaxis()
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlabel("cycles before, over cycles with the unit")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="upper right")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
     return buffer.getvalue()
