@@ -31,7 +31,7 @@ def _yosys(component: wiring.Component, folder: Path, script: list[str]) -> subp
 def xilinx_netlist(component: wiring.Component, folder: Path) -> str:
     """The netlist as Verilog."""
     ran = _yosys(component, folder, [*_MAPPED, "write_verilog -noattr netlist.v"])
-    assert not ran.returncode, ran.stderr
+    assert not ran.returncode, ran.stdout[-1000:] + ran.stderr
     return (folder / "netlist.v").read_text()
 
 
@@ -41,5 +41,5 @@ def prove_netlist(component: wiring.Component, folder: Path) -> str:
         "read_verilog design.v", "hierarchy -top top", "proc", "flatten", "rename top design", "design -stash design",
         *_MAPPED, "rename top netlist", "design -copy-from design design", "miter -equiv -flatten design netlist miter",
         "sat -verify -prove trigger 0 miter"])
-    assert not ran.returncode, f"the netlist differs: {ran.stderr}"
+    assert not ran.returncode, f"the netlist differs: {ran.stdout[-1000:]}{ran.stderr}"
     return (folder / "cells.txt").read_text()
