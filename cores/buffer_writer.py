@@ -30,8 +30,8 @@ class BufferWriter(wiring.Component):
     `TileLoader`, which goes on writing while other loads follow. The next LOAD_ACT waits for it.
 
     ``overrun`` when an entry outside the input buffer would be written, by load ``overrun_index``. Beats of the store
-    engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle, and no tile is
-    written.
+    engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle, and no tile's is
+    written in the cycle in which they are.
     """
 
     def __init__(self, config: NpuConfig):

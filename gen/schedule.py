@@ -47,7 +47,7 @@ BEAT_WEIGHT = 0.03
 
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:
-    """Cycles from a step to the next: its words', or its weights'."""
+    """Cycles from a step to the next: its words', or its weights' (with windows or indices a few more in truth)."""
     return max(words, weight_beats, ComputeEngine.min_step(config))
 
 

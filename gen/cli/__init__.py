@@ -1,4 +1,4 @@
-"""The command line: one module for each command, each with ``add_parser(commands)`` and ``run(arguments)``."""
+"""The command line: one module for each command, with ``add_arguments(parser)``, ``run(arguments)`` and ``EXAMPLE``."""
 
 import argparse
 import importlib
@@ -76,7 +76,7 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0, 1 (could not) or 2 (bad arguments)."""
+    """Run one command; returns the exit status: 0, 1 (could not), 2 (bad arguments) or 130 (interrupted)."""
     argv = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in argv if not word.startswith("-")), None)
     try:
