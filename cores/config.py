@@ -205,8 +205,8 @@ class NpuConfig:
 
     @property
     def index_bits(self) -> int:
-        """Bits of the channel index beside a weight."""
-        return (self.select_fanin - 1).bit_length()
+        """Bits of the channel index beside a weight; one that nothing reads where there is nothing to select."""
+        return max(1, (self.select_fanin - 1).bit_length())
 
     @property
     def weight_beats(self) -> int:

@@ -24,7 +24,7 @@ def step_lanes(config: NpuConfig, steps: np.ndarray, *, indexed: bool) -> tuple[
     if not indexed:
         return weights, None
     channels = np.array([config.window_base(lane) for lane in range(config.nnz_lanes)]) + np.zeros(shape, np.int64)
-    if config.index_bits:
+    if config.select_fanin > 1:
         # Beats of weights are whole, so the indices begin at a beat of their own.
         stream = steps[:, config.weight_beats * config.beat_bytes:]
         bits = np.unpackbits(stream, axis=1, bitorder="little", count=count * config.index_bits)

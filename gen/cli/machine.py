@@ -45,7 +45,8 @@ def add_machine_options(parser: argparse.ArgumentParser) -> None:
     for name in _BY_HAND:
         by_hand.add_argument(_option(name), type=int, metavar="N", dest=name,
                              help=argparse.SUPPRESS if name not in _LANES else None)
-    by_hand.description = f"{by_hand.description}; also {', '.join(map(_option, _BY_HAND[4:]))}"
+    others = ", ".join(_option(name) for name in _BY_HAND if name not in _LANES)
+    by_hand.description = f"{by_hand.description}; also {others}"
 
 
 def _option(field: str) -> str:

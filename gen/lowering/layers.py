@@ -30,7 +30,9 @@ class Lowering:
                pairs: Mapping[int, FusedPlan]) -> None:
         """Emit all layers. ``packed``: the weights of convolutions; ``pairs``: layers that are fused with the next."""
         for index, (plan, weights) in enumerate(zip(plans, packed, strict=True)):
-            if index in pairs and weights and (behind := packed[index + 1]):
+            if index in pairs:
+                behind = packed[index + 1]
+                assert weights is not None and behind is not None
                 fused(self._tiles, index, pairs[index], weights, behind)
             elif index - 1 in pairs:
                 continue

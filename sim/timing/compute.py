@@ -150,7 +150,7 @@ class Compute:
             ready = _ready(times, arrived, lead)
             free = np.concatenate([[idle_from], starts[:-1] + cycles])
             # Until its weights can be gathered, a step waits for the one before, not for weights.
-            waited = np.clip(ready - np.maximum(free, gathers), 0, starts - free)
+            waited = np.clip(ready - np.maximum(free, gathers + 1), 0, starts - free)
             shared.spent(Queue.COMPUTE, "busy", index, count * cycles)
             shared.spent(Queue.COMPUTE, "wait_weights", index, int(waited.sum()))
             shared.spent(Queue.COMPUTE, "setup", index, int((starts - free - waited).sum()))

@@ -17,6 +17,8 @@ CONFIGS = {
     "dsp48e1": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, multiplier_width=25, select_fanin=4, **_SMALL),
     "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, **_SMALL),
     "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, input_depth=512, acc_depth=64),
+    #: Every multiplier has one channel, and indices say nothing.
+    "wired": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=8, select_fanin=1, **_SMALL),
     "unpacked": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=4, multiplier_width=18, select_fanin=4, **_SMALL),
 }
 CONFIGS |= {
