@@ -136,8 +136,8 @@ class Importer:
         if isinstance(value, Condition):
             self.fail(node, f"{what} is a comparison, which only a Where can follow")
         if isinstance(value, RawInput):
-            self.fail(node, f"{what} is float; this compiler takes quantised models (QDQ or QLinear), "
-                            "quantise the model first; a later release calibrates float models itself")
+            self.fail(node, f"{what} is float; this compiler takes quantised models (QDQ or QLinear); "
+                            "quantise it first, for example with onnxruntime.quantization (docs/models.md)")
         if isinstance(value, Host):
             self.fail(node, f"{what} comes from an operator that runs on the processor; only outputs may follow it")
         if isinstance(value, Quantised):

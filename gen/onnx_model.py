@@ -18,6 +18,8 @@ __all__ = ["Model", "ModelInput", "Node", "first_line", "fold", "read"]
 
 #: Opsets that the operator handlers know.
 MIN_OPSET, MAX_OPSET = 7, 25
+#: What a TensorFlow Lite file has behind its first four bytes.
+_TFLITE = b"TFL3"
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,9 @@ def read(path: str | Path) -> Model:
         raise GraphError(f"{name}: {error.strerror or error}") from None
     if other:
         raise GraphError(f"{name}: a program or another zip file, where an ONNX model is needed")
+    with open(path, "rb") as file:
+        if file.read(8)[4:] == _TFLITE:
+            raise GraphError(f"{name}: a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
     try:
         proto = onnx.load(name)
     except (OSError, DecodeError, ValueError, TypeError, onnx.checker.ValidationError) as error:

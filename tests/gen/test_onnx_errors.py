@@ -36,6 +36,12 @@ def test_not_onnx(content: bytes, tmp_path: Path) -> None:
     refuse(path)
 
 
+def test_tensorflow_lite(tmp_path: Path) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(b"\x1c\x00\x00\x00TFL3" + bytes(100))
+    refuse(path, "a TensorFlow Lite file; convert it to ONNX first")
+
+
 def test_truncated(rng: np.random.Generator, tmp_path: Path) -> None:
     """Cut anywhere, a model is refused or, where only the end of its metadata is missing, still whole."""
     b = Builder(rng)
@@ -184,7 +190,7 @@ def test_forms_that_are_not_supported(make: Callable[[Builder, str], str], words
 def test_float_model(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(conv(b, b.input(1, 3, 6, 6, number=np.float32)), np.float32)
-    refuse(b.save(tmp_path), "conv", "takes quantised models", "a later release calibrates")
+    refuse(b.save(tmp_path), "conv", "takes quantised models", "for example with onnxruntime.quantization")
 
 
 def test_result_without_quantisation(rng: np.random.Generator, tmp_path: Path) -> None:
