@@ -30,7 +30,10 @@ _CUT = "/cut"
 
 @dataclass(frozen=True)
 class LayerDifference:
-    """A layer (or the part of one up to ``tensor``) on the inputs that onnxruntime had; ``largest`` in int8 steps."""
+    """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
+
+    A layer that adds a residual has two: one up to the tensor in front of the addition, and one with the ``op`` "add".
+    """
 
     layer: str
     op: str
@@ -137,14 +140,16 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
 
 def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     graph = imported.graph
-    results: list[tuple[Layer, Tensor]] = []
+    results: list[tuple[Layer, str, Tensor]] = []
     for layer in graph.layers:
+        op: str = layer.op
         if layer.residual and layer.residual.middle.onnx_name:
-            results.append((layer, layer.residual.middle))
+            results.append((layer, op, layer.residual.middle))
+            op = "add"      # the middle is an input of its own
         if graph.tensors[layer.output].onnx_name:
-            results.append((layer, graph.tensors[layer.output]))
-    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for _, t in results)) if t.onnx_name}
-    written = {t.onnx_name: t for _, t in results}
+            results.append((layer, op, graph.tensors[layer.output]))
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results)) if t.onnx_name}
+    written = {t.onnx_name: t for *_, t in results}
     session = _session(_cut(imported, sources, written))
     taken = {i.name for i in session.get_inputs()}
     differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
@@ -155,9 +160,9 @@ def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[
             theirs = _from_onnx(tensor, imported.orders[tensor.name], value)
             differences[name].append(np.abs(ours[tensor.name][sample].astype(np.int16) - theirs))
     rows = []
-    for layer, tensor in results:
+    for layer, op, tensor in results:
         found = np.stack(differences[tensor.onnx_name])
-        rows.append(LayerDifference(layer.name, layer.op, tensor.name, found.size, int(np.count_nonzero(found)),
+        rows.append(LayerDifference(layer.name, op, tensor.name, found.size, int(np.count_nonzero(found)),
                                     int(found.max(initial=0))))
     return rows
 

@@ -107,6 +107,15 @@ def test_finds_a_wrong_layer(rng: np.random.Generator, tmp_path: Path) -> None:
     assert set(comparison.outputs[0].distribution) != {0}
 
 
+def test_a_residual_has_a_row_of_its_own(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 8, 6, 6))
+    y = b.requantize(b.node("Conv", x, b.weights(8, 8, 1, 1)))
+    b.output(b.quantize(b.node("Add", x, y), 0.1))
+    before, after = compare(b.save(tmp_path), b.samples()).layers
+    assert before.layer == after.layer and (before.op, after.op) == ("conv", "add")
+
+
 def test_finds_a_wrong_host_step(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 3, 3))), np.float32)
