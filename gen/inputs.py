@@ -15,6 +15,8 @@ __all__ = ["InputError", "Samples", "read_samples", "zero_samples"]
 
 #: First bytes of .npy and .npz files, and of an .npz file without arrays.
 _MAGIC = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")
+#: Pillow's modes whose names say little.
+_MODES = {"1": "black and white", "L": "gray", "LA": "gray with alpha", "P": "palette"}
 
 
 class InputError(ValueError):
@@ -23,10 +25,14 @@ class InputError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """``inputs``: model input -> (N, ...) array; ``labels``: (N,) numbers, if the file had them, below 0 for none."""
+    """``inputs``: model input -> (N, ...) array; ``labels``: (N,) numbers, if the file had them, below 0 for none.
+
+    ``remark``: what had to be done to the file, for people.
+    """
 
     inputs: dict[str, np.ndarray]
     labels: np.ndarray | None
+    remark: str = ""
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
@@ -54,13 +60,17 @@ def _named_inputs(path: Path, loaded: np.ndarray | dict[str, np.ndarray], names:
     return {names[0]: loaded}
 
 
-def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """An image in the layout and size of ``shape``, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
+def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> tuple[np.ndarray, str]:
+    """An image in the layout and size of ``shape``, gray or RGB; floats are 0..1, int8 is the pixel - 128.
+
+    With it, what was done.
+    """
     if len(shape) != 4 or not ({shape[1], shape[3]} & {1, 3}):
         raise InputError(f"{path}: input {name} of shape {shape} is not an image; give an .npz file")
     channels_first = shape[1] in (1, 3)
     channels, height, width = shape[1:] if channels_first else (shape[3], *shape[1:3])
     with Image.open(path) as image:
+        before = f"{image.width} x {image.height} {_MODES.get(image.mode, image.mode)}"
         colours = image.convert("L" if channels == 1 else "RGB")
         pixels = np.asarray(colours.resize((width, height), Image.Resampling.BILINEAR))
     pixels = pixels.reshape(height, width, channels)
@@ -68,8 +78,14 @@ def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> 
         pixels = pixels.transpose(2, 0, 1)
     tensor, steps = graph.inputs[name]
     if any(step.kind == "quantize" for step in steps):
-        return (pixels[None] / np.float32(255)).astype(np.float32)
-    return pixels[None] if graph.tensors[tensor].onnx_unsigned else (pixels[None] ^ 128).view(np.int8)
+        array, values = (pixels[None] / np.float32(255)).astype(np.float32), "0..1"
+    elif graph.tensors[tensor].onnx_unsigned:
+        array, values = pixels[None], "0..255"
+    else:
+        array, values = (pixels[None] ^ 128).view(np.int8), "-128..127"
+    after = f"{width} x {height} {_MODES.get(colours.mode, colours.mode)}"
+    change = f"{after}, as it is" if after == before else f"{before} converted to {after}"
+    return array, f"{path}: {change}; pixels 0..255 are taken as {values}"
 
 
 def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *, limit: int | None = None) -> Samples:
@@ -78,7 +94,7 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
     Raises InputError for a file that does not fit, OSError for one that cannot be read.
     """
     names = list(graph.inputs)
-    labels = None
+    labels, remark = None, ""
     require_file(path)
     try:
         if path.suffix in (".npz", ".npy"):
@@ -88,7 +104,8 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
         elif len(names) > 1:
             raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
         else:
-            inputs = {names[0]: _read_image(path, graph, names[0], shapes[names[0]])}
+            image, remark = _read_image(path, graph, names[0], shapes[names[0]])
+            inputs = {names[0]: image}
     except UnidentifiedImageError:
         raise InputError(f"{path}: not an .npz or .npy file, nor an image") from None
     except (zipfile.BadZipFile, EOFError, KeyError, ValueError, SyntaxError, OSError) as error:
@@ -118,7 +135,8 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
         wanted = _number(graph, name)
         if array.dtype != wanted and not (wanted == np.float32 and array.dtype.kind == "f"):
             raise InputError(f"{path}: input {name} must be {wanted}, not {array.dtype}")
-    return Samples({name: array[:limit] for name, array in inputs.items()}, None if labels is None else labels[:limit])
+    return Samples({name: array[:limit] for name, array in inputs.items()},
+                   None if labels is None else labels[:limit], remark)
 
 
 def zero_samples(graph: Graph, shapes: dict[str, tuple[int, ...]]) -> Samples:

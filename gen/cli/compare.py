@@ -28,6 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
     imported = load_model(arguments.model)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     samples = read_samples(arguments.input, imported.graph, shapes, limit=arguments.limit)
+    if samples.remark:
+        messages.print(samples.remark, soft_wrap=True)
     with status(f"{len(samples)} samples on onnxruntime"):
         comparison = compare_model(imported, samples.inputs)
     if arguments.json:

@@ -69,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.inputs import read_samples
 
     samples = read_samples(arguments.input, workload.graph, workload.input_shapes, limit=arguments.limit)
+    if samples.remark:
+        messages.print(samples.remark, soft_wrap=True)
     if arguments.target != "reference":
         with status(f"compiling {arguments.model.name}"):
             _ = workload.program

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from PIL import Image
 
 from boards.registry import get_board
 from cores.config import FEATURES
@@ -395,6 +396,15 @@ def test_what_is_read_is_not_replaced(model: str, samples: str, capsys: pytest.C
     assert "would replace what is read" in error_line(
         capsys, 2, "compile", model, "--winograd", "narrow", "--calibrate", samples, "-o", samples)
     assert "would replace what is read" in error_line(capsys, 2, "run", model, "--input", samples, "-o", samples)
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_pictures(command: str, model: str, capsys: pytest.CaptureFixture):
+    Image.new("RGB", (64, 48)).save("picture.png")
+    assert main([command, model, "--input", "picture.png", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["samples"] == 1
+    assert captured.err == "picture.png: 64 x 48 RGB converted to 16 x 16 gray; pixels 0..255 are taken as 0..1\n"
 
 
 def test_compare_with_onnxruntime(model: str, samples: str, capsys: pytest.CaptureFixture):

@@ -42,15 +42,23 @@ def test_npy_may_be_a_single_sample(tmp_path: Path):
     assert read_samples(tmp_path / "x.npy", graph(), SHAPES).inputs["image"].shape == (1, 3, 4, 6)
 
 
-@pytest.mark.parametrize(("kind", "dtype", "value"), [
-    ({"quantized": True}, np.float32, np.float32(80 / 255)),
-    ({"unsigned": True}, np.uint8, 80),
-    ({}, np.int8, 80 - 128),
+@pytest.mark.parametrize(("kind", "dtype", "value", "values"), [
+    ({"quantized": True}, np.float32, np.float32(80 / 255), "0..1"),
+    ({"unsigned": True}, np.uint8, 80, "0..255"),
+    ({}, np.int8, 80 - 128, "-128..127"),
 ])
-def test_image_in_the_type_of_the_input(picture: Path, kind: dict, dtype: type, value: float):
-    array = read_samples(picture, graph(**kind), SHAPES).inputs["image"]
+def test_image_in_the_type_of_the_input(picture: Path, kind: dict, dtype: type, value: float, values: str):
+    samples = read_samples(picture, graph(**kind), SHAPES)
+    array = samples.inputs["image"]
     assert array.dtype == dtype and array.shape == (1, 3, 4, 6)
     assert array[0, 0, 1, 2] == value
+    assert samples.remark == f"{picture}: 6 x 4 RGB, as it is; pixels 0..255 are taken as {values}"
+
+
+def test_what_was_done_to_an_image_is_said(tmp_path: Path):
+    Image.new("RGBA", (12, 9)).save(tmp_path / "x.png")
+    samples = read_samples(tmp_path / "x.png", graph(), {"image": (1, 1, 4, 6)})
+    assert samples.remark.endswith("x.png: 12 x 9 RGBA converted to 6 x 4 gray; pixels 0..255 are taken as -128..127")
 
 
 def test_image_with_channels_last(picture: Path):
