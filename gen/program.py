@@ -98,6 +98,8 @@ class Program:
     winograd: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     #: The ONNX file that was compiled, if kept.
     model: bytes | None = None
+    #: Name of the board that it was compiled for, if one was.
+    board: str | None = None
 
     @cached_property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -161,6 +163,12 @@ class Program:
             raise ConflictError(f"program {self.name!r} was compiled for another configuration: "
                                 f"{', '.join(different)}; leave the options of the machine out, or compile it again")
 
+    def require_board(self, board: str) -> None:
+        """Raises ConflictError if the program was compiled for another board."""
+        if self.board not in (None, board):
+            raise ConflictError(f"program {self.name!r} was compiled for the board {self.board}, not {board}; "
+                                "leave --board out, or compile it again")
+
     # -- file ----------------------------------------------------------------------------------------------------
 
     def save(self, path: Path | str) -> None:
@@ -171,6 +179,7 @@ class Program:
             "version": VERSION,
             "name": self.name,
             "config": self.config.to_dict(),
+            "board": self.board,
             "data_beats": self.data_beats,
             "write_start": self.write_start,
             "tensors": {name: dataclasses.asdict(place) for name, place in self.tensors.items()},
@@ -243,8 +252,10 @@ class Program:
             instruction_layers=tuple(layer for layer, count in runs for _ in range(count)),
             density=header["density"],
             winograd={name: tuple(map(int, shifts)) for name, shifts in header.get("winograd", {}).items()},
-            model=model,
+            model=model, board=header.get("board"),
         )
+        if program.board is not None and not isinstance(program.board, str):
+            raise ValueError(f"a board {program.board!r}")
         if any(not -1 <= layer < len(layers) for layer in program.instruction_layers):
             raise ValueError("an instruction belongs to a layer that is not there")
         if len(constants) > program.write_start * program.config.beat_bytes or program.write_start > program.data_beats:

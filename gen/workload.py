@@ -1,5 +1,6 @@
 """What a command works on: a model, or a program compiled from one."""
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Workload:
 def _from_model(imported: Imported, config: NpuConfig, density: float | None, depthwise_mode: DepthwiseMode = "auto",
                 fusion_mode: FusionMode = "auto", gather_mode: GatherMode = "auto",
                 winograd_mode: WinogradMode = "auto", shifts: Mapping[str, Sequence[int]] | None = None,
-                calibration: Path | None = None) -> Workload:
+                calibration: Path | None = None, board: str | None = None) -> Workload:
     graph = imported.graph if density is None else prune(imported.graph, config, density)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     if winograd_mode == "exact" and config.winograd != 2:
@@ -68,9 +69,10 @@ def _from_model(imported: Imported, config: NpuConfig, density: float | None, de
     def compiled() -> Program:
         # The parsed model rather than the file: weights kept in files beside it come along.
         model = imported.model.proto.SerializeToString(deterministic=True)
-        return compile_graph(imported.graph, config, density=density, depthwise_mode=depthwise_mode,
-                             fusion_mode=fusion_mode, gather_mode=gather_mode, winograd_mode=winograd_mode,
-                             winograd_shifts=shifts, model=model)[0]
+        program, _ = compile_graph(imported.graph, config, density=density, depthwise_mode=depthwise_mode,
+                                   fusion_mode=fusion_mode, gather_mode=gather_mode, winograd_mode=winograd_mode,
+                                   winograd_shifts=shifts, model=model)
+        return dataclasses.replace(program, board=board)
 
     return Workload(graph, imported, shapes, compiled)
 
@@ -78,10 +80,10 @@ def _from_model(imported: Imported, config: NpuConfig, density: float | None, de
 def open_workload(path: Path, config: NpuConfig | None, *, density: float | None = None,
                   depthwise_mode: DepthwiseMode = "auto", fusion_mode: FusionMode = "auto",
                   gather_mode: GatherMode = "auto", winograd_mode: WinogradMode = "auto",
-                  calibration: Path | None = None) -> Workload:
-    """A model to be compiled for ``config``, or a program that was.
+                  calibration: Path | None = None, board: str | None = None) -> Workload:
+    """A model to be compiled for ``config``, on the ``board`` of that name, or a program that was.
 
-    With ``config`` None a program's own configuration is taken. ``density`` and the modes are those of
+    With ``config`` or ``board`` None a program's own is taken. ``density`` and the modes are those of
     `gen.compiler.compile_graph`, for a model; ``calibration`` are samples for narrow Winograd layers.
     Raises GraphError, ProgramError, InputError or OSError; each names the file. ConflictError for a program that is not
     as asked, CompileError for a machine that cannot.
@@ -90,10 +92,12 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
         if config is None:
             raise ValueError("a model needs a configuration to be compiled for")
         return _from_model(load_model(path), config, density, depthwise_mode, fusion_mode, gather_mode, winograd_mode,
-                           None, calibration)
+                           None, calibration, board)
     program = Program.load(path)
     if config is not None:
         program.require_config(config)
+    if board is not None:
+        program.require_board(board)
     if density is not None and density != program.density:
         raise ConflictError(f"{path}: a program cannot be pruned; compile the model with --density {density:g}")
     modes = {"depthwise": depthwise_mode, "fusion": fusion_mode, "gather": gather_mode, "winograd": winograd_mode}

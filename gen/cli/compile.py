@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_config
+from gen.cli.machine import add_machine_options, chosen_config, named_board
 from gen.files import is_zip, require_writable
 
 EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.config)
-    config = chosen_config(arguments)
+    config, board = chosen_config(arguments), named_board(arguments)
     if arguments.calibrate and arguments.winograd_mode != "narrow":
         raise UsageError("--calibrate goes with --winograd narrow: its samples choose the shifts")
     require_writable(arguments.output)
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
         program = open_workload(arguments.model, config, density=arguments.density,
                                 depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
                                 gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode,
-                                calibration=arguments.calibrate).program
+                                calibration=arguments.calibrate, board=board).program
     program.save(arguments.output)
     facts = {
         "program": str(arguments.output), "layers": len(program.layers),

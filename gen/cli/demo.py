@@ -78,7 +78,7 @@ class _Demo:
         from gen.workload import open_workload
 
         self.build()
-        workload = open_workload(model, self.config)
+        workload = open_workload(model, self.config, board=self.board.name)
         self.compile(workload.program)
         samples = read_samples(data, workload.graph, workload.input_shapes, limit=self.limit)
         result = self.read_digits(workload, samples)
@@ -86,7 +86,7 @@ class _Demo:
         rtl = result.inferences[0].rtl
         assert rtl is not None
         measured = profile_of(workload.program, rtl.trace, rtl.cycles, self.board.clock_mhz)
-        profile.show(measured)
+        profile.show(measured, self.board.name)
         self.sum_up(result)
         return {**summary(result), "board": self.board.name, "macs": self.config.macs, "profile": measured}
 

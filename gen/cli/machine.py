@@ -16,7 +16,7 @@ from gen.files import require_file
 if TYPE_CHECKING:
     from gen.workload import Workload
 
-__all__ = ["add_machine_options", "chosen_board", "chosen_config", "open_given"]
+__all__ = ["add_machine_options", "chosen_board", "chosen_config", "named_board", "open_given"]
 
 DEFAULT_BOARD = "zu3eg"
 DEFAULT_MACS = 256
@@ -68,13 +68,19 @@ def _features(text: str) -> tuple[str, ...]:
 
 
 def _machine_given(arguments: argparse.Namespace) -> bool:
-    """Whether any option asks for a certain configuration; --board alone only says which clock to reckon with."""
+    """Whether any option asks for a certain configuration; --board alone does not."""
     return any(getattr(arguments, name) is not None for name in ("macs", "config", "features", *_BY_HAND))
 
 
 def chosen_board(arguments: argparse.Namespace) -> Board:
     """Raises BoardError for an unknown board."""
     return get_board(DEFAULT_BOARD if arguments.board is None else arguments.board)
+
+
+def named_board(arguments: argparse.Namespace) -> str | None:
+    """The board to compile for: the default's, unless a file describes the machine. Raises BoardError."""
+    board = chosen_board(arguments)
+    return None if arguments.board is None and arguments.config is not None else board.name
 
 
 def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None = None) -> NpuConfig:
@@ -162,7 +168,9 @@ def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
     from gen.workload import is_program, open_workload
 
     with status(f"reading {path.name}"):
-        own = is_program(path) and not _machine_given(arguments)
+        compiled = is_program(path)
+        own = compiled and not _machine_given(arguments)
         return open_workload(path, None if own else config, density=arguments.density,
                              depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
-                             gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode)
+                             gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode,
+                             board=arguments.board if compiled else named_board(arguments))

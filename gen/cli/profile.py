@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from boards.registry import get_board
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, open_given
@@ -33,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", choices=("cycles", "rtl"), default="cycles",
                         help="the time model, or the Verilog (default cycles)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and profile.png there")
-    parser.add_argument("--clock", type=megahertz, metavar="MHZ", help="to reckon with (default: the board's)")
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ",
+                        help="to reckon with (default: that of the program's board, or of --board)")
     add_compiler_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
@@ -47,14 +49,13 @@ def megahertz(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    clock_mhz = arguments.clock or chosen_board(arguments).clock_mhz
     if arguments.output:
         for name in ("profile.json", "profile.png"):
             require_writable(arguments.output / name)
     workload = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}"):
-        _ = workload.program
-    profile = measure(workload, arguments.target, clock_mhz)
+        board = workload.program.board or chosen_board(arguments).name
+    profile = measure(workload, arguments.target, arguments.clock or get_board(board).clock_mhz)
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
         write_file(arguments.output / "profile.png", plot(profile, f"{workload.program.name}, {arguments.target}"))
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(profile)
     else:
-        show(profile)
+        show(profile, "--clock" if arguments.clock else board)
 
 
 def measure(workload: "Workload", target: str, clock_mhz: float) -> dict[str, Any]:
@@ -100,7 +101,8 @@ def _row(layer: dict[str, Any]) -> list[str]:
     ]
 
 
-def show(profile: dict[str, Any]) -> None:
+def show(profile: dict[str, Any], clock_of: str) -> None:
+    """``clock_of``: where the clock is from."""
     total = profile["total"]
     headings = ("layer", "mode", "cycles", "MACs", "% used", "bytes", "waits for")
     footers = ("total", "", f"{total['cycles']:,}", f"{total['macs']:,}", f"{100 * total['utilisation']:.1f}",
@@ -118,7 +120,8 @@ def show(profile: dict[str, Any]) -> None:
     if any(layer["utilisation"] > 1 for layer in profile["layers"]):
         console.print("more than 100 % used: Winograd layers need fewer multiplications than they have MACs",
                       soft_wrap=True)
-    console.print(f"{total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz", soft_wrap=True)
+    console.print(f"{total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz ({clock_of})",
+                  soft_wrap=True)
 
 
 def plot(profile: dict[str, Any], title: str) -> bytes:

@@ -327,6 +327,22 @@ def test_program_of_another_configuration(model: str, samples: str, capsys: pyte
     assert main(["run", "digits.npu", "--input", samples, "--macs", "64", "--limit", "1"]) == 0
 
 
+def test_a_program_has_the_clock_of_its_board(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--board", "ecp5", "--macs", "32", "-o", "digits.npu"]) == 0
+    assert main(["build", "--board", "ecp5", "--macs", "32", "-o", "out"]) == 0
+    assert main(["compile", model, "--config", "out/config.json", "-o", "any.npu"]) == 0
+    for options, said in ((["digits.npu"], "at 60 MHz (ecp5)"), (["digits.npu", "--board", "ecp5"], "at 60 MHz (ecp5)"),
+                          (["digits.npu", "--clock", "50"], "at 50 MHz (--clock)"),
+                          (["any.npu", "--board", "ecp5"], "at 60 MHz (ecp5)"), (["any.npu"], "at 333 MHz (zu3eg)"),
+                          ([model, "--board", "zynq7020"], "at 150 MHz (zynq7020)")):
+        capsys.readouterr()
+        assert main(["profile", *options]) == 0
+        assert f" inferences a second {said}\n" in capsys.readouterr().out
+    for argv in (["profile", "digits.npu"], ["run", "digits.npu", "--input", samples]):
+        line = error_line(capsys, 2, *argv, "--board", "zu3eg")
+        assert "compiled for the board ecp5, not zu3eg" in line
+
+
 def test_density_prunes_program_and_reference_alike(model: str, samples: str, capsys: pytest.CaptureFixture):
     argv = ["run", model, "--input", samples, "--limit", "2", "--macs", "64", "-o", "y.npz", "--json"]
     results = []

@@ -61,6 +61,18 @@ def test_other_configuration(program):
         program.require_config(NpuConfig.preset(256, side_depth=1024))
 
 
+def test_board(program, tmp_path):
+    program.require_board("ecp5")       # compiled for none in particular
+    dataclasses.replace(program, board="ecp5").save(tmp_path / "a.npu")
+    loaded = Program.load(tmp_path / "a.npu")
+    assert loaded.board == "ecp5"
+    loaded.require_board("ecp5")
+    with pytest.raises(ProgramError, match="compiled for the board ecp5, not zu3eg; leave --board out"):
+        loaded.require_board("zu3eg")
+    rewritten(tmp_path / "a.npu", tmp_path / "b.npu", lambda header: header.pop("board"))
+    assert Program.load(tmp_path / "b.npu").board is None
+
+
 def test_truncated_anywhere(program, tmp_path):
     program.save(tmp_path / "a.npu")
     content = (tmp_path / "a.npu").read_bytes()
@@ -167,6 +179,7 @@ def test_assembly_errors(line, message):
     (("layers", 0, "mode"), None, "a layer's mode is None"),
     (("layers", 0, "macs"), -1, "a layer's macs is -1"),
     (("density",), 1.5, "a density of 1.5"),
+    (("board",), ["ecp5"], r"a board \['ecp5'\]"),
     (("data_beats",), 10 ** 30, "the data region is larger than the bus reaches"),
     (("instruction_layers", 0, 1), 10 ** 30, "code and header differ in length"),
 ])
