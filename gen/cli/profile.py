@@ -110,10 +110,12 @@ def show(profile: dict[str, Any], clock_of: str) -> None:
     rows = [_row(layer) for layer in profile["layers"]]
     table = Table(box=box.SIMPLE, show_footer=True, padding=(0, 1, 0, 0))
     for number, (heading, footer) in enumerate(zip(headings, footers, strict=True)):
-        # Names give way when the terminal is narrow, figures do not.
-        width = None if heading == "layer" else max(len(row[number]) for row in (headings, footers, *rows))
-        table.add_column(heading, footer, justify="left" if heading in ("layer", "mode", "waits for") else "right",
-                         no_wrap=True, min_width=width)
+        # Words are folded when the terminal is narrow, figures are not.
+        if heading in ("layer", "mode", "waits for"):
+            table.add_column(heading, footer, overflow="fold")
+        else:
+            width = max(len(row[number]) for row in (headings, footers, *rows))
+            table.add_column(heading, footer, justify="right", no_wrap=True, min_width=width)
     for row in rows:
         table.add_row(*row)
     console.print(table)

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from boards.registry import get_board
 from cores.config import FEATURES
@@ -473,6 +475,27 @@ def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixtu
     assert "inferences a second at 333 MHz" in out and "more than 100 %" not in out
     assert main(["profile", model, "--features", "winograd", "--winograd", "narrow"]) == 0
     assert "more than 100 % used: Winograd layers need fewer" in capsys.readouterr().out
+
+
+def test_a_profile_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch):
+    """Names of any length are folded; no column is cropped."""
+    from gen.cli import profile
+
+    out = io.StringIO()
+    monkeypatch.setattr(profile, "console", Console(file=out, width=80, highlight=False, markup=False))
+    total = {"cycles": 12_345_678, "macs": 123_456_789, "utilisation": 0.433, "dram_bytes": 1_234_567}
+    layer = {**total, "name": "resnet/stage2/block1/conv_a/quantized", "mode": "depthwise",
+             "stalls": {"wait_weights": 5_308_641}}
+    profile.show({"layers": [layer], "total": {**total, "fps": 4.86}, "clock_mhz": 60}, "ecp5")
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) == 80
+    first = next(number for number, line in enumerate(lines) if line.startswith(" resnet"))
+    last = next(number for number, line in enumerate(lines) if line.startswith(" total")) - 1
+    columns = [lines[first].index("depthwise"), lines[first].index("weights")]
+    folded = ["".join(line[start:end].strip() for line in lines[first:last])
+              for start, end in ((0, columns[0]), (columns[1], 80))]
+    assert folded[0] == layer["name"] and folded[1].replace(" ", "") == "weights43%"
+    assert lines[first].split()[1:6] == ["depthwise", "12,345,678", "123,456,789", "43.3", "1,234,567"]
 
 
 def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):
