@@ -36,7 +36,7 @@ def load_signs(emitter: Emitter, config: NpuConfig, source: SignSource, place: P
         "buf_row_pitch": window.row_pitch, "buf_block_pitch": window.entries, "pad_zero": int(padding == 0),
     }
     if source.fill is not None and blocks[1] == source.blocks:
-        _fill(emitter, config, source.fill, window, base + (blocks[1] - 1 - blocks[0]) * window.entries, columns, after)
+        _fill(emitter, config, source.fill, window, base + (blocks[1] - 1 - blocks[0]) * window.entries, after)
     offset = place.offset + (low * place.shape[1] + row) * row_beats
     pixel = config.ic_lanes // MAP_PIXELS
     if source.packed:
@@ -58,12 +58,15 @@ def load_signs(emitter: Emitter, config: NpuConfig, source: SignSource, place: P
         blocks=high - low, rows=window.data_rows, pad_top=window.pad_top, pad_bottom=window.pad_bottom)
 
 
-def _fill(emitter: Emitter, config: NpuConfig, used: int, window: Window, base: int, columns: int,
-          after: dict[Queue, int]) -> None:
-    """Zero the bytes of a tile's last entries that no block comes to, from ``used`` on."""
+def _fill(emitter: Emitter, config: NpuConfig, used: int, window: Window, base: int, after: dict[Queue, int]) -> None:
+    """Zero the bytes of a tile's last entries that no block comes to, from ``used`` on.
+
+    A row's entries in all banks: which of them its columns are in depends on the stride.
+    """
     emitter.set_load(
         {"cols": 1, "stride": 1, "buf_row_pitch": window.row_pitch},
-        Opcode.LOAD_GATHER, {"outputs": columns, "length": config.beat_bytes - used, "place": used})
+        Opcode.LOAD_GATHER, {
+            "outputs": window.row_pitch * config.banks, "length": config.beat_bytes - used, "place": used})
     rows = window.input_rows
     for first in range(0, rows, 2 * MAX_PAD_ROWS):
         count = min(rows - first, 2 * MAX_PAD_ROWS)

@@ -76,6 +76,10 @@ class Machine:
                               np.int8 if config.activation_bits == 8 else np.int16)
         #: bool (banks * input_depth,): the entry is padding that counts as zero. Goes with the entry's first byte.
         self.zeros = np.zeros(len(self.input), bool)
+        if strict:      # what is never written may be anything
+            noise = np.random.default_rng(0)
+            self.input[:] = noise.integers(-128, 128, self.input.shape)
+            self.zeros[:] = noise.integers(0, 2, len(self.zeros))
         self.accumulators = Accumulators(config)
         self.weights = Ring(config.weight_depth, config.beat_bytes)
         self.side = Ring(config.side_depth, config.beat_bytes)

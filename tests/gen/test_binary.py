@@ -93,6 +93,25 @@ def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> N
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("config", CONFIGS, ids=IDS)
+def test_entries_that_are_not_full(config: NpuConfig, stride: int, rng: np.random.Generator) -> None:
+    """Bytes without a block of channels are zero in all banks, whatever was in the buffer before."""
+    channels, cols = 2 * config.ic_lanes, 9
+    graph = layer_graph(BinaryLayer(channels=channels, outputs=16, size=cols, stride=1, count=1))
+    signs, conv = graph.layers
+    assert isinstance(conv, Conv)
+    rows, width = (cols - 3) // stride + 1, (cols - 5) // stride + 1
+    weights = rng.choice(np.array([-1, 1], np.int16), (16, channels, 3, 5))
+    stage = Requantize(np.zeros(16, np.int64), np.full(16, 1 << 14), np.full(16, 16), 0, -128, 127)
+    layer = Conv("y", conv.input, "y", weights, False, (stride, stride), (0,) * 4, stage)
+    tensors = {**graph.tensors, "y": Tensor("y", (16, rows, width), 1.0, 0)}
+    graph = Graph("part", tensors, (signs, layer), {"input": ("input", ())}, {"output": ("y", ())})
+    program, _ = compile_graph(graph, config)
+    assert [layer.mode for layer in program.layers] == ["binary"]
+    run_and_compare(program, graph, 1, ("load",))
+
+
 def test_what_the_unit_cannot_run() -> None:
     """An odd bias, or an odd number of channels among zeros, stays in int8."""
     graph = layer_graph(BinaryLayer(channels=128, outputs=16, size=6, stride=1, count=1))

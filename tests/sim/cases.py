@@ -26,7 +26,7 @@ from .programs import (
 SMALL = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=256, acc_depth=64, weight_depth=512)
 CONFIGS = {
     "px2": SMALL,
-    "px1": dataclasses.replace(SMALL, pixel_lanes=1),
+    "px1": dataclasses.replace(SMALL, pixel_lanes=1, input_depth=512),
     "tn16": NpuConfig(oc_lanes=32, ic_lanes=16, nnz_lanes=4, input_depth=512, acc_depth=64),
     "tn16-fanin4": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=8, select_fanin=4, input_depth=512, acc_depth=64),
     "tn32": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=1, input_depth=512, acc_depth=64),
