@@ -10,7 +10,7 @@ from rich.table import Table
 from boards.registry import BOARDS
 from gen.cli.common import CACHE, OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError
-from gen.cli.machine import add_machine_options, chosen_board, chosen_config
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of
 from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -35,9 +35,8 @@ def default_folder(board: "Board", config: "NpuConfig") -> Path:
     """A folder of its own for every machine: its features, and the digest of one that is otherwise changed by hand."""
     from cores.config import FEATURES, ConfigError
 
-    there = {name for name, fields in FEATURES.items() if all(getattr(config, field) for field in fields)}
-    names = [name for name in FEATURES if name in there
-             and not any(set(FEATURES[name]) < set(FEATURES[other]) for other in there)]
+    there = features_of(config)
+    names = [name for name in there if not any(set(FEATURES[name]) < set(FEATURES[other]) for other in there)]
     try:
         fields = board.config(config.macs).feature_fields(names)
         usual = board.config(config.macs, **fields) == config
@@ -96,6 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
     folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config)
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
+    messages.print(described(config, board.name), soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files]}
     if arguments.synth:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_config, named_board
+from gen.cli.machine import add_machine_options, chosen_config, described, named_board
 from gen.files import is_zip, require_writable
 
 EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
@@ -78,3 +78,4 @@ def run(arguments: argparse.Namespace) -> None:
     messages.print(f"{arguments.output}: {facts['layers']} layers, {facts['instructions']:,} instructions, "
                    f"{facts['constant_bytes']:,} bytes of weights and parameters, {facts['macs']:,} MACs",
                    soft_wrap=True)
+    messages.print(described(config, board), soft_wrap=True)

@@ -16,7 +16,9 @@ from gen.files import require_file
 if TYPE_CHECKING:
     from gen.workload import Workload
 
-__all__ = ["add_machine_options", "chosen_board", "chosen_config", "named_board", "open_given"]
+__all__ = [
+    "add_machine_options", "chosen_board", "chosen_config", "described", "features_of", "named_board", "open_given",
+]
 
 DEFAULT_BOARD = "zu3eg"
 DEFAULT_MACS = 256
@@ -116,6 +118,18 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
         raise ConfigError(f"{error}{way_out}") from None
 
 
+def features_of(config: NpuConfig) -> list[str]:
+    """Names of `FEATURES` that a machine has."""
+    return [name for name, fields in FEATURES.items() if all(getattr(config, field) for field in fields)]
+
+
+def described(config: NpuConfig, board: str | None) -> str:
+    """Which machine a result is of, in a line."""
+    features = ", ".join(features_of(config)) or "none"
+    facts = [*([board] if board else []), f"{config.macs} MACs", f"features {features}"]
+    return f"machine: {', '.join(facts)}"
+
+
 def _load(path: Path) -> NpuConfig:
     try:
         require_file(path)
@@ -127,12 +141,16 @@ def _load(path: Path) -> NpuConfig:
 def _with_all(with_features: Callable[[Sequence[str]], NpuConfig], names: Sequence[str]) -> NpuConfig:
     """Every feature that can be had beside those before it; what is left out is said."""
     kept: list[str] = []
+    left_out: dict[str, list[str]] = {}     # reason -> features
     for name in names:
         try:
             with_features([*kept, name])
             kept.append(name)
         except ConfigError as error:
-            messages.print(f"--features {_ALL}: without {name} ({error})", soft_wrap=True)
+            left_out.setdefault(str(error), []).append(name)
+    if left_out:
+        listed = "; ".join(f"without {', '.join(names)} ({reason})" for reason, names in left_out.items())
+        messages.print(f"--features {_ALL}: {listed}", soft_wrap=True)
     return with_features(kept)
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from boards.registry import get_board
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_compiler_options
-from gen.cli.machine import add_machine_options, chosen_board, open_given
+from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.files import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(profile)
     else:
+        console.print(described(workload.program.config, workload.program.board), soft_wrap=True)
         show(profile, "--clock" if arguments.clock else board)
 
 

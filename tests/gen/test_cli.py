@@ -510,9 +510,26 @@ def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):
     assert features() == (list(FEATURES), "") == features("--macs", "32", "--binary-rows", "4")
     named, said = features("--macs", "16")
     assert named == ["gather", "binary", "winograd"]
-    assert "--features all: without depthwise (nnz_lanes must be" in said and "without fusion" in said
+    assert said.startswith("--features all: without depthwise, fusion (nnz_lanes must be") and said.count("\n") == 1
     named, said = features("--winograd-unit", "2", "--pixel-lanes", "1")
     assert named == ["gather", "winograd"] and "without binary (binary_rows must be 0 with winograd=2" in said
+
+
+def test_results_say_which_machine_they_are_of(model: str, monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture):
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
+    machine = ["--board", "ecp5", "--macs", "16", "--features", "gather"]
+    line = "machine: ecp5, 16 MACs, features gather\n"
+    assert main(["build", *machine, "-o", "out"]) == 0
+    assert capsys.readouterr().err.endswith(line)
+    assert main(["compile", model, *machine, "-o", "digits.npu"]) == 0
+    assert capsys.readouterr().err.endswith(line)
+    assert main(["profile", "digits.npu"]) == 0
+    assert capsys.readouterr().out.startswith(line)
+    assert main(["compile", model, "--config", "out/config.json", "-o", "any.npu"]) == 0
+    assert capsys.readouterr().err.endswith("machine: 16 MACs, features gather\n")
+    assert main(["profile", model]) == 0
+    assert capsys.readouterr().out.startswith("machine: zu3eg, 256 MACs, features none\n")
 
 
 def test_units_of_a_bench_keep_the_machine():
