@@ -1,6 +1,7 @@
 """``gen bench``"""
 
 import argparse
+import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -181,7 +182,9 @@ def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     plain = machines["256 MACs"]
     for name in FEATURES:
         machines[f"256, {name}"] = board.config(256, **plain.feature_fields([name]))
-    machines["256, binary as an engine"] = board.config(256, **plain.feature_fields(["binary"]), binary_engine=1)
+    binary = board.config(256, **plain.feature_fields(["binary"]))
+    machines["256, binary, full"] = dataclasses.replace(binary, binary_rows=binary.oc_lanes)
+    machines["256, binary as an engine"] = dataclasses.replace(binary, binary_engine=1)
     machines["256, all"] = board.config(256, **plain.feature_fields(tuple(FEATURES)))
     rows: list[dict[str, Any]] = []
     for name, config in machines.items():
