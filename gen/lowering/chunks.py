@@ -56,7 +56,7 @@ class Chunks:
         place, freed = room or self.ring.take(window.entries * len(blocks))
         writer = self._writer(layer, geometry, window, blocks)
         # What this load waits for must be further up in the program, with all that it needs itself.
-        freed = emitter.recent(Queue.COMPUTE, freed)
+        freed = emitter.recent(Queue.COMPUTE, freed) if emitter.waits(Queue.LOAD, Queue.COMPUTE, freed) else -1
         stores.flush(max(writer, stores.next_of_compute(freed) if freed >= 0 else -1))
         after = {Queue.COMPUTE: freed} if freed >= 0 else {}
         ahead = 0

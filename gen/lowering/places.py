@@ -25,7 +25,8 @@ class BufferRing:
         #: Places end here; what lies behind is given out by `take_at` alone.
         self.limit = depth
         self._next = 0
-        self._live: list[Place] = []
+        #: What is left of each place: from its first entry on, up to the second.
+        self._live: list[tuple[int, int, Place]] = []
 
     @property
     def position(self) -> int:
@@ -53,14 +54,16 @@ class BufferRing:
         end = base + size
         assert end <= self._depth, "a place ends outside the input buffer"
         after, kept = -1, []
-        for place in self._live:
-            if place.base < end and base < place.base + place.size:
+        for low, high, place in self._live:
+            if low < end and base < high:
                 assert place.last_reader >= 0, "the input buffer is overbooked"
                 after = max(after, place.last_reader)
+                # Whoever takes the rest must wait too: what takes this may be a STORE, behind which loads do not wait.
+                kept += [(start, stop, place) for start, stop in ((low, base), (end, high)) if start < stop]
             else:
-                kept.append(place)
+                kept.append((low, high, place))
         place = Place(base, size)
-        self._live = [*kept, place]
+        self._live = [*kept, (base, end, place)]
         return place, after
 
 
