@@ -65,4 +65,4 @@ def test_time_model(machine, channels, outputs, size):
     program, graph = compile_graph(graph, config, winograd_mode="exact", winograd_shifts=shifts)
     assert program.layers[0].mode == "winograd"
     result = check_on_rtl(machine, program, graph, 1, bus=Bus())
-    assert abs(estimate(config, program.code).cycles - result.cycles) <= 5 + 0.01 * result.cycles
+    assert abs(estimate(config, program.code).cycles - result.cycles) <= 5 + 0.02 * result.cycles
