@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gen.ir import Conv
+from gen.ir import Pool
 from gen.onnx_handlers import Registry, at
 from gen.onnx_layers import copy
 from gen.onnx_model import Node
+from gen.onnx_ranges import as_convolution
 from gen.onnx_values import Constant, Pending, PendingAdd, PendingPool, QuantisedConstant, Real, Value
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ def per_channel(importer: "Importer", node: Node, value: Pending | PendingPool, 
     return channels[:, 0]
 
 
+def turned(importer: "Importer", value: Pending, turn: np.ndarray) -> Pending:
+    """``value`` with its sums times ``turn`` (C,) of -1, 0 and 1, by its weights; a pool gets some for that."""
+    value = as_convolution(importer, value) if value.layer is Pool else value
+    column = turn[:, None, None, None].astype(np.int16)
+    arguments = {**value.arguments, "weights": value.arguments["weights"] * column}
+    return replace(value, arguments=arguments, offset=value.offset * turn)
+
+
 def turned_copy(importer: "Importer", node: Node, source: Real, turn: np.ndarray | int = 1) -> Pending:
-    """``source`` times ``turn`` (1 or -1 for each channel): a depthwise layer, whose weights can turn signs."""
-    pooled = copy(importer, node, source)
-    channels = pooled.shape[0]
-    weights = np.broadcast_to(np.asarray(turn, np.int16), (channels,)).reshape(channels, 1, 1, 1).copy()
-    arguments = dict(input=source.quantised.tensor, weights=weights, depthwise=True, stride=(1, 1), pads=(0, 0, 0, 0))
-    return replace(pooled, layer=Conv, arguments=arguments, offset=pooled.offset * turn, nodes=())
+    """``source`` times ``turn`` (1 or -1 for each channel)."""
+    copied = copy(importer, node, source)
+    return replace(turned(importer, copied, np.broadcast_to(turn, copied.shape[:1])), nodes=())
 
 
 def scaled(importer: "Importer", node: Node, value: Pending | PendingPool, factor: np.ndarray,
@@ -54,15 +60,10 @@ def scaled(importer: "Importer", node: Node, value: Pending | PendingPool, facto
         return replace(value, factor=value.factor * factor, shift=value.shift * factor + shift,
                        nodes=(*value.nodes, node.name))
     turn = np.sign(factor).astype(np.int64)
-    arguments, offset = value.arguments, value.offset
     if (turn != 1).any():
-        if value.layer is not Conv:
-            importer.fail(node, f"turns the sign of {value.name}, which has no weights; scale by positive numbers")
-        column = turn[:, None, None, None].astype(np.int16)
-        arguments, offset = {**arguments, "weights": arguments["weights"] * column}, offset * turn
+        value = turned(importer, value, turn)
     scale = value.scale * np.where(turn == 0, 1, np.abs(factor))
-    return replace(value, arguments=arguments, offset=offset, scale=scale, bias=value.bias * factor + shift,
-                   nodes=(*value.nodes, node.name))
+    return replace(value, scale=scale, bias=value.bias * factor + shift, nodes=(*value.nodes, node.name))
 
 
 def affine(importer: "Importer", node: Node, value: Value | None, factor: np.ndarray, shift: np.ndarray, *,
@@ -72,8 +73,7 @@ def affine(importer: "Importer", node: Node, value: Value | None, factor: np.nda
         if not always and factor.size == 1 and factor.item() > 0 and not shift.any():
             return replace(value, scale=value.scale * factor.item())
         real = importer.activation(node, value)
-        value = copy(importer, node, real) if (factor > 0).all() else turned_copy(importer, node, real)
-        value = replace(value, nodes=())
+        value = replace(copy(importer, node, real), nodes=())
     if not isinstance(value, Pending | PendingPool):
         importer.refuse(node, value, "its input")
     return scaled(importer, node, value, per_channel(importer, node, value, factor),

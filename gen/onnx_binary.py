@@ -11,6 +11,7 @@ from gen.onnx_affine import affine, turned_copy
 from gen.onnx_handlers import Registry, at
 from gen.onnx_layers import copy, only_copies, sign_maximum
 from gen.onnx_model import Node
+from gen.onnx_ranges import finer, sum_range
 from gen.onnx_values import (
     Condition,
     Constant,
@@ -28,7 +29,7 @@ from gen.onnx_values import (
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["HANDLERS", "even_bias", "joined"]
+__all__ = ["HANDLERS", "even_bias", "finer_units", "joined"]
 
 HANDLERS = Registry()
 
@@ -63,15 +64,15 @@ def even_bias(importer: "Importer", value: Pending, bias: np.ndarray) -> np.ndar
     return 2 * np.rint((bias - parity) / 2) + parity
 
 
+def finer_units(importer: "Importer", value: Pending, scale: float) -> Pending:
+    """`gen.onnx_ranges.finer`, but for binary layers, whose weights stay -1 and +1."""
+    return value if _parity(importer, value) is not None else finer(importer, value, scale)
+
+
 def _reach(importer: "Importer", value: Pending) -> np.ndarray:
     """A bound of each channel's absolute sum, int64 (C,)."""
-    signs = importer.tensors[value.arguments["input"]].signs
-    if value.layer is Conv:
-        total = np.abs(value.arguments["weights"]).sum(axis=(1, 2, 3), dtype=np.int64)
-    else:
-        kernel = value.arguments["kernel"]
-        total = np.full(value.shape[0], 1 if value.arguments["maximum"] else kernel[0] * kernel[1], np.int64)
-    return total * (1 if signs else 128)
+    low, high = sum_range(importer, value)
+    return np.maximum(np.abs(low), np.abs(high))
 
 
 def _store_signs(importer: "Importer", node: Node, value: Pending, above: np.ndarray | None = None) -> Real:

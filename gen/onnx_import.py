@@ -18,6 +18,7 @@ from onnx import TensorProto
 from gen import onnx_affine, onnx_binary, onnx_layers, onnx_model, onnx_operators, onnx_qoperators
 from gen.ir import Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
 from gen.onnx_model import Model, Node
+from gen.onnx_ranges import branch_quantisation, real_range, same
 from gen.onnx_values import (
     Condition,
     Constant,
@@ -83,6 +84,7 @@ class Importer:
         self.layers: list[Layer] = []
         self.orders: dict[str, np.ndarray] = {}
         self.inputs: dict[str, _InputRecord] = {}
+        self._clip_bounds: dict[str, tuple[int, int]] = {}
         self._layer_names: set[str] = set()
         self._opsets = {o.domain: o.version for o in model.proto.opset_import}
         for model_input in model.inputs:
@@ -160,6 +162,10 @@ class Importer:
             self.tensors[record.tensor] = tensor
             self.orders[record.tensor] = record.position.reshape(record.shape)
         return Quantised(record.tensor, record.position[value.order], value.unsigned)
+
+    def clip_bounds(self, tensor: str) -> tuple[int, int]:
+        """Lowest and highest int8 value that a tensor can hold."""
+        return self._clip_bounds.get(tensor, (-128, 127))
 
     def _tensor_name(self, wanted: str) -> str:
         return _unique(wanted, self.tensors)
@@ -243,6 +249,7 @@ class Importer:
     def _emit(self, node: Node, value: Pending, scale: float, zero_point: int, unsigned: bool, *,
               named: bool = True) -> Quantised:
         """Put a quantised layer into the graph; unless ``named``, its output is none of the model's tensors."""
+        value = onnx_binary.finer_units(self, value, scale)
         try:
             multiplier, shift = quantize_multiplier(value.scale / scale)
         except ValueError as error:
@@ -264,35 +271,42 @@ class Importer:
         onnx_name = node.outputs[0] if node else ""
         self.tensors[tensor] = Tensor(tensor, shape, scale, zero_point, onnx_name, unsigned, signs)
         self.orders[tensor] = order
+        last = residual or requantize
+        self._clip_bounds[tensor] = last.low, last.high
         self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
                                        onnx_nodes=(*value.nodes, *([node.name] if node else [])), **value.arguments))
         return Quantised(tensor, order, unsigned)
 
     def _emit_add(self, node: Node, value: PendingAdd, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        """A copy of one operand with the other as residual; `fuse_residual` moves it into the operand's layer.
-
-        A layer's result that the model does not quantise takes the scale of the sum.
-        """
+        """A copy of one operand with the other as residual; `fuse_residual` moves it into the operand's layer."""
+        low, high = self._bounds(node, value.low, value.high, scale, zero_point)
         if isinstance(value.a, Pending):
-            middle = self._emit(node, value.a, scale, 0, False, named=False)
-            value = replace(value, a=Real(middle, scale, 0))
+            value = replace(value, a=self._emit_branch(node, value.a, value.b, scale, (
+                (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale)))
         assert isinstance(value.a, Real)
         try:
             multiplier_a, multiplier_b, shift = quantize_residual(value.a.scale / scale, value.b.scale / scale)
         except ValueError as error:
             self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
-        low, high = self._bounds(node, value.low, value.high, scale, zero_point)
         source = self.tensors[value.a.quantised.tensor]
         copied = onnx_layers.copy(self, node, value.a)
-        multiplier, first_shift = quantize_multiplier(np.ones(source.shape[0]))
+        middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
         residual = Residual(
-            middle=Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point),
-            other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b, shift=shift,
-            zero_point=zero_point, low=low, high=high,
+            middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
+            shift=shift, zero_point=zero_point, low=low, high=high,
             constant=-(value.a.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-        requantize = Requantize(copied.offset, multiplier, first_shift, value.a.zero_point, -128, 127)
         return self.add_layer(node, replace(copied, name=value.name, nodes=value.nodes), value.order, source.shape,
-                              requantize, residual, scale=scale, zero_point=zero_point, unsigned=unsigned)
+                              same(middle, source.shape[0]), residual, scale=scale, zero_point=zero_point,
+                              unsigned=unsigned)
+
+    def _emit_branch(self, node: Node, value: Pending, other: Real, scale: float,
+                     total: tuple[float, float]) -> Real:
+        """A layer's result that the model adds to ``other`` without quantising it; the sum's range is ``total``."""
+        found = branch_quantisation(real_range(self, value), real_range(self, other), total, value.scale, scale)
+        if found is None:
+            self.fail(node, f"adds the unquantised result of {value.name}, for which 8 bits beside this sum's are too "
+                            f"coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
+        return Real(self._emit(node, value, *found, False, named=False), *found)
 
     # -- walking -------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from gen import reference
+from gen.compare import compare
 from gen.ir import Graph, is_binary
 from gen.onnx_import import load
 from tests.gen.qdq import Builder
@@ -160,8 +161,10 @@ def test_residual_stream(quantised: bool, padded: bool, rng: np.random.Generator
     assert binary_layers(graph) == (2 if padded else 1)
     assert sum(layer.residual is not None for layer in graph.layers) == (2 if padded else 0)
     steps = np.abs(ours[0] - theirs[0]) * 16
-    # A bias is a multiple of two in the accumulator's unit, and the second layer sees the first one's steps.
-    assert steps.max() <= 2 and np.mean(steps > 1) < 0.02
+    assert compare(b.save(tmp_path), b.samples()).largest <= 1
+    # A bias is a multiple of two in the accumulator's unit, and the second layer sees the first one's steps: where a
+    # sign turns, its sums move. A branch that the model does not quantise is rounded to up to two steps of the sum.
+    assert steps.max() <= (2 if quantised else 3) and np.mean(steps > 1) < (0.02 if quantised else 0.05)
 
 
 def test_shifted_signs(rng: np.random.Generator, tmp_path: Path) -> None:
