@@ -23,7 +23,7 @@ from gen.ir import Graph, GraphError, Layer, Tensor
 from gen.onnx_import import Imported, load_model
 from sim.golden import run_stages
 
-__all__ = ["Comparison", "compare", "compare_model", "print_comparison"]
+__all__ = ["Comparison", "LayerDifference", "compare", "compare_layers", "compare_model", "print_comparison"]
 
 _CUT = "/cut"
 
@@ -138,6 +138,18 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     return kept
 
 
+def _run(session: ort.InferenceSession, outputs: list[str], feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    try:
+        return session.run(outputs, feed)
+    except Exception as error:  # onnxruntime's own exception types are not public
+        raise GraphError(f"onnxruntime does not run the model: {str(error).splitlines()[0]}") from None
+
+
+def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list[LayerDifference]:
+    """Every layer by itself, on samples ``inputs`` (model input -> (N, ...)). Raises GraphError as `compare_model`."""
+    return _compare_layers(imported, _reference_stages(imported.graph, inputs))
+
+
 def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     graph = imported.graph
     results: list[tuple[Layer, str, Tensor]] = []
@@ -156,7 +168,7 @@ def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[
     for sample in range(len(next(iter(ours.values())))):
         feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
                 for n, t in sources.items() if n + _CUT in taken}
-        for (name, tensor), value in zip(written.items(), session.run(list(written), feed), strict=True):
+        for (name, tensor), value in zip(written.items(), _run(session, list(written), feed), strict=True):
             theirs = _from_onnx(tensor, imported.orders[tensor.name], value)
             differences[name].append(np.abs(ours[tensor.name][sample].astype(np.int16) - theirs))
     rows = []
@@ -184,7 +196,7 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
         theirs, differing = [], 0
         for sample in range(len(ours[tensor.name])):
             feed = {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
-            value, result = session.run([tensor.onnx_name, output], feed)
+            value, result = _run(session, [tensor.onnx_name, output], feed)
             theirs.append(_from_onnx(tensor, imported.orders[tensor.name], value))
             differing += int((reference.host_output(graph, output, theirs[-1][None]) != result).sum())
         flat = np.stack(theirs).reshape(len(theirs), -1).astype(np.int16)
@@ -200,7 +212,7 @@ def _compare_sums(graph: Graph, output: str, tensor: Tensor, session: ort.Infere
     """An output that is no quantised tensor: sums of a binary layer, compared in its unit."""
     mine = reference.host_output(graph, output, ours[tensor.name])
     theirs = np.concatenate([
-        session.run([output], {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()})[0]
+        _run(session, [output], {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()})[0]
         for sample in range(len(mine))])
     (step,) = (s for s in graph.outputs[output][1] if s.kind == "join")
     scale: Any = step.parameters["scale"]

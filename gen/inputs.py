@@ -10,7 +10,7 @@ from PIL import Image, UnidentifiedImageError
 from gen.files import require_file
 from gen.ir import Graph
 
-__all__ = ["InputError", "Samples", "read_samples", "zero_samples"]
+__all__ = ["InputError", "Samples", "random_samples", "read_samples", "zero_samples"]
 
 
 #: First bytes of .npy and .npz files, and of an .npz file without arrays.
@@ -144,6 +144,20 @@ def zero_samples(graph: Graph, shapes: dict[str, tuple[int, ...]]) -> Samples:
     inputs = {}
     for name in graph.inputs:
         inputs[name] = np.zeros(shapes[name], _number(graph, name))
+    return Samples(inputs, None)
+
+
+def random_samples(graph: Graph, shapes: dict[str, tuple[int, ...]], seed: int) -> Samples:
+    """One random sample, over the whole range that the model's inputs are quantised to; the same for the same seed."""
+    rng, inputs = np.random.default_rng(seed), {}
+    for name, (tensor, _) in graph.inputs.items():
+        integers = rng.integers(-128, 128, shapes[name])
+        number = _number(graph, name)
+        if number == np.float32:
+            place = graph.tensors[tensor]
+            inputs[name] = ((integers - place.zero_point) * place.scale).astype(np.float32)
+        else:
+            inputs[name] = (integers + (128 if number == np.uint8 else 0)).astype(number)
     return Samples(inputs, None)
 
 

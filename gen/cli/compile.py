@@ -2,11 +2,18 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_config, described, named_board
 from gen.files import is_zip, require_writable
+
+if TYPE_CHECKING:
+    from gen.workload import Workload
+
+#: Layers that a warning names.
+_WARNINGS = 3
 
 EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
 
@@ -44,9 +51,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the program, usually *.npu")
     parser.add_argument("--calibrate", type=Path, metavar="X.npz",
                         help="with --winograd narrow: samples of the model's inputs, to choose each layer's shifts by")
+    parser.add_argument("--no-check", dest="check", action="store_false",
+                        help="leave out the comparison of a random sample with onnxruntime, layer by layer")
     add_compiler_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
+
+
+def checked(workload: "Workload", model: Path) -> dict[str, Any] | None:
+    """Compare a random sample with onnxruntime and warn of every layer that is more than one unit off.
+
+    Returns what `--json` says of it; None where there was nothing to compare with.
+    """
+    from gen.compare import compare_layers
+    from gen.inputs import random_samples
+    from gen.ir import GraphError
+
+    imported = workload.imported
+    try:
+        rows = compare_layers(imported, random_samples(imported.graph, workload.input_shapes, seed=0).inputs)
+    except GraphError as error:
+        messages.print(f"{model}: warning: not compared with onnxruntime: {error}", soft_wrap=True)
+        return None
+    off = sorted((row for row in rows if row.largest > 1), key=lambda row: -row.largest)
+    for row in off[:_WARNINGS]:
+        messages.print(f"{model}: warning: layer {row.layer} is up to {row.largest} units from onnxruntime on a random "
+                       f"sample; {row.differing:,} of its {row.values:,} values differ", soft_wrap=True)
+    if len(off) > _WARNINGS:
+        messages.print(f"{model}: warning: and {len(off) - _WARNINGS} more layers; `gen compare` lists all",
+                       soft_wrap=True)
+    return {"largest": max((row.largest for row in rows), default=0),
+            "layers": [{"name": row.layer, "largest": row.largest, "differing": row.differing} for row in off]}
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -60,17 +95,22 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.workload import open_workload
 
     with status(f"compiling {arguments.model.name}"):
-        program = open_workload(arguments.model, config, density=arguments.density,
+        workload = open_workload(arguments.model, config, density=arguments.density,
                                 depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
                                 gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode,
-                                calibration=arguments.calibrate, board=board).program
+                                calibration=arguments.calibrate, board=board)
+        program = workload.program
     program.save(arguments.output)
+    check = None
+    if arguments.check:
+        with status("comparing with onnxruntime"):
+            check = checked(workload, arguments.model)
     facts = {
         "program": str(arguments.output), "layers": len(program.layers),
         "instructions": len(program.instruction_layers), "code_bytes": len(program.code),
         "constant_bytes": len(program.constants), "data_bytes": program.data_beats * config.beat_bytes,
         "macs": sum(layer.macs for layer in program.layers),
-        "useful_macs": sum(layer.useful_macs for layer in program.layers),
+        "useful_macs": sum(layer.useful_macs for layer in program.layers), "check": check,
     }
     if arguments.json:
         print_json(facts)
