@@ -11,6 +11,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .numerics import FIRST_BITS
+
 __all__ = [
     "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS",
     "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "decode", "disassemble",
@@ -224,8 +226,8 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("row_pitch", 20),                  # memory, beats
         Field("block_pitch", 24),
         Field("zero_point", 8, signed=True),
-        Field("low", 8, signed=True),            # clip after requantisation
-        Field("high", 8, signed=True),
+        Field("low", FIRST_BITS, signed=True),   # clip after requantisation; beyond int8 only with ``add``
+        Field("high", FIRST_BITS, signed=True),
         Field("add", 1),                         # a residual follows in the side ring: apply STORE_ADD's second stage
         Field("spread", 1),                      # words are those of a COMPUTE with ``spread``
         Field("alternate", 1),                   # words are those of a COMPUTE with ``alternate``

@@ -12,7 +12,7 @@ __all__ = ["COUNTERS", "Control", "ENGINE_STATES", "MAGIC", "REGISTERS", "Regist
 
 #: ID register: "NPUG".
 MAGIC = 0x4E505547
-VERSION = 1
+VERSION = 2
 
 
 class Control(enum.IntFlag):

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from .numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from .numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
 
@@ -28,8 +28,8 @@ LaneControl = data.StructLayout({
     "take_shift": 1,            # 4
     "shift": SHIFT_BITS,        # 4
     "zero_point": signed(8),    # 8
-    "low": signed(8),           # 9
-    "high": signed(8),          # 9
+    "low": signed(FIRST_BITS),  # 9
+    "high": signed(FIRST_BITS),  # 9
 })
 
 
@@ -109,8 +109,9 @@ class RequantizerLane(wiring.Component):
         operand = self.source | control.factor
         m.d.sync += wide.eq((Cat(0, bias) - Cat(1, ~operand))[1:])
         narrow = Signal(signed(MULTIPLIER_BITS + 1), reset_less=True)
+        result = Signal(signed(FIRST_BITS), reset_less=True)
         with m.If(control.load_factor | control.take_factor):
-            result_or_residual = Mux(control.residual, self.residual, self.output)
+            result_or_residual = Mux(control.residual, self.residual, result)
             m.d.sync += narrow.eq(Mux(control.load_factor, channel.multiplier, result_or_residual))
 
         # Cycles 3 and 4.
@@ -125,7 +126,8 @@ class RequantizerLane(wiring.Component):
             m.d.sync += shift.eq(Mux(control.load_shift, channel.shift, control.shift))
 
         # Cycles 5, 6, 7: shift in steps of 8, 2, 1, dropping what only a saturated value would need. The bit right of
-        # the point stays: it rounds. Nine bits are enough, as a zero point brings no larger value back into eight.
+        # the point stays: it rounds. The integer saturates in FIRST_BITS, as a zero point brings no larger value back
+        # into eight.
         eights, lost_eights = _shift_narrow(total[MIN_SHIFT - 1:], shift[3:], step=8, keep=17)
         coarse, coarse_lost = Signal(17, reset_less=True), Signal(reset_less=True)
         coarse_shift = Signal(3, reset_less=True)
@@ -147,11 +149,10 @@ class RequantizerLane(wiring.Component):
         # Cycle 8: zero point, rounding as carry. Cycle 9: clip.
         moved = Signal(signed(10), reset_less=True)
         m.d.sync += moved.eq((Cat(1, integer).as_signed() + Cat(rounded_up, control.zero_point).as_signed())[1:])
-        result = Signal(signed(8), reset_less=True)
         at_least_low = Mux(moved < control.low, control.low, moved)
         clipped = Mux(moved > control.high, control.high, at_least_low)
         m.d.sync += result.eq(clipped | self.merge if self.packs else clipped)
         if self.packs:
             m.d.comb += self.negative.eq(moved[-1])
-        m.d.comb += self.output.eq(result)
+        m.d.comb += self.output.eq(result[:8])
         return m

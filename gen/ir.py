@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from cores.numerics import POSITIONS
+from cores.numerics import FIRST_BITS, POSITIONS
 
 __all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize", "Residual",
            "Tensor", "is_binary", "pad_value", "verify"]
@@ -41,7 +41,10 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Requantize:
-    """First stage of a store, per channel; see `sim.golden.requantize`. ``bias`` has the input's zero point in it."""
+    """First stage of a store, per channel; see `sim.golden.requantize`. ``bias`` has the input's zero point in it.
+
+    Clip bounds are those of int8, in front of a `Residual` of FIRST_BITS.
+    """
 
     bias: np.ndarray        # (C,) int64
     multiplier: np.ndarray  # (C,) int64
@@ -55,7 +58,8 @@ class Requantize:
 class Residual:
     """Second stage of a store: the layer's own result ``middle`` (never in memory) plus tensor ``other``.
 
-    See `sim.golden.residual_add`.
+    ``middle`` may have FIRST_BITS, and then any zero point, which is in the first stage's bias. See
+    `sim.golden.residual_add`.
     """
 
     middle: Tensor
@@ -218,10 +222,13 @@ def verify(graph: Graph) -> None:
         requantize = layer.requantize
         require(all(a.shape == (oc,) for a in (requantize.bias, requantize.multiplier, requantize.shift)),
                 "one bias, multiplier and shift a channel")
-        require(-128 <= requantize.low <= requantize.high <= 127, "clip bounds must be ordered int8")
+        limit = 1 << (FIRST_BITS if layer.residual else 8) - 1
+        require(-limit <= requantize.low <= requantize.high < limit,
+                f"clip bounds must be ordered and in {-limit}..{limit - 1}")
         require(not target.signs or _makes_signs(layer, source), "output is not limited to -1 and +1")
         require(-128 <= pad_value(layer, source) <= 127, "the padding must be int8")
         if layer.residual:
+            require(-128 <= layer.residual.low <= layer.residual.high <= 127, "clip bounds must be ordered int8")
             require(layer.residual.other in written, f"residual {layer.residual.other!r} is read before it is written")
             require(graph.tensors[layer.residual.other].shape == target.shape, "residual and output differ in shape")
         written.add(layer.output)

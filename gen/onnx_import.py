@@ -15,6 +15,7 @@ from typing import NoReturn
 import numpy as np
 from onnx import TensorProto
 
+from cores.numerics import FIRST_BITS
 from gen import onnx_affine, onnx_binary, onnx_layers, onnx_model, onnx_operators, onnx_qoperators
 from gen.ir import Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
 from gen.onnx_model import Model, Node
@@ -238,17 +239,18 @@ class Importer:
 
     # -- layers --------------------------------------------------------------------------------------------------
 
-    def _bounds(self, node: Node, low: float, high: float, scale: float, zero_point: int) -> tuple[int, int]:
+    def _bounds(self, node: Node, low: float, high: float, scale: float, zero_point: int,
+                bits: int = 8) -> tuple[int, int]:
         """Clip bounds in quantised units; quantising is monotonic, so clipping commutes with it."""
         steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
-        lower, upper = (int(v) for v in np.clip(steps, -128, 127))
+        lower, upper = (int(v) for v in np.clip(steps, -(1 << bits - 1), (1 << bits - 1) - 1))
         if low > high:
             self.fail(node, f"clips to an empty range, {low:g}..{high:g}")
         return lower, upper
 
-    def _emit(self, node: Node, value: Pending, scale: float, zero_point: int, unsigned: bool, *,
-              named: bool = True) -> Quantised:
-        """Put a quantised layer into the graph; unless ``named``, its output is none of the model's tensors."""
+    def _requantized(self, node: Node, value: Pending, scale: float, zero_point: int,
+                     bits: int = 8) -> tuple[Pending, Requantize]:
+        """The stage that quantises ``value``, in units that may have to be finer ones for it."""
         value = onnx_binary.finer_units(self, value, scale)
         try:
             multiplier, shift = quantize_multiplier(value.scale / scale)
@@ -257,10 +259,14 @@ class Importer:
         bias = onnx_binary.even_bias(self, value, value.bias / value.scale) + value.offset
         if not (np.abs(bias) < 2**31).all():
             self.fail(node, f"the bias of {value.name} does not fit 32 bits; check the scales")
-        low, high = self._bounds(node, value.low, value.high, scale, zero_point)
-        requantize = Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
-        return self.add_layer(node if named else None, value, value.order, value.shape, requantize, scale=scale,
-                              zero_point=zero_point, unsigned=unsigned)
+        low, high = self._bounds(node, value.low, value.high, scale, zero_point, bits)
+        return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
+
+    def _emit(self, node: Node, value: Pending, scale: float, zero_point: int, unsigned: bool) -> Quantised:
+        """Put a quantised layer into the graph."""
+        value, requantize = self._requantized(node, value, scale, zero_point)
+        return self.add_layer(node, value, value.order, value.shape, requantize, scale=scale, zero_point=zero_point,
+                              unsigned=unsigned)
 
     def add_layer(self, node: Node | None, value: Pending, order: np.ndarray, shape: tuple[int, int, int],
                   requantize: Requantize, residual: Residual | None = None, *, scale: float = 1.0, zero_point: int = 0,
@@ -278,35 +284,47 @@ class Importer:
         return Quantised(tensor, order, unsigned)
 
     def _emit_add(self, node: Node, value: PendingAdd, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        """A copy of one operand with the other as residual; `fuse_residual` moves it into the operand's layer."""
+        """A layer of two stages, the second of which adds.
+
+        It is the layer of an operand that the model does not quantise, else a copy of one; `fuse_residual` moves that
+        into the operand's layer.
+        """
         low, high = self._bounds(node, value.low, value.high, scale, zero_point)
         if isinstance(value.a, Pending):
-            value = replace(value, a=self._emit_branch(node, value.a, value.b, scale, (
-                (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale)))
-        assert isinstance(value.a, Real)
+            layer, first, middle = self._branch(node, value.a, value.b, scale, (
+                (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale))
+            layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
+        else:
+            source = self.tensors[value.a.quantised.tensor]
+            layer = replace(onnx_layers.copy(self, node, value.a), name=value.name, nodes=value.nodes)
+            middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
+            first = same(middle, source.shape[0])
         try:
-            multiplier_a, multiplier_b, shift = quantize_residual(value.a.scale / scale, value.b.scale / scale)
+            multiplier_a, multiplier_b, shift = quantize_residual(middle.scale / scale, value.b.scale / scale)
         except ValueError as error:
             self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
-        source = self.tensors[value.a.quantised.tensor]
-        copied = onnx_layers.copy(self, node, value.a)
-        middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
         residual = Residual(
             middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
             shift=shift, zero_point=zero_point, low=low, high=high,
-            constant=-(value.a.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-        return self.add_layer(node, replace(copied, name=value.name, nodes=value.nodes), value.order, source.shape,
-                              same(middle, source.shape[0]), residual, scale=scale, zero_point=zero_point,
-                              unsigned=unsigned)
+            constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
+        return self.add_layer(node, layer, value.order, middle.shape, first, residual, scale=scale,
+                              zero_point=zero_point, unsigned=unsigned)
 
-    def _emit_branch(self, node: Node, value: Pending, other: Real, scale: float,
-                     total: tuple[float, float]) -> Real:
-        """A layer's result that the model adds to ``other`` without quantising it; the sum's range is ``total``."""
+    def _branch(self, node: Node, value: Pending, other: Real, scale: float,
+                total: tuple[float, float]) -> tuple[Pending, Requantize, Tensor]:
+        """First stage of a layer's result that the model adds to ``other`` without quantising it.
+
+        ``total``: range of the sum. The zero point, which may be any number, goes into the bias.
+        """
         found = branch_quantisation(real_range(self, value), real_range(self, other), total, value.scale, scale)
         if found is None:
-            self.fail(node, f"adds the unquantised result of {value.name}, for which 8 bits beside this sum's are too "
-                            f"coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
-        return Real(self._emit(node, value, *found, False, named=False), *found)
+            self.fail(node, f"adds the unquantised result of {value.name}, for which {FIRST_BITS} bits beside this "
+                            f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
+        step, point = found
+        moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
+                        high=value.high + point * step)
+        return *self._requantized(node, moved, step, 0, FIRST_BITS), Tensor(
+            f"{value.name}/middle", value.shape, step, point)
 
     # -- walking -------------------------------------------------------------------------------------------------
 

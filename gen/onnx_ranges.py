@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cores.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
 from gen.ir import Conv, Pool, Requantize, Tensor
 from gen.onnx_values import Pending, Real
 from sim.golden import quantize_multiplier
@@ -16,6 +17,8 @@ __all__ = ["as_convolution", "branch_quantisation", "finer", "real_range", "same
 
 #: Error of a bias, in units of the output, that is not worth finer units.
 _BIAS_ERROR = 1 / 64
+#: Steps of the output in a unit of the sums, of which a multiplier makes no more.
+_LARGEST_SCALE = 2.0 ** (MULTIPLIER_BITS - MIN_SHIFT)
 #: Weights of a byte; what is beyond takes two slots of a block.
 _LARGEST_WEIGHT = 127
 #: Finer units must not make sums larger than this, which leaves room in any accumulator.
@@ -58,19 +61,20 @@ def branch_quantisation(result: tuple[float, float], other: tuple[float, float],
     """Scale and zero point for a layer's ``result`` that the model adds to ``other`` without quantising it.
 
     All are ranges of real numbers; ``total`` is that of the sum, half a step inside its quantisation's ends. What would
-    put the sum beyond it whatever the other operand is may saturate, so the int8 range covers no more. ``unit``: the
-    real value of one of the layer's accumulators. None where int8 is so coarse for it that the sum could be more than
-    one step, ``scale``, from the exact one.
+    put the sum beyond it whatever the other operand is may saturate, so the FIRST_BITS cover no more. ``unit``: the
+    real value of one of the layer's accumulators. None where these are so coarse that the sum could be more than one
+    step, ``scale``, from the exact one.
     """
     needed = total[0] - other[1], total[1] - other[0]
     low, high = np.clip(result, *needed)
     low, high = min(low, 0.0), max(high, 0.0)
     # Nothing is gained by steps far below those of the sum, or by steps that multipliers do not reach.
-    step = max((high - low) / 255, scale / 64, float(unit.max()) / 16)
+    levels = 1 << FIRST_BITS
+    step = max((high - low) / (levels - 1), scale / 64, float(unit.max()) / 16)
     if step >= _COARSEST_BRANCH * scale:
         return None
-    # The outermost of the 256 levels stand for half a step more to either side.
-    return step, int(np.clip(np.ceil(-128.5 - low / step), -128, 127))
+    # The outermost levels stand for half a step more to either side.
+    return step, int(np.ceil(-(levels + 1) / 2 - low / step))
 
 
 def same(tensor: Tensor, channels: int) -> Requantize:
@@ -98,11 +102,12 @@ def finer(importer: "Importer", value: Pending, scale: float) -> Pending:
 
     A copy or a pool counts in steps of its input (or a few parts of them), as coarse as the output's own: there half a
     unit of the bias is up to half a step, and several where the scale grows. As a convolution with larger weights, a
-    depthwise one in place of a pool, it counts in as many parts of that.
+    depthwise one in place of a pool, it counts in as many parts of that. Scales that multipliers do not reach become
+    smaller by it, too.
     """
     bias = value.bias / value.scale
     error = float((np.abs(bias - np.rint(bias)) * value.scale).max(initial=0)) / scale
-    if error <= _BIAS_ERROR:
+    if error <= _BIAS_ERROR and value.scale.max() < _LARGEST_SCALE * scale:
         return value
     if value.layer is Pool:
         value = as_convolution(importer, value)

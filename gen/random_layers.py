@@ -1,9 +1,10 @@
 """Seeded random graphs of one to three layers: the material of the randomised comparisons on all targets."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from cores.numerics import FIRST_BITS, MULTIPLIER_BITS
 from gen.ir import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size, verify
 
 __all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs"]
@@ -54,6 +55,13 @@ class RandomBuilder:
         bias = self.rng.normal(0, spread, channels).astype(np.int64)
         low, high = (-128, 127) if self.chance(0.5) else sorted(int(v) for v in self.rng.integers(-128, 128, 2))
         return Requantize(bias, multiplier, shift, target.zero_point, low, high)
+
+    def wide(self, stage: Requantize) -> Requantize:
+        """A first stage with a result of FIRST_BITS, of which sums make full use."""
+        limit = 1 << FIRST_BITS - 1
+        low, high = sorted(int(v) for v in self.rng.integers(-limit, limit, 2))
+        return replace(stage, multiplier=np.minimum(2 * stage.multiplier, (1 << MULTIPLIER_BITS) - 1),
+                       zero_point=self.between(-1, 1), low=low, high=high)
 
     def residual(self, target: Tensor) -> Residual | None:
         """An addition of any earlier tensor of the same shape, which gets made if it is wanted and not there."""
@@ -121,8 +129,11 @@ class RandomBuilder:
         weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
         spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
         requantize = self.requantize(channels, spread, target)
+        residual = self.residual(target)
+        if residual and self.chance(0.3):
+            requantize = self.wide(requantize)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads,
-                                requantize, self.residual(target)))
+                                requantize, residual))
         return target
 
     def pair(self, source: Tensor) -> Tensor:

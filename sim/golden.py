@@ -7,7 +7,7 @@ into the bias (``bias - zero_point * sum(w)``), and padding is done with the zer
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from cores.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = [
     "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize",
@@ -63,17 +63,24 @@ def quantize_residual(scale_a: float, scale_b: float) -> tuple[int, int, int]:
 def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: int) -> np.ndarray:
     """Accumulators to activations: ``clip(round_shift((acc + bias) * multiplier, shift) + zero_point, low, high)``.
 
-    ``acc`` int (..., C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). Returns int8 (..., C, H, W).
+    ``acc`` int (..., C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). In front of the zero point values saturate in
+    FIRST_BITS, which shows only if a clip bound is that far from it. Returns int8 (..., C, H, W), or int16 where the
+    bounds are beyond int8.
     """
     column = (slice(None), None, None)
     total = np.asarray(acc, np.int64) + np.asarray(bias, np.int64)[column]
     scaled = round_shift(total * np.asarray(multiplier, np.int64)[column], np.asarray(shift, np.int64)[column])
-    return np.clip(scaled + zero_point, low, high).astype(np.int8)
+    limit = 1 << FIRST_BITS - 1
+    result = np.clip(np.clip(scaled, -limit, limit - 1) + zero_point, low, high)
+    return result.astype(np.int8 if -128 <= low and high <= 127 else np.int16)
 
 
 def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shift: int, zero_point: int,
                  low: int, high: int) -> np.ndarray:
-    """Second stage of a store: int8 + int8 at different scales -> int8. ``constant`` carries both zero points."""
+    """Second stage of a store: two integers at different scales -> int8. ``constant`` carries both zero points.
+
+    ``a`` is the first stage's result, of FIRST_BITS; ``b`` int8.
+    """
     total = np.asarray(a, np.int64) * multiplier_a + np.asarray(b, np.int64) * multiplier_b + constant
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
 

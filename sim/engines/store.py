@@ -133,7 +133,7 @@ def _requantize(machine: "Machine", index: int, geometry: Instruction, second: I
         other = residual.view(np.int8).T.reshape(shape)
         values = golden.residual_add(values, other, second["multiplier_a"], second["multiplier_b"], second["constant"],
                                      max(second["shift"], 1), second["zero_point"], second["low"], second["high"])
-    return values.transpose(1, 2, 0)
+    return values.astype(np.int8).transpose(1, 2, 0)
 
 
 def _keep_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, encode
-from cores.numerics import MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
+from cores.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
 from cores.requantizer import IssueLayout, Requantizer
 from cores.requantizer_lane import ChannelLayout
 from sim.golden import requantize, residual_add
@@ -99,7 +99,8 @@ async def random_blocks(dut):
         pooled, pixels = bool(rng.random() < 0.4), int(rng.integers(1, 60))
         source = random_sources(rng, (LANES, pixels), channels, POOL_WIDTH if pooled else WIDTH, WIDTH)
         second = random_second_stage(rng) if rng.random() < 0.5 else None
-        await block(dut, rng, channels, source, clip=random_clip(rng), pooled=pooled, second=second)
+        clip = random_clip(rng, FIRST_BITS if second else 8)
+        await block(dut, rng, channels, source, clip=clip, pooled=pooled, second=second)
 
 
 @cocotb.test()

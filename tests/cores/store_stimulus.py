@@ -7,7 +7,7 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.isa import Instruction, Opcode, encode
-from cores.numerics import POOL_WIDTH
+from cores.numerics import FIRST_BITS, POOL_WIDTH
 from sim.binary import pack_map
 from sim.golden import requantize, residual_add, winograd_output
 from tests.cores.store_values import (
@@ -56,8 +56,8 @@ class StoreStimulus:
         """``order``: "spread", "alternate", "winograd", or plain words."""
         self.order = order
         self.fields = {"rows": rows, "cols": cols, "add": int(add), "row_pitch": int(self.rng.integers(0, 1 << 12)),
-                       "block_pitch": int(self.rng.integers(0, 1 << 16)), **random_clip(self.rng),
-                       "binary": int(binary)}
+                       "block_pitch": int(self.rng.integers(0, 1 << 16)), "binary": int(binary),
+                       **random_clip(self.rng, FIRST_BITS if add else 8)}
         if local:
             pitch = int(self.rng.integers(0, 5))
             self.fields |= {"local": 1, "row_pitch": pitch, "block_pitch": int(self.rng.integers(0, 20))}

@@ -44,11 +44,12 @@ def random_sources(rng: np.random.Generator, shape: tuple[int, ...], channels, s
     return np.where(kind < 0.6, np.clip(near, low, high), np.where(kind < 0.9, anywhere, ends))
 
 
-def random_clip(rng: np.random.Generator) -> dict[str, int]:
-    """zero_point, low <= high."""
-    low, high = sorted(int(value) for value in rng.integers(-128, 128, 2))
+def random_clip(rng: np.random.Generator, bits: int = 8) -> dict[str, int]:
+    """zero_point, low <= high; of int8, or of ``bits`` for a first stage."""
+    limit = 1 << bits - 1
+    low, high = sorted(int(value) for value in rng.integers(-limit, limit, 2))
     if rng.random() < 0.5:
-        low, high = -128, 127
+        low, high = -limit, limit - 1
     return {"zero_point": int(rng.choice([-128, 127, 0, rng.integers(-128, 128)])), "low": low, "high": high}
 
 

@@ -96,8 +96,8 @@ class RandomModel(Builder):
             case 0:
                 return self.apply("Relu", value)
             case 1:
-                low, high = sorted(self.rng.normal(0, 1, 2) * self.values[value].std())
-                return self.apply("Clip", value, self.constant(np.float32(low)), self.constant(np.float32(high)))
+                low, high = self.rng.uniform(0.5, 3, 2) * self.values[value].std()
+                return self.apply("Clip", value, self.constant(np.float32(-low)), self.constant(np.float32(high)))
         return value
 
     def shifted(self, value: str) -> str:

@@ -35,11 +35,11 @@ def test_a_branch_of_any_size(gain: float, relu: bool, number: type, rng: np.ran
 
 
 def test_a_branch_that_int8_cannot_hold(rng: np.random.Generator, tmp_path: Path) -> None:
-    """An operand of four times the sum's range: the branch has to bring it back, and would be four steps coarse."""
+    """An operand of six times the sum's range: the branch has to bring it back, and would be three steps coarse."""
     b = Builder(rng)
-    x = b.dequantize(b.input(1, 24, 8, 8), 0.2)
+    x = b.dequantize(b.input(1, 24, 8, 8), 0.3)
     b.output(b.quantize(b.node("Add", b.node("Conv", x, b.weights(24, 24, 3, 3), pads=[1, 1, 1, 1]), x), 0.05))
-    with pytest.raises(GraphError, match=r"adds the unquantised result of conv\d+, for which 8 bits .* too coarse; put "
+    with pytest.raises(GraphError, match=r"adds the unquantised result of conv\d+, for which 9 bits .* too coarse; put "
                                          r"QuantizeLinear and DequantizeLinear behind conv\d+"):
         load(b.save(tmp_path))
 
