@@ -126,8 +126,7 @@ class RequantizerLane(wiring.Component):
             m.d.sync += shift.eq(Mux(control.load_shift, channel.shift, control.shift))
 
         # Cycles 5, 6, 7: shift in steps of 8, 2, 1, dropping what only a saturated value would need. The bit right of
-        # the point stays: it rounds. The integer saturates in FIRST_BITS, as a zero point brings no larger value back
-        # into eight.
+        # the point stays: it rounds. FIRST_BITS are enough, as a zero point brings no larger value back into eight.
         eights, lost_eights = _shift_narrow(total[MIN_SHIFT - 1:], shift[3:], step=8, keep=17)
         coarse, coarse_lost = Signal(17, reset_less=True), Signal(reset_less=True)
         coarse_shift = Signal(3, reset_less=True)
@@ -142,7 +141,7 @@ class RequantizerLane(wiring.Component):
             coarse.eq(eights), coarse_lost.eq(lost_eights), coarse_shift.eq(shift),
             fine.eq(twos), fine_lost.eq(coarse_lost | lost_twos), fine_shift.eq(coarse_shift),
             negative[0].eq(total[-1]), negative[1].eq(negative[0]),
-            rounded_up.eq(ones[0]),
+            rounded_up.eq(Mux(lost, ~negative[1], ones[0])),
             integer.eq(Cat(*(Mux(lost, ~negative[1], bit) for bit in ones[1:-1]), negative[1])),
         ]
 

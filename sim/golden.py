@@ -63,15 +63,15 @@ def quantize_residual(scale_a: float, scale_b: float) -> tuple[int, int, int]:
 def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: int) -> np.ndarray:
     """Accumulators to activations: ``clip(round_shift((acc + bias) * multiplier, shift) + zero_point, low, high)``.
 
-    ``acc`` int (..., C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). In front of the zero point values saturate in
-    FIRST_BITS, which shows only if a clip bound is that far from it. Returns int8 (..., C, H, W), or int16 where the
+    ``acc`` int (..., C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). In front of the zero point values saturate
+    at -256 and 256, which shows only if a clip bound is that far from it. Returns int8 (..., C, H, W), or int16 where the
     bounds are beyond int8.
     """
     column = (slice(None), None, None)
     total = np.asarray(acc, np.int64) + np.asarray(bias, np.int64)[column]
     scaled = round_shift(total * np.asarray(multiplier, np.int64)[column], np.asarray(shift, np.int64)[column])
     limit = 1 << FIRST_BITS - 1
-    result = np.clip(np.clip(scaled, -limit, limit - 1) + zero_point, low, high)
+    result = np.clip(np.clip(scaled, -limit, limit) + zero_point, low, high)
     return result.astype(np.int8 if -128 <= low and high <= 127 else np.int16)
 
 
