@@ -14,8 +14,11 @@ import numpy as np
 
 from cores.numerics import FIRST_BITS, POSITIONS
 
-__all__ = ["Conv", "Graph", "GraphError", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize", "Residual",
-           "Tensor", "is_binary", "pad_value", "verify"]
+__all__ = ["MAX_VALUES", "Conv", "Graph", "GraphError", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize",
+           "Residual", "Tensor", "is_binary", "pad_value", "verify"]
+
+#: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
+MAX_VALUES = 1 << 25
 
 
 class GraphError(ValueError):
@@ -139,11 +142,13 @@ class HostStep:
     """Work of the processor, on an input on its way in or an output on its way out; arrays have the sample axis first.
 
     quantize (scale, zero_point, unsigned), dequantize (the same), softmax (axis), reshape (shape, -1 for samples),
-    transpose (axes), join (parts, constant, scale, bias): channel ``c`` of a sum that int8 does not hold is
-    ``constant`` and the values of channels ``c``, ``c + C``, ... together; float32 after ``scale`` and ``bias``.
+    transpose (axes), gather (index: places in a flattened sample, an array of the result's shape without samples),
+    retype (unsigned: from int8 to uint8, or back; values are shifted by 128), join (parts, constant, scale, bias):
+    channel ``c`` of a sum that int8 does not hold is ``constant`` and the values of channels ``c``, ``c + C``, ...
+    together; float32 after ``scale`` and ``bias``.
     """
 
-    kind: Literal["quantize", "dequantize", "softmax", "reshape", "transpose", "join"]
+    kind: Literal["quantize", "dequantize", "softmax", "reshape", "transpose", "gather", "retype", "join"]
     parameters: Mapping[str, object] = field(default_factory=dict)
 
 

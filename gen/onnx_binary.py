@@ -189,7 +189,7 @@ def pad(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Val
     return Padded(real, (begin[0], begin[1], end[0], end[1]), round(raw))
 
 
-def joined(importer: "Importer", name: str, value: Pending) -> Host | None:
+def joined(importer: "Importer", value: Pending) -> Host | None:
     """The exact result of a binary layer that leaves the model unquantised; None if it is none or too large.
 
     The layer writes each sum several times, clipped to one int8 range after the other; the processor adds them up.
@@ -216,7 +216,5 @@ def joined(importer: "Importer", name: str, value: Pending) -> Host | None:
     step = HostStep("join", {
         "parts": parts, "constant": constant, "scale": (value.scale * unit).astype(np.float32),
         "bias": ((value.offset - (parity or 0)) * value.scale + value.bias).astype(np.float32)})
-    layout = layout_steps(value.shape, value.order)
-    if layout is None:
-        importer.fail(importer.model.nodes[-1], f"the result of {name} is rearranged, not just transposed")
-    return Host(output.tensor, (step, *layout), np.arange(value.order.size).reshape(value.order.shape))
+    steps = (step, *layout_steps(value.shape, value.order))
+    return Host(output.tensor, steps, np.arange(value.order.size).reshape(value.order.shape))

@@ -1,7 +1,7 @@
 """What operator handlers share."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gen.onnx_model import Node
 from gen.onnx_values import Value
@@ -9,19 +9,29 @@ from gen.onnx_values import Value
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["Registry", "at"]
+__all__ = ["MICROSOFT", "NodeError", "Registry", "at"]
 
-#: (importer, node, input values; None for one left out) -> value of the node's first output. ValueError, TypeError and
-#: the like that a malformed node provokes become a GraphError in the importer.
-Handler = Callable[["Importer", Node, Sequence[Value | None]], Value]
+#: The domain of operators that onnxruntime adds to ONNX.
+MICROSOFT = "com.microsoft"
 
 
-class Registry(dict[str, Handler]):
-    """Handlers by operator."""
+class NodeError(ValueError):
+    """What is wrong with the node at hand, for its reader."""
 
-    def handles(self, *operators: str) -> Callable[[Handler], Handler]:
-        def register(handler: Handler) -> Handler:
-            self.update(dict.fromkeys(operators, handler))
+
+#: (importer, node, input values; None for one left out) -> value of the node's first output, or of all. ValueError,
+#: TypeError and the like that a malformed node provokes become a GraphError in the importer.
+Handler = Callable[["Importer", Node, Sequence[Value | None]], Value | list[Value]]
+
+HandlerT = TypeVar("HandlerT", bound=Handler)
+
+
+class Registry(dict[tuple[str, str], Handler]):
+    """Handlers by domain and operator."""
+
+    def handles(self, *operators: str, domains: Sequence[str] = ("",)) -> Callable[[HandlerT], HandlerT]:
+        def register(handler: HandlerT) -> HandlerT:
+            self.update({(domain, operator): handler for domain in domains for operator in operators})
             return handler
 
         return register

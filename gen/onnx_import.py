@@ -8,7 +8,10 @@ are the passes of `gen.passes`.
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
 from itertools import chain, count
+from math import prod
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,6 +21,8 @@ from onnx import TensorProto
 from cores.numerics import FIRST_BITS
 from gen import onnx_affine, onnx_binary, onnx_layers, onnx_model, onnx_operators, onnx_qoperators
 from gen.ir import Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
+from gen.onnx_fold import Folder
+from gen.onnx_handlers import MICROSOFT, NodeError
 from gen.onnx_model import Model, Node
 from gen.onnx_ranges import branch_quantisation, real_range, same
 from gen.onnx_values import (
@@ -35,10 +40,12 @@ from gen.onnx_values import (
     Real,
     Value,
     channels_shape,
+    is_whole,
     layout_steps,
     quantisation,
 )
 from gen.passes import run_passes
+from gen.windows import WindowError
 from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["Imported", "Importer", "load", "load_model"]
@@ -80,6 +87,7 @@ class Importer:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.fold = Folder(model)
         self.values: dict[str, Value] = {n: Constant(a) for n, a in model.constants.items()}
         self.tensors: dict[str, Tensor] = {}
         self.layers: list[Layer] = []
@@ -87,7 +95,6 @@ class Importer:
         self.inputs: dict[str, _InputRecord] = {}
         self._clip_bounds: dict[str, tuple[int, int]] = {}
         self._layer_names: set[str] = set()
-        self._opsets = {o.domain: o.version for o in model.proto.opset_import}
         for model_input in model.inputs:
             self._add_input(model_input)
 
@@ -104,6 +111,13 @@ class Importer:
             return value.real
         self.fail(node, f"{what} must be a constant")
 
+    def integers(self, node: Node, value: Value | None, what: str) -> tuple[int, ...]:
+        """A constant of whole numbers, flattened: axes, shapes and the like."""
+        array = self.constant(node, value, what)
+        if array.dtype.kind not in "iu":
+            self.fail(node, f"{what} must be integers, not {array.dtype}")
+        return tuple(array.reshape(-1).tolist())
+
     def scalar(self, node: Node, value: Value | None, what: str, default: float | None = None) -> float:
         if value is None and default is not None:
             return default
@@ -115,37 +129,71 @@ class Importer:
     def axes(self, node: Node, value: Value | None) -> tuple[int, ...]:
         """Axes from an attribute (older opsets) or from an input; none if there are neither."""
         if value is not None:
-            return tuple(self.constant(node, value, "the axes").reshape(-1).tolist())
+            return self.integers(node, value, "the axes")
         return tuple(node.attributes.get("axes") or ())
 
+    def parameter(self, node: Node, value: Value | None, what: str) -> np.ndarray:
+        """A scale or zero point: one number, or one for each channel of a constant; onnxruntime takes no other."""
+        array = self.constant(node, value, what)
+        if array.ndim > 1:
+            self.fail(node, f"{what} must be one number or a list, not of shape {array.shape}")
+        return array
+
     def activation_scale(self, node: Node, value: Value | None) -> float:
+        self.float_scales(node, value)
         scale = float(self.scalar(node, value, "the scale"))
         if not (np.isfinite(scale) and scale > 0):
             self.fail(node, f"the scale must be positive, not {scale}")
         return scale
 
+    def float_scales(self, node: Node, value: Value | None) -> np.ndarray:
+        """One scale or several, as they are."""
+        scales = self.parameter(node, value, "the scale")
+        if scales.dtype not in (np.float32, np.float16):
+            self.fail(node, f"the scale must be float32 or float16, not {scales.dtype}")
+        return scales
+
     def activation(self, node: Node, value: Value | None, what: str = "its input") -> Real:
-        """``value`` as a dequantised tensor of the graph."""
-        if isinstance(value, Real):
-            return Real(self.tensor(value.quantised, value.scale, value.zero_point), value.scale, value.zero_point)
-        self.refuse(node, value, what)
+        """``value`` as a dequantised tensor of the graph, all of it."""
+        if not isinstance(value, Real):
+            self.refuse(node, value, what)
+        real = replace(value, quantised=self.tensor(value.quantised, value.scale, value.zero_point))
+        tensor = self.tensors[real.quantised.tensor]
+        if not is_whole(real.order, prod(tensor.shape)):
+            self.fail(node, f"{what} is only a part of tensor {tensor.name}, or repeats one; the machine moves no "
+                            "data, so nothing but outputs of the model may follow")
+        return real
 
     def refuse(self, node: Node, value: Value | None, what: str) -> NoReturn:
         """Say why ``value`` is no dequantised tensor."""
-        if isinstance(value, Pending | PendingAdd | PendingPool):
-            self.fail(node, f"{what} comes unquantised from {value.name}; quantise it in between")
-        if isinstance(value, Padded | QuantisedPadded):
-            self.fail(node, f"{what} is padded, which only a Conv can follow")
-        if isinstance(value, Condition):
-            self.fail(node, f"{what} is a comparison, which only a Where can follow")
-        if isinstance(value, RawInput):
-            self.fail(node, f"{what} is float; this compiler takes quantised models (QDQ or QLinear); "
-                            "quantise it first, for example with onnxruntime.quantization (docs/models.md)")
-        if isinstance(value, Host):
-            self.fail(node, f"{what} comes from an operator that runs on the processor; only outputs may follow it")
-        if isinstance(value, Quantised):
-            self.fail(node, f"{what} is an integer tensor; dequantise it first")
-        self.fail(node, f"{what} is a constant, and the operator takes none there")
+        self.fail(node, f"{what} {self._obstacle(value)}")
+
+    def _obstacle(self, value: Value | None) -> str:
+        """What keeps ``value`` from being a dequantised tensor."""
+        match value:
+            case Pending() | PendingAdd() | PendingPool():
+                return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
+                        "behind that")
+            case Padded() | QuantisedPadded():
+                return "is padded, which only a Conv can follow"
+            case Condition():
+                return "is a comparison, which only a Where can follow"
+            case RawInput() if self._quantised:
+                return (f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear behind that, as "
+                        "they are elsewhere in the model")
+            case RawInput():
+                return (f"is the float input {value.name}; this compiler takes quantised models (QDQ or QLinear): "
+                        "quantise it first, for example with onnxruntime.quantization (docs/models.md)")
+            case Host():
+                return "comes from an operator that runs on the processor; only rearranging may follow, to the outputs"
+            case Quantised():
+                return "is an integer tensor; put a DequantizeLinear behind it"
+        return "is a constant, or missing; an activation belongs there"
+
+    @cached_property
+    def _quantised(self) -> bool:
+        """Whether a quantiser has seen the model's activations."""
+        return any(node.op.startswith(("QuantizeLinear", "QLinear", "QGemm")) for node in self.model.nodes)
 
     def tensor(self, value: Quantised, scale: float, zero_point: int) -> Quantised:
         """``value`` with a tensor of the graph behind it; the first use of an input decides its tensor's layout."""
@@ -153,6 +201,9 @@ class Importer:
         if record is None:
             return value
         if not record.tensor:
+            if not is_whole(value.order, record.order.size):
+                self.tensor(replace(value, order=np.arange(record.order.size).reshape(record.shape)), scale, zero_point)
+                return self.tensor(value, scale, zero_point)
             shape = channels_shape(value.order.shape)
             if shape is None:
                 raise GraphError(f"{self.model.path}: input {record.name} has more than two spatial axes")
@@ -184,10 +235,11 @@ class Importer:
         if isinstance(value, RawInput):
             return self._quantize_input(node, value, scale, zero_point, unsigned)
         if isinstance(value, Padded):
-            return self._quantize_padded(node, value, (scale, internal, unsigned))
+            return self._quantize_padded(node, value, scale, internal, unsigned)
         if isinstance(value, Real):
-            if _parameters(value) == (scale, internal, unsigned):
-                return value.quantised
+            if (value.scale, value.zero_point) == (scale, internal):
+                # The same numbers, if perhaps counted from another origin: int8 for uint8.
+                return replace(value.quantised, unsigned=unsigned)
             value = onnx_layers.copy(self, node, self.activation(node, value))
         if isinstance(value, PendingAdd):
             return self._emit_add(node, value, scale, internal, unsigned)
@@ -199,12 +251,14 @@ class Importer:
             self.fail(node, "its input is quantised already")
         self.refuse(node, value, "its input")
 
-    def _quantize_padded(self, node: Node, value: Padded, parameters: tuple[float, int, bool]) -> QuantisedPadded:
+    def _quantize_padded(self, node: Node, value: Padded, scale: float, zero_point: int,
+                         unsigned: bool) -> QuantisedPadded:
         """Exporters quantise behind a Pad as in front of it; anything else would make another tensor."""
-        if _parameters(value.real) != parameters:
+        if (value.real.scale, value.real.zero_point) != (scale, zero_point):
             self.fail(node, "quantises a padded tensor with other parameters than the tensor has; "
                             "quantise it in front of the Pad")
-        return QuantisedPadded(value)
+        quantised = replace(value.real.quantised, unsigned=unsigned)
+        return QuantisedPadded(replace(value, real=replace(value.real, quantised=quantised)))
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -225,14 +279,17 @@ class Importer:
                              "inputs must be float32, int8 or uint8")
 
     def _quantize_input(self, node: Node, value: RawInput, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        step = quantisation("quantize", scale, zero_point, unsigned)
         key = f"input {value.name}"
         record = self.inputs.get(key)
-        if record is not None and record.quantize != step:
-            self.fail(node, f"input {value.name} is quantised twice, with different scales; quantise it once")
         if record is None:
+            step = quantisation("quantize", scale, zero_point, unsigned)
             self.inputs[key] = _InputRecord(value.name, value.order.shape, node.outputs[0], unsigned, step, value.order)
             return Quantised(key, np.arange(value.order.size).reshape(value.order.shape), unsigned)
+        assert record.quantize is not None
+        kept = record.quantize.parameters
+        shift = 128 * (unsigned - record.unsigned)
+        if (kept["scale"], kept["zero_point"]) != (scale, zero_point - shift):
+            self.fail(node, f"input {value.name} is quantised twice, with different scales; quantise it once")
         position = np.empty(value.order.size, np.int64)
         position[record.order.ravel()] = np.arange(value.order.size)
         return Quantised(key, position[value.order], unsigned)
@@ -330,7 +387,7 @@ class Importer:
 
     def run(self) -> Imported:
         for node in self.model.nodes:
-            operands = [self.values.get(n) if n else None for n in node.inputs]
+            operands = [self._operand(node, n) if n else None for n in node.inputs]
             outputs = self._apply(node, operands)
             self.values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
         outputs_of_graph = {name: self._output(name) for name in self.model.outputs}
@@ -343,23 +400,32 @@ class Importer:
             raise GraphError(f"{self.model.path}: {error}") from None
         return Imported(self.model, graph, self.orders)
 
+    def _operand(self, node: Node, name: str) -> Value:
+        if name not in self.values:
+            self.fail(node, f"its input {name} {self._missing(name)}")
+        return self.values[name]
+
+    def _missing(self, name: str) -> str:
+        """Why there is no value of that name."""
+        maker = next((node for node in self.model.nodes if name in node.outputs), None)
+        return f"is a further output of {maker}, of which only the first is supported" if maker else "is made nowhere"
+
     def _apply(self, node: Node, inputs: list[Value | None]) -> list[Value]:
         arrays = _constants(node, {n: v for n, v in zip(node.inputs, inputs, strict=True) if n})
-        handler = _HANDLERS.get(node.op)
-        if arrays is not None:
-            try:
-                return [Constant(a) for a in onnx_model.fold(node, self._opsets, arrays)]
-            except Exception as error:  # the evaluator raises anything
-                self.fail(node, f"cannot evaluate it on its constant inputs ({onnx_model.first_line(error)})")
-        if handler is None:
-            self.fail(node, f"operator {node.op} is not supported; supported: {', '.join(sorted(_HANDLERS))}")
         try:
+            if arrays is not None:
+                return [Constant(a) for a in self.fold(node, arrays)]
+            handler = _HANDLERS.get((node.domain, node.op))
+            if handler is None:
+                self.fail(node, _unknown(node))
             result = handler(self, node, inputs)
+        except (NodeError, WindowError) as error:
+            self.fail(node, str(error))
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             if isinstance(error, GraphError):
                 raise
-            self.fail(node, f"malformed ({type(error).__name__}: {error})")
-        return [result]
+            self.fail(node, "its attributes and the shapes of its inputs contradict each other; export the model again")
+        return result if isinstance(result, list) else [result]
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
@@ -370,45 +436,55 @@ class Importer:
         order = np.empty(record.position.size, np.int64)
         order[record.position] = record.order.ravel()
         steps = layout_steps(model_input.shape[1:], order.reshape(1, *self.tensors[record.tensor].shape))
-        if steps is None:
-            raise GraphError(f"{self.model.path}: input {model_input.name} is rearranged, not just transposed")
         return record.tensor, (*steps, record.quantize) if record.quantize else steps
 
     def _output(self, name: str) -> tuple[str, tuple[HostStep, ...]]:
         value = self.values.get(name)
         match value:
+            case Pending() if (joined := onnx_binary.joined(self, value)) is not None:
+                return joined.tensor, joined.steps
             case Host():
                 return value.tensor, value.steps
             case Real():
-                return self.host(value).tensor, self.host(value).steps
+                host = self.host(value)
+                return host.tensor, host.steps
             case Quantised():
                 resolved = self.tensor(value, 1.0, 0)
-                return resolved.tensor, self.layout(resolved)
-            case Pending() if (host := onnx_binary.joined(self, name, value)) is not None:
-                return host.tensor, host.steps
-            case Pending() | PendingAdd() | PendingPool():
-                raise GraphError(f"{self.model.path}: output {name} is the unquantised result of node {value.name}; "
-                                 "put QuantizeLinear and DequantizeLinear behind it")
-        raise GraphError(f"{self.model.path}: output {name} does not depend on an input that a layer uses")
+                steps = self.layout(resolved)
+                if resolved.unsigned != self.tensors[resolved.tensor].onnx_unsigned:
+                    steps = (*steps, HostStep("retype", {"unsigned": resolved.unsigned}))
+                return resolved.tensor, steps
+            case None:
+                reason = self._missing(name)
+            case Constant() | QuantisedConstant():
+                reason = "does not depend on an input"
+            case _:
+                reason = self._obstacle(value)
+        raise GraphError(f"{self.model.path}: output {name} {reason}")
 
     def layout(self, value: Quantised) -> tuple[HostStep, ...]:
         """Steps from the tensor to the value's arrangement."""
-        steps = layout_steps(self.tensors[value.tensor].shape, value.order)
-        if steps is None:
-            raise GraphError(f"{self.model.path}: tensor {value.tensor} is rearranged, not just transposed")
-        return steps
+        return layout_steps(self.tensors[value.tensor].shape, value.order)
 
     def host(self, value: Real) -> Host:
         """``value`` dequantised by the processor."""
         quantised = self.tensor(value.quantised, value.scale, value.zero_point)
-        zero_point = value.zero_point + 128 if quantised.unsigned else value.zero_point
+        unsigned = self.tensors[quantised.tensor].onnx_unsigned
+        zero_point = value.zero_point + 128 if unsigned else value.zero_point
         order = np.arange(quantised.order.size).reshape(quantised.order.shape)
-        step = quantisation("dequantize", value.scale, zero_point, quantised.unsigned)
+        step = quantisation("dequantize", value.scale, zero_point, unsigned)
         return Host(quantised.tensor, (*self.layout(quantised), step), order)
 
 
-def _parameters(value: Real) -> tuple[float, int, bool]:
-    return value.scale, value.zero_point, value.quantised.unsigned
+def _unknown(node: Node) -> str:
+    """What to say of an operator without a handler."""
+    if node.domain not in ("", MICROSOFT):
+        return (f"operator {node.op} of the domain {node.domain} is a custom one, of which nothing is known here; "
+                "replace it by operators of ONNX, or give the model a function of that name")
+    near = get_close_matches(node.op, [op for domain, op in _HANDLERS if domain == node.domain], n=1)
+    place = f" in the domain {node.domain}" if node.domain else ""
+    return (f"operator {node.op} is not supported{place}{f', but {near[0]} is' if near else ''}; "
+            "docs/models.md has all that are")
 
 
 def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.ndarray] | None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gen.ir import Conv, Pool, Requantize
-from gen.onnx_handlers import Registry, at
+from gen.ir import MAX_VALUES, Conv, Pool, Requantize
+from gen.onnx_handlers import NodeError, Registry, at
 from gen.onnx_model import Node
 from gen.onnx_values import (
     Constant,
@@ -33,6 +34,9 @@ __all__ = [
 
 HANDLERS = Registry()
 
+#: Weights of a layer at most.
+MAX_WEIGHTS = 1 << 28
+
 
 # -- arithmetic ----------------------------------------------------------------------------------------------------
 
@@ -57,8 +61,10 @@ def _moved(value: Real, axes: Sequence[int], to: Sequence[int]) -> Real:
 
 def _result(dims: tuple[int, int, int], rank: int) -> np.ndarray:
     """The order of a layer's own result in ONNX shape."""
+    if prod(dims) > MAX_VALUES:
+        raise NodeError(f"makes {prod(dims):,} values, at most {MAX_VALUES:,} are supported")
     spatial = {2: (), 3: dims[2:], 4: dims[1:]}[rank]
-    return np.arange(int(np.prod(dims))).reshape(1, dims[0], *spatial)
+    return np.arange(prod(dims)).reshape(1, dims[0], *spatial)
 
 
 def sign_weights(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -72,6 +78,8 @@ def sign_weights(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 def weights_of(importer: "Importer", node: Node, value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights with output channels first -> (int16 with the zero point subtracted, their scale per output channel)."""
     if isinstance(value, Constant):
+        if value.array.dtype.kind != "f":
+            importer.fail(node, f"its weights are {value.array.dtype}; put a DequantizeLinear behind them")
         weights = np.moveaxis(value.array, axis, 0)
         signs = sign_weights(weights)
         if signs is not None and np.isfinite(weights).all() and weights.min() < 0 < weights.max():
@@ -92,6 +100,9 @@ def weights_of(importer: "Importer", node: Node, value: Value | None, axis: int)
 def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
     """Weights of a grouped convolution as those of an ordinary one, with zeros."""
     oc, ic, *kernel = weights.shape
+    if weights.size * groups > MAX_WEIGHTS:
+        raise NodeError(f"its {groups} groups take {weights.size * groups:,} weights as a full convolution, at most "
+                        f"{MAX_WEIGHTS:,} are supported")
     result = np.zeros((oc, ic * groups, *kernel), weights.dtype)
     for group in range(groups):
         rows = slice(group * (oc // groups), (group + 1) * (oc // groups))
@@ -109,11 +120,17 @@ def _pending(node: Node, source: Real, weights: np.ndarray, weight_scale: np.nda
         scale=source.scale * weight_scale, offset=-source.zero_point * total, bias=bias)
 
 
-def _bias(importer: "Importer", node: Node, value: Value | None, channels: int) -> np.ndarray:
+def _bias(importer: "Importer", node: Node, value: Value | None, channels: int, *, broadcast: bool) -> np.ndarray:
+    """A bias, one number for each output channel; with ``broadcast`` one that spreads over rows of them will do."""
     if value is None:
         return np.zeros(channels)
-    bias = importer.constant(node, value, "the bias").astype(np.float64).reshape(-1)
-    return np.broadcast_to(bias, (channels,)).copy()
+    bias = importer.constant(node, value, "the bias").astype(np.float64)
+    if bias.shape != (channels,) and not (broadcast and bias.shape in ((), (1,), (1, 1), (1, channels))):
+        importer.fail(node, f"its bias has shape {bias.shape}; it must be one number for each of the {channels} "
+                            "output channels")
+    if not np.isfinite(bias).all():
+        importer.fail(node, "its bias must be finite")
+    return np.broadcast_to(bias.reshape(-1), (channels,)).copy()
 
 
 @HANDLERS.handles("Conv")
@@ -139,7 +156,7 @@ def convolution(importer: "Importer", node: Node, inputs: Sequence[Value | None]
         importer.fail(node, f"weights of {weights.shape[1]} channels on an input of {dims[0]}")
     if not padded and any(windows.pads) and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
         importer.fail(node, "pads a tensor that was quantised with another zero point")
-    bias = _bias(importer, node, at(inputs, 2), weights.shape[0])
+    bias = _bias(importer, node, at(inputs, 2), weights.shape[0], broadcast=False)
     order = _result((weights.shape[0], *windows.output), rank)
     return _pending(node, source, weights, scale, bias, depthwise, windows, order, padded.pad_value if padded else None)
 
@@ -196,7 +213,8 @@ def matrix_product(importer: "Importer", node: Node, inputs: Sequence[Value | No
     if isinstance(constant, QuantisedConstant) and constant.array.ndim != 2:
         importer.fail(node, f"its weights must be a matrix, not of shape {constant.array.shape}")
     weights, scale = weights_of(importer, node, constant, axis)
-    bias = _bias(importer, node, at(inputs, 2), weights.shape[0]) * float(node.attributes.get("beta", 1.0))
+    bias = _bias(importer, node, at(inputs, 2), weights.shape[0], broadcast=True)
+    bias *= float(node.attributes.get("beta", 1.0))
     alpha = float(node.attributes.get("alpha", 1.0))
     if alpha <= 0:
         importer.fail(node, f"alpha must be positive, not {alpha}")

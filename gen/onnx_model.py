@@ -1,5 +1,6 @@
 """Reading an ONNX file: nodes, constants and the shapes of the inputs, without any meaning yet."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,12 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
+from gen import onnx_simplify
 from gen.files import is_zip
-from gen.ir import GraphError
+from gen.ir import MAX_VALUES, GraphError
 
-__all__ = ["Model", "ModelInput", "Node", "first_line", "fold", "read"]
+__all__ = ["Model", "ModelInput", "Node", "read"]
 
 #: Opsets that the operator handlers know.
 MIN_OPSET, MAX_OPSET = 7, 25
@@ -26,6 +27,8 @@ _TFLITE = b"TFL3"
 class Node:
     """An ONNX node with its attributes as Python values; ``""`` stands for an input left out."""
 
+    #: "" for ONNX's own operators.
+    domain: str
     op: str
     name: str
     inputs: tuple[str, ...]
@@ -34,7 +37,7 @@ class Node:
     proto: onnx.NodeProto
 
     def __str__(self) -> str:
-        return f"node {self.name} ({self.op})"
+        return f"node {self.name} ({f'{self.domain}.' if self.domain else ''}{self.op})"
 
 
 @dataclass(frozen=True)
@@ -57,88 +60,93 @@ class Model:
     outputs: tuple[str, ...]
 
 
-def first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def _attribute(path: str, attribute: onnx.AttributeProto) -> Any:
+def _attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Any:
     try:
         value = helper.get_attribute_value(attribute)
-    except ValueError as error:
-        raise GraphError(f"{path}: attribute {attribute.name} is malformed ({first_line(error)})") from None
+    except ValueError:
+        raise GraphError(f"node {node.name} ({node.op_type}): attribute {attribute.name} has no value that can be "
+                         "read; export the model again") from None
+    if isinstance(value, TensorProto) and value.data_location == TensorProto.EXTERNAL:
+        raise GraphError(f"node {node.name} ({node.op_type}): attribute {attribute.name} is kept in another file; "
+                         "only initializers may be")
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _array(path: str, tensor: TensorProto) -> np.ndarray:
+def _array(tensor: TensorProto) -> np.ndarray:
+    if tensor.data_type == TensorProto.STRING:
+        raise GraphError(f"initializer {tensor.name} holds text; the machine computes with numbers")
     try:
+        if min(tensor.dims, default=0) < 0:
+            raise ValueError("a negative dimension")
         return numpy_helper.to_array(tensor)
-    except Exception as error:  # a damaged tensor makes it raise anything
-        raise GraphError(f"{path}: initializer {tensor.name} is malformed ({first_line(error)})") from None
+    except Exception:  # a damaged tensor makes it raise anything
+        shape = ", ".join(map(str, tensor.dims))
+        raise GraphError(f"initializer {tensor.name} is damaged: its data is not that of a tensor of shape ({shape}); "
+                         "export the model again") from None
 
 
-def _input_shape(path: str, value: onnx.ValueInfoProto) -> tuple[int, ...]:
+def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
-        raise GraphError(f"{path}: input {value.name} has no shape; export the model with fixed input shapes")
+        raise GraphError(f"input {value.name} has no shape; export the model with fixed input shapes")
     dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
     if len(dims) < 2:
-        raise GraphError(f"{path}: input {value.name} has {len(dims)} dimensions; it needs samples and one more")
+        raise GraphError(f"input {value.name} has {len(dims)} dimensions; it needs samples and one more")
     if any(d <= 0 for d in dims[1:]):
-        raise GraphError(f"{path}: input {value.name} has a dynamic shape; fix every dimension but the first "
+        raise GraphError(f"input {value.name} has a dynamic shape; fix every dimension but the first "
                          "(python -m onnxruntime.tools.make_dynamic_shape_fixed)")
     if dims[0] > 1:
-        raise GraphError(f"{path}: input {value.name} has a fixed batch of {dims[0]}; export the model "
+        raise GraphError(f"input {value.name} has a fixed batch of {dims[0]}; export the model "
                          "with batch 1 or a symbolic one")
+    if math.prod(dims[1:]) > MAX_VALUES:
+        raise GraphError(f"input {value.name} has {math.prod(dims[1:]):,} values a sample; at most {MAX_VALUES:,} "
+                         "are supported")
     return (1, *dims[1:])
 
 
-def read(path: str | Path) -> Model:
-    """Parse and check an ONNX file. Raises GraphError, one line that names the file, when it is none or not valid."""
-    name = str(path)
+def _parse(path: Path) -> onnx.ModelProto:
+    """The file as it is, with the weights that are kept in files beside it."""
     try:
-        other = is_zip(Path(path))
+        if is_zip(path):
+            raise GraphError("a program or another zip file, where an ONNX model is needed")
+        with path.open("rb") as file:
+            if file.read(8)[4:] == _TFLITE:
+                raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
+        proto = onnx.load(path, load_external_data=False)
+        onnx_simplify.load_external(proto, path.parent)
     except OSError as error:
-        raise GraphError(f"{name}: {error.strerror or error}") from None
-    if other:
-        raise GraphError(f"{name}: a program or another zip file, where an ONNX model is needed")
-    with open(path, "rb") as file:
-        if file.read(8)[4:] == _TFLITE:
-            raise GraphError(f"{name}: a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
-    try:
-        proto = onnx.load(name)
-    except (OSError, DecodeError, ValueError, TypeError, onnx.checker.ValidationError) as error:
-        raise GraphError(f"{name}: not a readable ONNX file ({first_line(error)})") from None
+        raise GraphError(error.strerror or str(error)) from None
+    except (DecodeError, ValueError, TypeError) as error:
+        if isinstance(error, GraphError):
+            raise
+        raise GraphError("not a readable ONNX file, or a damaged one") from None
     if not proto.graph.node and not proto.graph.output:
-        raise GraphError(f"{name}: not an ONNX model, or an empty one")
-    # Older files must list initializers among the inputs, which writers forget and nobody needs.
-    proto.ir_version = max(proto.ir_version, 4)
-    try:
-        onnx.checker.check_model(proto)
-    except (onnx.checker.ValidationError, ValueError) as error:
-        raise GraphError(f"{name}: not a valid ONNX model: {first_line(error)}") from None
+        raise GraphError("not an ONNX model, or an empty one")
+    return proto
+
+
+def _read(path: Path) -> Model:
+    proto = onnx_simplify.simplify(_parse(path))
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if not MIN_OPSET <= opset <= MAX_OPSET:
-        raise GraphError(f"{name}: opset {opset} is not supported; convert the model to one in "
+        raise GraphError(f"opset {opset} is not supported; convert the model to one in "
                          f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)")
     graph = proto.graph
-    constants = {i.name: _array(name, i) for i in graph.initializer}
+    constants = {i.name: _array(i) for i in graph.initializer}
     nodes = tuple(
-        Node(n.op_type, n.name or n.output[0], tuple(n.input), tuple(n.output),
-             {a.name: _attribute(name, a) for a in n.attribute}, n)
+        Node("" if n.domain == "ai.onnx" else n.domain, n.op_type, n.name, tuple(n.input), tuple(n.output),
+             {a.name: _attribute(n, a) for a in n.attribute}, n)
         for n in graph.node)
-    inputs = tuple(ModelInput(i.name, i.type.tensor_type.elem_type, _input_shape(name, i))
+    inputs = tuple(ModelInput(i.name, i.type.tensor_type.elem_type, _input_shape(i))
                    for i in graph.input if i.name not in constants)
-    return Model(name, proto, opset, nodes, constants, inputs, tuple(o.name for o in graph.output))
+    return Model(str(path), proto, opset, nodes, constants, inputs, tuple(o.name for o in graph.output))
 
 
-def fold(node: Node, opsets: Mapping[str, int], values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Outputs of a node all of whose inputs are constants.
+def read(path: str | Path) -> Model:
+    """Parse, check and simplify an ONNX file.
 
-    Raises whatever the reference evaluator raises for a node that it cannot run.
+    Raises GraphError, one line that names the file, when it is none or not valid.
     """
-    graph = helper.make_graph(
-        [node.proto], "fold",
-        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-         for n, v in values.items()],
-        [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in node.outputs if n])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()])
-    return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, dict(values))]
+    try:
+        return _read(Path(path))
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None

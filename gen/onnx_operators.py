@@ -1,15 +1,15 @@
 """Quantising, rearranging and activation functions of plain ONNX."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
-from gen.ir import HostStep
+from gen.ir import MAX_VALUES, HostStep
 from gen.onnx_binary import joined
-from gen.onnx_handlers import Registry, at
+from gen.onnx_handlers import MICROSOFT, Registry, at
 from gen.onnx_layers import copy
 from gen.onnx_model import Node
 from gen.onnx_values import (
@@ -24,6 +24,7 @@ from gen.onnx_values import (
     RawInput,
     Real,
     Value,
+    layout_steps,
     quantisation,
 )
 
@@ -34,6 +35,11 @@ __all__ = ["HANDLERS", "dequantized", "softmax_of", "zero_point"]
 
 HANDLERS = Registry()
 
+#: Types of constants that can be dequantised.
+_QUANTISED = [helper.tensor_dtype_to_np_dtype(number) for number in (
+    TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UINT2,
+    TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32)]
+
 
 # -- quantising ----------------------------------------------------------------------------------------------------
 
@@ -43,13 +49,13 @@ def zero_point(importer: "Importer", node: Node, value: Value | None,
     """(zero point, unsigned) of an activation; its type is that of the quantised tensor."""
     if value is None:
         return 0, default is np.uint8
-    array = importer.constant(node, value, "the zero point")
+    array = importer.parameter(node, value, "the zero point")
     if array.dtype not in (np.int8, np.uint8):
         importer.fail(node, f"activations must be int8 or uint8, not {array.dtype}; quantise the model to 8 bits")
     return int(importer.scalar(node, value, "the zero point")), array.dtype == np.uint8
 
 
-@HANDLERS.handles("QuantizeLinear")
+@HANDLERS.handles("QuantizeLinear", domains=["", MICROSOFT])
 def quantize_linear(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     default: type[np.generic] = np.uint8
     if node.attributes.get("output_dtype"):
@@ -64,12 +70,17 @@ def dequantized(importer: "Importer", node: Node, value: Value | None, scale: Va
                 axis: int) -> Value:
     """``value`` dequantised; ``axis`` is that of a constant's scales."""
     if isinstance(value, Constant):
-        scales = importer.constant(node, scale, "the scale")
-        points = np.zeros(1, np.int64) if point is None else importer.constant(node, point, "the zero point")
-        for count in (scales.size, points.size):
-            if count != 1 and (value.array.ndim <= axis or count != value.array.shape[axis]):
-                importer.fail(node, f"{count} scales or zero points do not fit axis {axis} of a constant of shape "
-                                    f"{value.array.shape}; quantise weights per tensor or per output channel")
+        scales = importer.float_scales(node, scale)
+        points = np.zeros(scales.shape, np.int64) if point is None else importer.parameter(
+            node, point, "the zero point")
+        if scales.size != points.size:
+            importer.fail(node, f"has {scales.size} scales and {points.size} zero points; their numbers must be equal")
+        if value.array.dtype not in _QUANTISED or (point is not None and points.dtype != value.array.dtype):
+            importer.fail(node, f"its input is {value.array.dtype} and its zero point {points.dtype}; both must be of "
+                                f"one type, {', '.join(map(str, _QUANTISED))}")
+        if scales.size != 1 and (not 0 <= axis < value.array.ndim or scales.size != value.array.shape[axis]):
+            importer.fail(node, f"{scales.size} scales do not fit axis {axis} of a constant of shape "
+                                f"{value.array.shape}; quantise weights per tensor or per output channel")
         return QuantisedConstant(value.array, scales.reshape(-1), points.reshape(-1), axis % max(1, value.array.ndim))
     number = importer.activation_scale(node, scale)
     if isinstance(value, QuantisedPadded):
@@ -78,7 +89,7 @@ def dequantized(importer: "Importer", node: Node, value: Value | None, scale: Va
         assert isinstance(real, Real)
         return replace(padded, real=real)
     if not isinstance(value, Host | Quantised):
-        importer.fail(node, "its input is not a quantised tensor")
+        importer.fail(node, "its input is not a quantised tensor; put a QuantizeLinear in front of it")
     unsigned_input = value.unsigned if isinstance(value, Quantised) else _quantised_last(importer, node, value)
     onnx_point, unsigned = zero_point(importer, node, point, np.uint8 if unsigned_input else np.int8)
     if unsigned != unsigned_input:
@@ -92,11 +103,11 @@ def _quantised_last(importer: "Importer", node: Node, value: Host) -> bool:
     """Whether a quantised result of the processor is unsigned."""
     steps = [step for step in value.steps if step.kind in ("quantize", "dequantize", "softmax")]
     if not steps or steps[-1].kind != "quantize":
-        importer.fail(node, "its input is not a quantised tensor")
+        importer.fail(node, "its input is not a quantised tensor; put a QuantizeLinear in front of it")
     return bool(steps[-1].parameters["unsigned"])
 
 
-@HANDLERS.handles("DequantizeLinear")
+@HANDLERS.handles("DequantizeLinear", domains=["", MICROSOFT])
 def dequantize_linear(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     if node.attributes.get("block_size"):
         importer.fail(node, "block-wise scales are not supported; quantise weights per tensor or per output channel")
@@ -122,15 +133,15 @@ def _rearranged(importer: "Importer", node: Node, value: Value | None,
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))
         case Host():
-            before = np.arange(value.order.size).reshape(value.order.shape)
-            after = change(before)
-            if not np.array_equal(before.ravel(), after.ravel()):
-                importer.fail(node, "rearranges an output of the processor's part; remove it from the model")
-            return value.then(HostStep("reshape", {"shape": (-1, *after.shape[1:])}), after)
-    importer.fail(node, "its input cannot be rearranged")
+            after = change(value.order)
+            steps = (*value.steps, *layout_steps(value.order.shape[1:], after))
+            return Host(value.tensor, steps, np.arange(after.size).reshape(after.shape))
+    importer.refuse(node, value, "its input")
 
 
 def _keeps_samples(importer: "Importer", node: Node, order: np.ndarray) -> np.ndarray:
+    if not order.size:
+        importer.fail(node, "leaves nothing of its input")
     if order.ndim < 2 or order.shape[0] != 1:
         importer.fail(node, f"makes shape {order.shape} of one sample; the first axis must stay that of the samples")
     return order
@@ -143,7 +154,7 @@ def reshape(importer: "Importer", node: Node, inputs: Sequence[Value | None]) ->
             axis = int(node.attributes.get("axis", 1)) % (array.ndim + 1)
             return array.reshape(int(np.prod(array.shape[:axis])), -1)
         if node.op == "Reshape":
-            wanted = [int(n) for n in importer.constant(node, at(inputs, 1), "the shape").reshape(-1)]
+            wanted = list(importer.integers(node, at(inputs, 1), "the shape"))
             if not node.attributes.get("allowzero"):
                 wanted = [array.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
             return array.reshape(wanted)
@@ -165,6 +176,57 @@ def transpose(importer: "Importer", node: Node, inputs: Sequence[Value | None]) 
         return replace(value, array=value.array.transpose(axes), axis=list(axes).index(value.axis))
     return _rearranged(importer, node, value,
                        lambda array: _keeps_samples(importer, node, array.transpose(axes or range(array.ndim)[::-1])))
+
+
+def _evaluated(importer: "Importer", node: Node, value: Value, constants: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The orders that a node makes of an activation's, by onnx's own definition of the operator."""
+    assert not isinstance(value, Constant | QuantisedConstant)
+    orders = importer.fold.moved(node, {node.inputs[0]: value.order, **constants})
+    return [_keeps_samples(importer, node, order) for order in orders]
+
+
+@HANDLERS.handles("DepthToSpace", "SpaceToDepth")
+def blocks(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    value = inputs[0]
+    if value is None or isinstance(value, QuantisedConstant):
+        importer.refuse(node, value, "its input")
+    (order,) = _evaluated(importer, node, value, {})
+    return _rearranged(importer, node, value, lambda _: order)
+
+
+@HANDLERS.handles("Slice", "Split", "Gather")
+def select(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> list[Value]:
+    """Parts of a tensor, which nothing but outputs can be."""
+    value = inputs[0]
+    if not isinstance(value, Real | Quantised | Host):
+        importer.refuse(node, value, "its input")
+    constants = {name: importer.constant(node, v, f"its input {name}")
+                 for name, v in zip(node.inputs[1:], inputs[1:], strict=True) if name}
+    orders = _evaluated(importer, node, value, constants)
+    return [_rearranged(importer, node, value, lambda _, order=order: order) for order in orders]  # type: ignore[misc]
+
+
+@HANDLERS.handles("Concat")
+def concat(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
+    """Parts of one tensor side by side."""
+    parts: list[Real | Quantised] = []
+    for value in inputs:
+        if not isinstance(value, Real | Quantised):
+            importer.refuse(node, value, "one of its inputs")
+        parts.append(value)
+    if len({_without_order(value) for value in parts}) > 1:
+        importer.fail(node, "joins tensors of different layers, or of different scales; the machine moves no data: "
+                            "make each of them an output of the model")
+    if sum(value.order.size for value in parts) > MAX_VALUES:
+        importer.fail(node, f"makes more than {MAX_VALUES:,} values")
+    joined_order = np.concatenate([value.order for value in parts], int(node.attributes.get("axis", 1)))
+    return _rearranged(importer, node, parts[0], lambda _: _keeps_samples(importer, node, joined_order))
+
+
+def _without_order(value: Real | Quantised) -> tuple[object, ...]:
+    if isinstance(value, Real):
+        return *_without_order(value.quantised), value.scale, value.zero_point
+    return value.tensor, value.unsigned
 
 
 @HANDLERS.handles("Identity", "Dropout")
@@ -210,7 +272,7 @@ def softmax_of(importer: "Importer", node: Node, value: Value | None, opset: int
     """Softmax by the processor, with the meaning of ``axis`` in ``opset``."""
     if isinstance(value, Host):
         importer.fail(node, "follows an operator of the processor's part; only one Softmax may end a model")
-    host = joined(importer, value.name, value) if isinstance(value, Pending) else None
+    host = joined(importer, value) if isinstance(value, Pending) else None
     if isinstance(value, Real):
         host = importer.host(value)
     if host is None or value is None:

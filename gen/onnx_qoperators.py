@@ -7,7 +7,7 @@ import numpy as np
 
 from gen import onnx_layers as plain
 from gen.onnx_affine import add
-from gen.onnx_handlers import Registry, at
+from gen.onnx_handlers import MICROSOFT, Registry, at
 from gen.onnx_model import Node
 from gen.onnx_operators import dequantized, softmax_of, zero_point
 from gen.onnx_values import Constant, Value
@@ -33,7 +33,13 @@ def _quantized(importer: "Importer", node: Node, value: Value, scale: Value | No
 
 def _integer_bias(importer: "Importer", node: Node, value: Value | None, unit: np.ndarray) -> Value | None:
     """An int32 bias counts units of the accumulator."""
-    return None if value is None else Constant(importer.constant(node, value, "the bias").reshape(-1) * unit)
+    if value is None:
+        return None
+    bias = importer.constant(node, value, "the bias")
+    if bias.dtype != np.int32 or bias.shape not in ((unit.size,), (1, unit.size)):
+        importer.fail(node, f"its bias must be int32, one number for each of the {unit.size} output channels, not "
+                            f"{bias.dtype} of shape {bias.shape}")
+    return Constant(bias.reshape(-1) * unit)
 
 
 @HANDLERS.handles("QLinearConv")
@@ -50,7 +56,7 @@ def qlinear_matmul(importer: "Importer", node: Node, inputs: Sequence[Value | No
     return _quantized(importer, node, plain.matrix_product(importer, node, [a, b]), inputs[6], inputs[7])
 
 
-@HANDLERS.handles("QGemm")
+@HANDLERS.handles("QGemm", domains=[MICROSOFT])
 def qgemm(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     axis = 0 if node.attributes.get("transB") else 1
     a, b = _dequantized(importer, node, inputs[:3]), _dequantized(importer, node, inputs[3:6], axis)
@@ -60,13 +66,13 @@ def qgemm(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> V
     return result if at(inputs, 7) is None else _quantized(importer, node, result, inputs[7], at(inputs, 8))
 
 
-@HANDLERS.handles("QLinearAdd")
+@HANDLERS.handles("QLinearAdd", domains=[MICROSOFT])
 def qlinear_add(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     a, b = _dequantized(importer, node, inputs[:3]), _dequantized(importer, node, inputs[3:6])
     return _quantized(importer, node, add(importer, node, [a, b]), inputs[6], at(inputs, 7))
 
 
-@HANDLERS.handles("QLinearAveragePool")
+@HANDLERS.handles("QLinearAveragePool", domains=[MICROSOFT])
 def qlinear_average_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     if node.attributes.get("channels_last"):
         importer.fail(node, "channels_last is not supported; export the model with channels first")
@@ -74,7 +80,7 @@ def qlinear_average_pool(importer: "Importer", node: Node, inputs: Sequence[Valu
     return _quantized(importer, node, result, inputs[3], at(inputs, 4))
 
 
-@HANDLERS.handles("QLinearGlobalAveragePool")
+@HANDLERS.handles("QLinearGlobalAveragePool", domains=[MICROSOFT])
 def qlinear_global_average_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     x = importer.activation(node, _dequantized(importer, node, inputs[:3]))
     first = 1 if node.attributes.get("channels_last") else 2
@@ -82,7 +88,7 @@ def qlinear_global_average_pool(importer: "Importer", node: Node, inputs: Sequen
     return _quantized(importer, node, plain.global_average(importer, node, x, axes, True), inputs[3], at(inputs, 4))
 
 
-@HANDLERS.handles("QLinearSoftmax")
+@HANDLERS.handles("QLinearSoftmax", domains=[MICROSOFT])
 def qlinear_softmax(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     opset = int(node.attributes.get("opset", importer.model.opset))
     result = softmax_of(importer, node, _dequantized(importer, node, inputs[:3]), opset)

@@ -5,6 +5,7 @@ first axis is 1) that holds, for each element, its flat index in the tensor behi
 only rearrange the order; nothing moves.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any, Literal, Self
@@ -16,8 +17,11 @@ from gen.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
-    "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "layout_steps", "quantisation",
+    "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole", "layout_steps", "quantisation",
 ]
+
+#: Axes beyond which `layout_steps` does not look for a transposition.
+_MAX_TRANSPOSED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,16 +196,23 @@ def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
     return {2: (*shape[1:], 1, 1), 3: (*shape[1:2], 1, *shape[2:]), 4: shape[1:]}.get(len(shape))  # type: ignore[return-value]
 
 
-def layout_steps(source: tuple[int, ...], order: np.ndarray) -> tuple[HostStep, ...] | None:
-    """Host steps from an array (samples, *source) to the arrangement ``order``; None if no transposition makes it."""
-    flat = np.arange(order.size).reshape(source)
-    for axes in permutations(range(len(source))):
-        moved = flat.transpose(axes)
+def is_whole(order: np.ndarray, size: int) -> bool:
+    """Whether an arrangement holds every one of ``size`` elements once."""
+    return order.size == size and bool(np.bincount(order.ravel(), minlength=size).max(initial=0) == 1)
+
+
+def layout_steps(source: tuple[int, ...], order: np.ndarray) -> tuple[HostStep, ...]:
+    """Host steps from an array (samples, *source) to the arrangement ``order``, a selection of its elements."""
+    flat = np.arange(math.prod(source)).reshape(source)
+    axes = range(len(source))
+    candidates = permutations(axes) if len(source) <= _MAX_TRANSPOSED else [tuple(axes)]
+    for turned in candidates if order.size == flat.size else []:
+        moved = flat.transpose(turned)
         if np.array_equal(moved.ravel(), order.ravel()):
             steps: list[HostStep] = []
-            if axes != tuple(range(len(source))) and not np.array_equal(flat.ravel(), order.ravel()):
-                steps.append(HostStep("transpose", {"axes": (0, *(a + 1 for a in axes))}))
+            if turned != tuple(axes) and not np.array_equal(flat.ravel(), order.ravel()):
+                steps.append(HostStep("transpose", {"axes": (0, *(a + 1 for a in turned))}))
             if moved.shape != order.shape[1:]:
                 steps.append(HostStep("reshape", {"shape": (-1, *order.shape[1:])}))
             return tuple(steps)
-    return None
+    return (HostStep("gather", {"index": order[0]}),)

@@ -33,6 +33,10 @@ def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
             return x.reshape(len(x), *p["shape"][1:])
         case "transpose":
             return x.transpose(p["axes"])
+        case "gather":
+            return x.reshape(len(x), -1)[:, p["index"]]
+        case "retype":
+            return (x.view(np.uint8) ^ 128).view(np.uint8 if p["unsigned"] else np.int8)
         case "join":
             total = x.reshape(len(x), p["parts"], -1, *x.shape[2:]).sum(axis=1, dtype=np.int64) + p["constant"]
             return total.astype(np.float32) * p["scale"][:, None, None] + p["bias"][:, None, None]
@@ -40,10 +44,10 @@ def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
 
 
 def _sample_shape(graph: Graph, name: str) -> tuple[int, ...]:
-    """Shape of one sample of a model input; only the number of its values where it is reshaped on its way in."""
+    """Shape of one sample of a model input; only the number of its values where it is rearranged on its way in."""
     tensor, steps = graph.inputs[name]
     shape: tuple[int, ...] = graph.tensors[tensor].shape
-    if any(step.kind == "reshape" for step in steps):
+    if any(step.kind in ("reshape", "gather") for step in steps):
         return (int(np.prod(shape)),)
     for step in steps:
         if step.kind == "transpose":

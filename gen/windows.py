@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gen.ir import output_size
+from gen.ir import MAX_VALUES, output_size
 
-__all__ = ["Windows", "counts", "resolve"]
+__all__ = ["WindowError", "Windows", "counts", "resolve"]
+
+
+class WindowError(ValueError):
+    """Attributes that contradict each other, or make an empty output or an enormous one."""
 
 
 @dataclass(frozen=True)
@@ -23,30 +27,30 @@ class Windows:
 def _two(values: Sequence[int], filler: int) -> list[int]:
     """Values of two axes; a one-dimensional window lies in the width."""
     if len(values) not in (1, 2):
-        raise ValueError(f"{len(values)} spatial axes, at most two are supported")
+        raise WindowError(f"{len(values)} spatial axes, at most two are supported")
     return [filler, int(values[0])] if len(values) == 1 else [int(v) for v in values]
 
 
 def _explicit_pads(attributes: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     pads = [int(p) for p in attributes.get("pads", [0, 0, 0, 0])]
     if min(pads, default=0) < 0:
-        raise ValueError("pads must not be negative")
+        raise WindowError("pads must not be negative")
     return _two(pads[:len(pads) // 2], 0), _two(pads[len(pads) // 2:], 0)
 
 
 def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence[int] | None = None) -> Windows:
     """Windows of an ONNX node over an input of ``size`` (H, W); ``kernel`` where the weights give it.
 
-    Raises ValueError for attributes that contradict each other or make an empty output.
+    Raises WindowError.
     """
     named = attributes.get("kernel_shape") or kernel
     if named is None:
-        raise ValueError("kernel_shape is missing")
+        raise WindowError("kernel_shape is missing")
     if kernel is not None and list(named) != list(kernel):
-        raise ValueError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}")
+        raise WindowError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}")
     extent, stride = _two(named, 1), _two(attributes.get("strides") or [1] * len(named), 1)
     if min(*extent, *stride) < 1:
-        raise ValueError("kernel and strides must be positive")
+        raise WindowError("kernel and strides must be positive")
     automatic = attributes.get("auto_pad", "NOTSET")
     begin, end = _explicit_pads(attributes)
     output = []
@@ -58,7 +62,7 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
         elif automatic == "VALID":
             begin[axis] = end[axis] = 0
         elif automatic != "NOTSET":
-            raise ValueError(f"auto_pad {automatic!r} is unknown")
+            raise WindowError(f"auto_pad {automatic!r} is unknown")
         length = output_size(size[axis], extent[axis], stride[axis], begin[axis], end[axis])
         if attributes.get("ceil_mode") and automatic == "NOTSET":
             over = -(size[axis] + begin[axis] + end[axis] - extent[axis]) % stride[axis]
@@ -66,8 +70,10 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
             if over and length * stride[axis] < size[axis] + begin[axis]:
                 length, end[axis] = length + 1, end[axis] + over
         if length < 1:
-            raise ValueError(f"a window of {extent[axis]} does not fit an input of {size[axis]}")
+            raise WindowError(f"a window of {extent[axis]} does not fit an input of {size[axis]}")
         output.append(length)
+    if output[0] * output[1] > MAX_VALUES:
+        raise WindowError(f"makes {output[0]} x {output[1]} pixels, at most {MAX_VALUES:,} are supported")
     return Windows((extent[0], extent[1]), (stride[0], stride[1]), (begin[0], begin[1], end[0], end[1]),
                    (output[0], output[1]))
 

@@ -37,7 +37,7 @@ REFUSED = {
     "Clip": {"dimensions": {"clip_example", "clip_inbounds", "clip_outbounds", "clip_splitbounds",
                             "clip_min_greater_than_max", "clip_default_inbounds"}},
     "Conv": {},
-    "Gemm": {"transA": {"gemm_transposeA", "gemm_all_attributes"}, "malformed": {"gemm_default_matrix_bias"}},
+    "Gemm": {"transA": {"gemm_transposeA", "gemm_all_attributes"}, "its bias has shape": {"gemm_default_matrix_bias"}},
     "GlobalAveragePool": {},
     "GlobalMaxPool": {},
     "MatMul": {"must be a matrix": {"matmul_3d", "matmul_4d", "matmul_bcast", "matmul_4d_1d"},

@@ -148,8 +148,17 @@ def _padded(b: Builder, x: str) -> str:
 
 
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
-    (lambda b, x: b.node("Sigmoid", x), ("Sigmoid", "not supported", "supported:")),
-    (lambda b, x: b.node("Concat", x, x, axis=1), ("Concat", "not supported")),
+    (lambda b, x: b.node("Sigmoid", x), ("Sigmoid is not supported", "docs/models.md")),
+    (lambda b, x: b.node("LeakyRelu", x), ("LeakyRelu is not supported, but Relu is",)),
+    (lambda b, x: b.node("Concat", x, x, axis=1), ("quantizelinear", "repeats one", "nothing but outputs")),
+    (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x), 0.3), axis=2), ("concat", "joins tensors", "an output")),
+    (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])), ("slice", "result of node conv")),
+    (lambda b, x: conv(b, b.node("Slice", x, b.constant([0]), b.constant([2]), b.constant([3]))), ("only a part",)),
+    (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])), ("slice", "leaves nothing")),
+    (lambda b, x: conv(b, b.node("DepthToSpace", b.requantize(conv(b, x)), blocksize=2)), ("moves no data",)),
+    (lambda b, x: conv(b, b.node("Softmax", x)), ("runs on the processor", "only rearranging may follow")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.ones(3, np.float32))), ("bias", "(3,)")),
+    (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.full(4, np.nan, np.float32))), ("finite",)),
     (lambda b, x: conv(b, x, dilations=[2, 2]), ("conv", "dilation")),
     (lambda b, x: conv(b, x, pads=[-1, 0, 0, 0]), ("conv", "pads")),
     (lambda b, x: conv(b, x, kernel_shape=[5, 5]), ("conv", "kernel_shape")),
@@ -163,7 +172,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Add", x, b.constant(np.arange(6, dtype=np.float32))), ("add", "one number for each channel")),
     (lambda b, x: b.node("Mul", x, x), ("mul", "two activations")),
     (lambda b, x: b.node("Div", b.constant(np.float32(1)), x), ("div", "constant by an activation")),
-    (_not_quantised_between, ("unquantised", "quantise it in between")),
+    (_not_quantised_between, ("the unquantised result of node conv", "put QuantizeLinear and")),
     (_float_weights, ("weights are float",)),
     (_weights_not_constant, ("weights must be constants",)),
     (_weights_by_input_channel, ("per output channel",)),
@@ -175,7 +184,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (_too_large_scale, ("cannot requantise", "check the scales")),
     (lambda b, x: b.requantize(_padded(b, x), 0.2), ("quantizelinear", "in front of the Pad")),
     (lambda b, x: b.node("MaxPool", _padded(b, x), kernel_shape=[2, 2]), ("maxpool", "which only a Conv can follow")),
-    (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), ("is a comparison, which only a Where can follow",)),
+    (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), ("quantizelinear", "x is bool")),
 ]
 
 
@@ -250,7 +259,7 @@ def test_invalid_model(tmp_path: Path) -> None:
     y = helper.make_tensor_value_info("y", TensorProto.INT8, [1, 2])
     path = tmp_path / "model.onnx"
     onnx.save(helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [y])), path)
-    refuse(path, "not a valid ONNX model")
+    refuse(path, "node y (Relu): its input x is made nowhere")
 
 
 @pytest.mark.parametrize(("inputs", "word"), [

@@ -28,7 +28,8 @@ def network(rng: Rng) -> Builder:
     b = Builder(rng)
     x = b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3), pads=[1, 1, 1, 1])
     x = b.requantize(b.node("Relu", b.requantize(x, 0.05, 2)), 0.05, 2)
-    b.quantize(b.node("Conv", x, b.weights(2, 8, 1, 1)))
+    # A layer of which only the shape is used.
+    x = b.node("Reshape", x, b.node("Shape", b.quantize(b.node("Conv", x, b.weights(8, 8, 1, 1)))))
     y = b.requantize(b.node("Conv", x, b.weights(8, 8, 3, 3), pads=[1, 1, 1, 1]))
     y = b.requantize(b.node("Add", x, y), 0.08)
     y = b.node("AveragePool", y, kernel_shape=[8, 8], strides=[8, 8])
