@@ -120,6 +120,8 @@ def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, T
         needed.update(name for name in node.input if name not in read)
         nodes.append(copied)
     inputs = [_value_info(n + _CUT, t, imported.orders[t.name]) for n, t in read.items()]
+    # A float input that several nodes quantise alike is one tensor, which has the name of the first one's output.
+    inputs += [value for value in proto.graph.input if value.name in needed]
     outputs = [_value_info(n, t, imported.orders[t.name]) for n, t in written.items()]
     initializers = [i for i in proto.graph.initializer if i.name in needed]
     result = helper.make_graph(nodes[::-1], "cut", inputs, outputs, initializers)
@@ -147,10 +149,11 @@ def _run(session: ort.InferenceSession, outputs: list[str], feed: Mapping[str, n
 
 def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     """Every layer by itself, on samples ``inputs`` (model input -> (N, ...)). Raises GraphError as `compare_model`."""
-    return _compare_layers(imported, _reference_stages(imported.graph, inputs))
+    return _compare_layers(imported, inputs, _reference_stages(imported.graph, inputs))
 
 
-def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
+def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
+                    ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     graph = imported.graph
     results: list[tuple[Layer, str, Tensor]] = []
     for layer in graph.layers:
@@ -168,6 +171,7 @@ def _compare_layers(imported: Imported, ours: Mapping[str, np.ndarray]) -> list[
     for sample in range(len(next(iter(ours.values())))):
         feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
                 for n, t in sources.items() if n + _CUT in taken}
+        feed |= {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items() if n in taken}
         for (name, tensor), value in zip(written.items(), _run(session, list(written), feed), strict=True):
             theirs = _from_onnx(tensor, imported.orders[tensor.name], value)
             differences[name].append(np.abs(ours[tensor.name][sample].astype(np.int16) - theirs))
@@ -231,7 +235,7 @@ def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray]) -> Compa
     samples = len(next(iter(inputs.values())))
     if not samples:
         raise GraphError("there are no samples to compare on")
-    return Comparison(samples, _compare_layers(imported, ours), _compare_outputs(imported, inputs, ours))
+    return Comparison(samples, _compare_layers(imported, inputs, ours), _compare_outputs(imported, inputs, ours))
 
 
 def compare(path: str | Path, inputs: Mapping[str, np.ndarray]) -> Comparison:

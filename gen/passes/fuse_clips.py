@@ -25,8 +25,7 @@ def fuse_clips(graph: Graph) -> Graph:
     layers: list[Layer] = []
     for layer in graph.layers:
         made = next((i for i, earlier in enumerate(layers) if earlier.output == layer.input), None)
-        same_type = graph.tensors[layer.input].onnx_unsigned == graph.tensors[layer.output].onnx_unsigned
-        if made is None or readers[layer.input] != 1 or layer.residual or not only_clips(layer) or not same_type:
+        if made is None or readers[layer.input] != 1 or layer.residual or not only_clips(layer):
             layers.append(layer)
             continue
         maker, clip = layers[made], layer.requantize
