@@ -54,13 +54,13 @@ def evaluate(node: Node, opsets: Mapping[str, int], values: Mapping[str, np.ndar
     """
     try:
         inferred = shape_inference.infer_shapes(
-            _model(node, opsets, values, inside=_SMALL), check_type=True, strict_mode=True, data_prop=True)
+            _model(node, opsets, values, inside=_SMALL), check_type=True, strict_mode=True)
         size = sum(_bytes(value.type.tensor_type) for value in inferred.graph.output)
     except Exception:  # onnx raises anything for a node that is none
         raise NodeError("its constant inputs do not fit it or each other; export the model again") from None
     if size > limit:
-        raise NodeError(f"makes a constant of {size:,} bytes, of which {limit:,} are left for all constants that are "
-                        "computed when the model is compiled; store it as an initializer")
+        raise NodeError(f"its result has {size:,} bytes, of {limit:,} that are left for what is computed when the "
+                        "model is compiled (docs/models.md)")
     try:
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(_model(node, opsets, values, inside=-1)).run(None, dict(values))
@@ -90,7 +90,7 @@ class Folder:
         """Raises NodeError for an operator that is not folded, and as `evaluate`."""
         if node.op not in _OPERATORS or node.domain not in ("", MICROSOFT):
             raise NodeError(f"operator {node.op} is not evaluated on constants; store its result as an initializer, "
-                            "for example with onnxruntime's optimiser (docs/models.md)")
+                            "for example by onnxruntime's offline optimisation (docs/models.md)")
         results = evaluate(node, self._opsets, values, self._left)
         self._left -= sum(array.nbytes for array in results)
         return results

@@ -66,9 +66,6 @@ def _attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Any:
     except ValueError:
         raise GraphError(f"node {node.name} ({node.op_type}): attribute {attribute.name} has no value that can be "
                          "read; export the model again") from None
-    if isinstance(value, TensorProto) and value.data_location == TensorProto.EXTERNAL:
-        raise GraphError(f"node {node.name} ({node.op_type}): attribute {attribute.name} is kept in another file; "
-                         "only initializers may be")
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 

@@ -75,6 +75,9 @@ def load_external(model: onnx.ModelProto, folder: Path) -> None:
 
     Raises GraphError when one is not there or elsewhere, or when its size is not that of the tensor.
     """
+    for node in _nested([*model.graph.node, *(node for function in model.functions for node in function.node)]):
+        if any(uses_external_data(t) for attribute in node.attribute for t in (attribute.t, *attribute.tensors)):
+            raise GraphError(f"{_title(node)}: an attribute of it is kept in another file; only initializers may be")
     tensors = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
     sizes = [_bytes(tensor) for tensor in tensors]
     if sum(sizes) > _MAX_EXTERNAL:
@@ -101,6 +104,10 @@ def _bytes(tensor: TensorProto) -> int:
     except KeyError:
         raise GraphError(f"initializer {tensor.name} is of an unknown type; export the model again") from None
     return -(-math.prod(tensor.dims) * _PACKED_BITS.get(tensor.data_type, bits) // 8)
+
+
+def _title(node: NodeProto) -> str:
+    return f"node {node.name or next(iter(node.output), 'without a name')} ({node.op_type})"
 
 
 def _nested(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
@@ -140,8 +147,7 @@ def _check_order(graph: onnx.GraphProto) -> None:
         for name in node.input:
             if name and name not in known:
                 what = "made only by a later node; sort the nodes" if name in made else "made nowhere"
-                title = node.name or next(iter(node.output), "without a name")
-                raise GraphError(f"node {title} ({node.op_type}): its input {name} is {what}")
+                raise GraphError(f"{_title(node)}: its input {name} is {what}")
         known.update(node.output)
 
 
