@@ -509,9 +509,12 @@ def _unique(wanted: str, taken: Container[str]) -> str:
     return next(n for n in chain([wanted], (f"{wanted}_{i}" for i in count(2))) if n not in taken)
 
 
-def load_model(path: str | Path) -> Imported:
-    """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`."""
-    return Importer(onnx_model.read(path)).run()
+def load_model(path: str | Path, content: bytes | None = None) -> Imported:
+    """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
+
+    With ``content`` the model is that, found inside the file at ``path``, which it is named by.
+    """
+    return Importer(onnx_model.read(path) if content is None else onnx_model.parse(str(path), content)).run()
 
 
 def load(path: str | Path) -> Graph:

@@ -15,7 +15,7 @@ from gen import onnx_simplify
 from gen.files import is_zip
 from gen.ir import MAX_VALUES, GraphError
 
-__all__ = ["Model", "ModelInput", "Node", "read"]
+__all__ = ["Model", "ModelInput", "Node", "parse", "read"]
 
 #: Opsets that the operator handlers know.
 MIN_OPSET, MAX_OPSET = 7, 25
@@ -100,8 +100,8 @@ def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     return (1, *dims[1:])
 
 
-def _parse(path: Path) -> onnx.ModelProto:
-    """The file as it is, with the weights that are kept in files beside it."""
+def _load(path: Path) -> onnx.ModelProto:
+    """A file as it is, with the weights that are kept in files beside it."""
     try:
         if is_zip(path):
             raise GraphError("a program or another zip file, where an ONNX model is needed")
@@ -110,19 +110,20 @@ def _parse(path: Path) -> onnx.ModelProto:
                 raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
         proto = onnx.load(path, load_external_data=False)
         onnx_simplify.load_external(proto, path.parent)
+        return proto
     except OSError as error:
         raise GraphError(error.strerror or str(error)) from None
     except (DecodeError, ValueError, TypeError) as error:
         if isinstance(error, GraphError):
             raise
         raise GraphError("not a readable ONNX file, or a damaged one") from None
+
+
+def _model(name: str, proto: onnx.ModelProto) -> Model:
+    """What is in a file of that name, checked."""
     if not proto.graph.node and not proto.graph.output:
         raise GraphError("not an ONNX model, or an empty one")
-    return proto
-
-
-def _read(path: Path) -> Model:
-    proto = onnx_simplify.simplify(_parse(path))
+    proto = onnx_simplify.simplify(proto)
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise GraphError(f"opset {opset} is not supported; convert the model to one in "
@@ -135,7 +136,7 @@ def _read(path: Path) -> Model:
         for n in graph.node)
     inputs = tuple(ModelInput(i.name, i.type.tensor_type.elem_type, _input_shape(i))
                    for i in graph.input if i.name not in constants)
-    return Model(str(path), proto, opset, nodes, constants, inputs, tuple(o.name for o in graph.output))
+    return Model(name, proto, opset, nodes, constants, inputs, tuple(o.name for o in graph.output))
 
 
 def read(path: str | Path) -> Model:
@@ -144,6 +145,17 @@ def read(path: str | Path) -> Model:
     Raises GraphError, one line that names the file, when it is none or not valid.
     """
     try:
-        return _read(Path(path))
+        return _model(str(path), _load(Path(path)))
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
+
+
+def parse(name: str, content: bytes) -> Model:
+    """As `read`, of a model inside the file ``name``: all in one, it may not ask for further files."""
+    try:
+        proto = onnx.load_model_from_string(content)
+        onnx_simplify.load_external(proto, None)
+        return _model(name, proto)
+    except (DecodeError, ValueError, TypeError) as error:
+        reason = error if isinstance(error, GraphError) else "the model inside is damaged"
+        raise GraphError(f"{name}: {reason}") from None

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, helper, inliner, numpy_helper, shape_inference
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
@@ -70,15 +71,25 @@ def simplify(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def load_external(model: onnx.ModelProto, folder: Path) -> None:
+def _external(message: Message) -> int:
+    """Tensors anywhere in a message that are kept in other files."""
+    if isinstance(message, TensorProto):
+        return int(uses_external_data(message))
+    return sum(_external(item) for field, value in message.ListFields() if field.type == field.TYPE_MESSAGE
+               for item in ([value] if isinstance(value, Message) else value))
+
+
+def load_external(model: onnx.ModelProto, folder: Path | None) -> None:
     """Read the initializers that are kept in files in ``folder``, which onnx lets no model leave.
 
-    Raises GraphError when one is not there or elsewhere, or when its size is not that of the tensor.
+    Raises GraphError when one is not there or elsewhere, when its size is not that of the tensor, or where there is no
+    folder.
     """
-    for node in _nested([*model.graph.node, *(node for function in model.functions for node in function.node)]):
-        if any(uses_external_data(t) for attribute in node.attribute for t in (attribute.t, *attribute.tensors)):
-            raise GraphError(f"{_title(node)}: an attribute of it is kept in another file; only initializers may be")
     tensors = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
+    if _external(model) > len(tensors):
+        raise GraphError("a constant of a node is kept in another file; only initializers may be")
+    if tensors and folder is None:
+        raise GraphError("the model inside has weights in another file; compile it again")
     sizes = [_bytes(tensor) for tensor in tensors]
     if sum(sizes) > _MAX_EXTERNAL:
         raise GraphError(f"the initializers in other files have {sum(sizes):,} bytes, at most {_MAX_EXTERNAL:,} are "

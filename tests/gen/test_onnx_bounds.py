@@ -12,7 +12,7 @@ from onnx.external_data_helper import set_external_data
 
 from gen import onnx_fold, onnx_simplify
 from gen.ir import GraphError
-from gen.onnx_import import load
+from gen.onnx_import import load, load_model
 from tests.gen.qdq import Builder
 from tests.gen.test_onnx_errors import refuse
 
@@ -229,5 +229,18 @@ def test_weights_elsewhere_in_a_node(rng: Rng, tmp_path: Path, monkeypatch: pyte
     tensor.ClearField("raw_data")
     b = Builder(rng)
     path = network(b, b.node("Constant", value=tensor)).save(tmp_path)
-    with pytest.raises(GraphError, match="an attribute of it is kept in another file"):
+    with pytest.raises(GraphError, match="a constant of a node is kept in another file"):
         load(path)
+
+
+def test_model_inside_another_file(rng: Rng, tmp_path: Path) -> None:
+    """It is named by that file, and has no folder to take weights from."""
+    path, outer = tmp_path / "model.onnx", tmp_path / "outer.npu"
+    raw = _external(rng, path, "weights.bin")
+    (tmp_path / "weights.bin").write_bytes(raw)
+    for content, message in ((path.read_bytes(), "weights in another file"), (b"none", "the model inside is damaged")):
+        with pytest.raises(GraphError) as caught:
+            load_model(outer, content)
+        assert str(caught.value).startswith(f"{outer}: ") and message in str(caught.value)
+    whole = network(Builder(rng)).build().SerializeToString()
+    assert load_model(outer, whole).model.path == str(outer)
