@@ -246,9 +246,10 @@ class Importer:
         if isinstance(value, Pending):
             return self._emit(node, value, scale, internal, unsigned)
         if isinstance(value, PendingPool):
-            self.fail(node, f"quantises the maximum {value.name} of an unquantised result; quantise it before")
+            self.fail(node, f"quantises the maximum {value.name} of an unquantised result; put QuantizeLinear and "
+                            "DequantizeLinear in front of that MaxPool")
         if isinstance(value, Quantised | QuantisedPadded):
-            self.fail(node, "its input is quantised already")
+            self.fail(node, "its input is quantised already; put a DequantizeLinear in between, or remove the node")
         self.refuse(node, value, "its input")
 
     def _quantize_padded(self, node: Node, value: Padded, scale: float, zero_point: int,
@@ -398,6 +399,8 @@ class Importer:
             graph = run_passes(graph)
         except GraphError as error:
             raise GraphError(f"{self.model.path}: {error}") from None
+        if not graph.layers:
+            raise GraphError(f"{self.model.path}: no output needs a layer of the machine; the processor does all of it")
         return Imported(self.model, graph, self.orders)
 
     def _operand(self, node: Node, name: str) -> Value:

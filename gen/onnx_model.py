@@ -108,7 +108,7 @@ def _load(path: Path) -> onnx.ModelProto:
         with path.open("rb") as file:
             if file.read(8)[4:] == _TFLITE:
                 raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
-        proto = onnx.load(path, load_external_data=False)
+        proto = onnx.load(path, format="protobuf", load_external_data=False)
         onnx_simplify.load_external(proto, path.parent)
         return proto
     except OSError as error:

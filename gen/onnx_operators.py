@@ -93,7 +93,7 @@ def dequantized(importer: "Importer", node: Node, value: Value | None, scale: Va
     unsigned_input = value.unsigned if isinstance(value, Quantised) else _quantised_last(importer, node, value)
     onnx_point, unsigned = zero_point(importer, node, point, np.uint8 if unsigned_input else np.int8)
     if unsigned != unsigned_input:
-        importer.fail(node, "the zero point's type differs from that of the tensor")
+        importer.fail(node, "its zero point and its input are not of one type, int8 or uint8; export the model again")
     if isinstance(value, Host):
         return value.then(quantisation("dequantize", number, onnx_point, unsigned))
     return Real(value, number, onnx_point - 128 if unsigned else onnx_point)
@@ -232,7 +232,7 @@ def _without_order(value: Real | Quantised) -> tuple[object, ...]:
 @HANDLERS.handles("Identity", "Dropout")
 def identity(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     if inputs[0] is None:
-        importer.fail(node, "has no input")
+        importer.fail(node, "lacks its input; export the model again")
     return inputs[0]
 
 
@@ -240,7 +240,7 @@ def identity(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -
 def shape(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     value = inputs[0]
     if value is None or isinstance(value, Constant | QuantisedConstant):
-        importer.fail(node, "has no activation as its input")
+        importer.fail(node, "lacks its input; export the model again")
     dims = value.order.shape
     return Constant(np.array(dims[node.attributes.get("start", 0):node.attributes.get("end", len(dims))], np.int64))
 

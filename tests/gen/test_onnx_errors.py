@@ -248,6 +248,33 @@ def test_unused_input(rng: np.random.Generator, tmp_path: Path) -> None:
     refuse(b.save(tmp_path), "input unused is not used")
 
 
+def test_nothing_for_the_machine(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    x = b.input(1, 3, 6, 6, number=np.float32)
+    b.output(b.node("Transpose", b.quantize(x), perm=[0, 2, 3, 1]))
+    refuse(b.save(tmp_path), "no output needs a layer of the machine")
+
+
+def test_no_outputs(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    conv(b, b.dequantize(b.input(1, 3, 6, 6)))
+    refuse(b.save(tmp_path), "the model has no outputs")
+
+
+def test_other_formats_of_onnx(tmp_path: Path) -> None:
+    """The name of a file does not choose its reader."""
+    for name in ("model.json", "model.onnxtxt", "model.textproto"):
+        (tmp_path / name).write_text("{}")
+        refuse(tmp_path / name, "not a readable ONNX file")
+
+
+def test_float_input_of_a_quantised_model(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.requantize(conv(b, b.input(1, 3, 6, 6, number=np.float32)))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, 4, 1, 1))))
+    refuse(b.save(tmp_path), "node conv1 (Conv): its input is the float input x; put QuantizeLinear")
+
+
 def test_opset_too_new(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng, opset=6)
     b.output(b.node("Relu", b.input(1, 3, number=np.float32)), np.float32, rank=2)
