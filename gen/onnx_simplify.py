@@ -17,7 +17,7 @@ from onnx.external_data_helper import load_external_data_for_tensor, uses_extern
 
 from gen.ir import MAX_VALUES, GraphError
 
-__all__ = ["load_external", "sentence", "simplify"]
+__all__ = ["load_external", "simplify"]
 
 #: Nodes of a model at most, its functions inlined: many times what a machine of a few MiB can hold.
 _MAX_NODES = 20_000
@@ -30,11 +30,11 @@ _PACKED_BITS: dict[int, int] = {TensorProto.INT4: 4, TensorProto.UINT4: 4, Tenso
                                 TensorProto.INT2: 2, TensorProto.UINT2: 2}
 #: What onnx's type inference says of a node, and of a type.
 _NODE = re.compile(r"\(op_type:(?P<op>[^,]*), node name: (?P<name>.*?)\): (?:\[\w+\] )?(?P<what>[^\n]*)", re.DOTALL)
-_UNSUPPORTED = re.compile(r"(\w+) typestr: \w+, has unsupported type: (?:sparse_)?tensor\((\w+)\)")
+_UNSUPPORTED = re.compile(r"(\w+) typestr: [^,]+, has unsupported type: (?:sparse_)?tensor\((\w+)\)")
 _INCONSISTENT = re.compile(r"(\w+) has inconsistent type (?:sparse_)?tensor\((\w+)\)")
 
 
-def sentence(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     """What one of onnx's errors says, on one line and without its own labels."""
     found = _NODE.search(str(error))
     if found:
@@ -42,7 +42,7 @@ def sentence(error: Exception) -> str:
         what = _INCONSISTENT.sub(r"its input \1 is \2, which does not go with the types of the others", what)
         return f"node {found['name']} ({found['op']}): {what}"
     text = re.sub(r"\[\w*Error\]\s*", "", str(error).split("==> Context")[0])
-    return " ".join(text.split())[:300] or type(error).__name__
+    return f"not a valid ONNX model: {' '.join(text.split())[:300]}"
 
 
 def simplify(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -60,7 +60,7 @@ def simplify(model: onnx.ModelProto) -> onnx.ModelProto:
         if model.functions:
             model = inliner.inline_local_functions(model)
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
-        raise GraphError(f"not a valid ONNX model: {sentence(error)}") from None
+        raise GraphError(_sentence(error)) from None
     graph = model.graph
     if not graph.output:
         raise GraphError("the model has no outputs; name at least one")
@@ -207,7 +207,7 @@ def _check_types(model: onnx.ModelProto) -> None:
     try:
         shape_inference.infer_shapes(helper.make_model(skeleton, opset_imports=model.opset_import), check_type=True)
     except (shape_inference.InferenceError, ValueError, RuntimeError) as error:
-        raise GraphError(sentence(error)) from None
+        raise GraphError(_sentence(error)) from None
 
 
 def _drop_unused(graph: onnx.GraphProto) -> None:
