@@ -111,13 +111,20 @@ def _raw_into_conv(rng: Rng) -> Model:
     return b.build()
 
 
-def _qlinear(**parts: np.ndarray) -> Callable[[Rng], Model]:
+def _integers_into_relu(rng: Rng) -> Model:
+    b = Builder(rng, opset=21)
+    b.output(b.quantize(b.node("Conv", b.dequantize(b.node("Relu", b.input(1, 3, 6, 6))), b.weights(4, 3, 3, 3))))
+    return b.build()
+
+
+def _qlinear(domain: str = "", **parts: np.ndarray) -> Callable[[Rng], Model]:
     def make(rng: Rng) -> Model:
         b = Builder(rng)
         scale, point = b.constant(parts.get("scale", np.float32(0.1))), b.constant(parts.get("point", np.int8(0)))
         weights = b.constant(np.ones((4, 3, 1, 1), np.int8))
         bias = [b.constant(parts["bias"])] if "bias" in parts else []
-        b.output(b.node("QLinearConv", b.input(1, 3, 6, 6), scale, point, weights, scale, point, scale, point, *bias))
+        b.output(b.node("QLinearConv", b.input(1, 3, 6, 6), scale, point, weights, scale, point, scale, point, *bias,
+                        domain=domain))
         return b.build()
 
     return make
@@ -148,6 +155,8 @@ CASES: dict[str, tuple[Callable[[Rng], Model], str]] = {
     "a name that nothing defines": (changed(lambda m: conv(m).input.__setitem__(2, "nobody")), ""),
     "a value defined twice": (changed(lambda m: m.graph.node.append(m.graph.node[0])), ""),
     "an input named twice": (changed(lambda m: m.graph.input.append(m.graph.input[0])), ""),
+    "an initializer given twice": (changed(lambda m: m.graph.initializer.append(m.graph.initializer[0])),
+                                   "ONNX demands that names are unique"),
     "an output named twice": (changed(lambda m: m.graph.output.append(m.graph.output[0])), ""),
     "an output that nothing defines": (changed(lambda m: setattr(m.graph.output[0], "name", "nobody")), ""),
     "a second output as bias": (_mask_as_bias, ""),
@@ -159,6 +168,7 @@ CASES: dict[str, tuple[Callable[[Rng], Model], str]] = {
     "zero point of another type": (lambda rng: network(rng, point=np.uint8(3)), ""),
     "scale NaN": (lambda rng: network(rng, scale=np.float32(np.nan)), "scales are finite and positive"),
     "scale infinite": (lambda rng: network(rng, scale=np.float32(np.inf)), "scales are finite and positive"),
+    "scale zero": (lambda rng: network(rng, scale=np.float32(0)), "scales are finite and positive"),
     "scale negative": (lambda rng: network(rng, scale=np.float32(-1)), "scales are finite and positive"),
     "weight scales (4, 1)": (_weights(np.full((4, 1), ONE), np.zeros((4, 1), np.int8)), ""),
     "weight scales (1, 1)": (_weights(np.full((1, 1), ONE), np.zeros((1, 1), np.int8)), ""),
@@ -194,6 +204,10 @@ CASES: dict[str, tuple[Callable[[Rng], Model], str]] = {
     "QLinearConv, bias int8": (_qlinear(bias=np.ones(4, np.int8)), ""),
     "QLinearConv, bias of three": (_qlinear(bias=np.ones(3, np.int32)), ""),
     "com.microsoft QLinearAdd": (_microsoft("QLinearAdd"), ""),
+    "com.microsoft QLinearConv": (_qlinear("com.microsoft"), "no quantiser writes it"),
+    "integers into Relu": (_integers_into_relu, "no quantiser writes it"),
+    "a scale for each channel of an activation": (lambda rng: network(rng, scale=np.full(3, ONE), point=np.zeros(
+        3, np.int8)), "one scale for a tensor"),
     "QLinearAdd as ONNX's own": (_microsoft("QLinearAdd", ""), ""),
     "com.microsoft QuantizeLinear": (_microsoft("QuantizeLinear"), ""),
 }
