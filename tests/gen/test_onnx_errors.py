@@ -248,6 +248,19 @@ def test_unused_input(rng: np.random.Generator, tmp_path: Path) -> None:
     refuse(b.save(tmp_path), "input unused is not used")
 
 
+@pytest.mark.parametrize("read", [True, False])
+def test_second_outputs(read: bool, rng: np.random.Generator, tmp_path: Path) -> None:
+    """What a handler does not make is not taken for an input left out."""
+    b = Builder(rng)
+    y = b.node("Dropout", b.requantize(conv(b, b.dequantize(b.input(1, 3, 6, 6)))))
+    b.nodes[-1].output.append("mask")
+    b.output(b.node("Where", "mask", b.constant(np.float32(1)), y) if read else y, np.float32)
+    if not read:
+        b.output("mask", bool)
+    word = "(Where): its input mask" if read else "output mask"
+    refuse(b.save(tmp_path), f"{word} is a further output of node dropout", "only the first is supported")
+
+
 def test_nothing_for_the_machine(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     x = b.input(1, 3, 6, 6, number=np.float32)
