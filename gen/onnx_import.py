@@ -18,13 +18,12 @@ from typing import NoReturn
 import numpy as np
 from onnx import TensorProto
 
-from cores.numerics import FIRST_BITS
 from gen import onnx_affine, onnx_binary, onnx_layers, onnx_model, onnx_operators, onnx_qoperators
 from gen.ir import Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
 from gen.onnx_fold import Folder
 from gen.onnx_handlers import MICROSOFT, NodeError
 from gen.onnx_model import Model, Node
-from gen.onnx_ranges import branch_quantisation, real_range, same
+from gen.onnx_stages import emit, emit_sum
 from gen.onnx_values import (
     Condition,
     Constant,
@@ -46,7 +45,6 @@ from gen.onnx_values import (
 )
 from gen.passes import run_passes
 from gen.windows import WindowError
-from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["Imported", "Importer", "load", "load_model"]
 
@@ -242,9 +240,9 @@ class Importer:
                 return replace(value.quantised, unsigned=unsigned)
             value = onnx_layers.copy(self, node, self.activation(node, value))
         if isinstance(value, PendingAdd):
-            return self._emit_add(node, value, scale, internal, unsigned)
+            return emit_sum(self, node, value, scale, internal, unsigned)
         if isinstance(value, Pending):
-            return self._emit(node, value, scale, internal, unsigned)
+            return emit(self, node, value, scale, internal, unsigned)
         if isinstance(value, PendingPool):
             self.fail(node, f"quantises the maximum {value.name} of an unquantised result; put QuantizeLinear and "
                             "DequantizeLinear in front of that MaxPool")
@@ -297,35 +295,6 @@ class Importer:
 
     # -- layers --------------------------------------------------------------------------------------------------
 
-    def _bounds(self, node: Node, low: float, high: float, scale: float, zero_point: int,
-                bits: int = 8) -> tuple[int, int]:
-        """Clip bounds in quantised units; quantising is monotonic, so clipping commutes with it."""
-        steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
-        lower, upper = (int(v) for v in np.clip(steps, -(1 << bits - 1), (1 << bits - 1) - 1))
-        if low > high:
-            self.fail(node, f"clips to an empty range, {low:g}..{high:g}")
-        return lower, upper
-
-    def _requantized(self, node: Node, value: Pending, scale: float, zero_point: int,
-                     bits: int = 8) -> tuple[Pending, Requantize]:
-        """The stage that quantises ``value``, in units that may have to be finer ones for it."""
-        value = onnx_binary.finer_units(self, value, scale)
-        try:
-            multiplier, shift = quantize_multiplier(value.scale / scale)
-        except ValueError as error:
-            self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
-        bias = onnx_binary.even_bias(self, value, value.bias / value.scale) + value.offset
-        if not (np.abs(bias) < 2**31).all():
-            self.fail(node, f"the bias of {value.name} does not fit 32 bits; check the scales")
-        low, high = self._bounds(node, value.low, value.high, scale, zero_point, bits)
-        return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
-
-    def _emit(self, node: Node, value: Pending, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        """Put a quantised layer into the graph."""
-        value, requantize = self._requantized(node, value, scale, zero_point)
-        return self.add_layer(node, value, value.order, value.shape, requantize, scale=scale, zero_point=zero_point,
-                              unsigned=unsigned)
-
     def add_layer(self, node: Node | None, value: Pending, order: np.ndarray, shape: tuple[int, int, int],
                   requantize: Requantize, residual: Residual | None = None, *, scale: float = 1.0, zero_point: int = 0,
                   unsigned: bool = False, signs: bool = False) -> Quantised:
@@ -340,49 +309,6 @@ class Importer:
         self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
                                        onnx_nodes=(*value.nodes, *([node.name] if node else [])), **value.arguments))
         return Quantised(tensor, order, unsigned)
-
-    def _emit_add(self, node: Node, value: PendingAdd, scale: float, zero_point: int, unsigned: bool) -> Quantised:
-        """A layer of two stages, the second of which adds.
-
-        It is the layer of an operand that the model does not quantise, else a copy of one; `fuse_residual` moves that
-        into the operand's layer.
-        """
-        low, high = self._bounds(node, value.low, value.high, scale, zero_point)
-        if isinstance(value.a, Pending):
-            layer, first, middle = self._branch(node, value.a, value.b, scale, (
-                (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale))
-            layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
-        else:
-            source = self.tensors[value.a.quantised.tensor]
-            layer = replace(onnx_layers.copy(self, node, value.a), name=value.name, nodes=value.nodes)
-            middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
-            first = same(middle, source.shape[0])
-        try:
-            multiplier_a, multiplier_b, shift = quantize_residual(middle.scale / scale, value.b.scale / scale)
-        except ValueError as error:
-            self.fail(node, f"cannot requantise the result of {value.name} ({error}); check the scales")
-        residual = Residual(
-            middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
-            shift=shift, zero_point=zero_point, low=low, high=high,
-            constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-        return self.add_layer(node, layer, value.order, middle.shape, first, residual, scale=scale,
-                              zero_point=zero_point, unsigned=unsigned)
-
-    def _branch(self, node: Node, value: Pending, other: Real, scale: float,
-                total: tuple[float, float]) -> tuple[Pending, Requantize, Tensor]:
-        """First stage of a layer's result that the model adds to ``other`` without quantising it.
-
-        ``total``: range of the sum. The zero point, which may be any number, goes into the bias.
-        """
-        found = branch_quantisation(real_range(self, value), real_range(self, other), total, value.scale, scale)
-        if found is None:
-            self.fail(node, f"adds the unquantised result of {value.name}, for which {FIRST_BITS} bits beside this "
-                            f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
-        step, point = found
-        moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
-                        high=value.high + point * step)
-        return *self._requantized(node, moved, step, 0, FIRST_BITS), Tensor(
-            f"{value.name}/middle", value.shape, step, point)
 
     # -- walking -------------------------------------------------------------------------------------------------
 

@@ -64,8 +64,8 @@ def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: in
     """Accumulators to activations: ``clip(round_shift((acc + bias) * multiplier, shift) + zero_point, low, high)``.
 
     ``acc`` int (..., C, H, W); ``bias``, ``multiplier``, ``shift`` (C,). In front of the zero point values saturate
-    at -256 and 256, which shows only if a clip bound is that far from it. Returns int8 (..., C, H, W), or int16 where the
-    bounds are beyond int8.
+    at -256 and 256, which shows only if a clip bound is that far from it. Returns int8 (..., C, H, W), or int16 where
+    the bounds are beyond int8.
     """
     column = (slice(None), None, None)
     total = np.asarray(acc, np.int64) + np.asarray(bias, np.int64)[column]
