@@ -288,7 +288,7 @@ class NpuConfig:
         missing = sorted(known - set(values))
         if missing:
             raise ConfigError(f"configuration without {', '.join(missing)}; all fields must be there, as in the "
-                              "config.json that `python -m gen build` writes")
+                              "config.json that the command `build` writes")
         return cls(**values)
 
     @classmethod

@@ -1,13 +1,17 @@
-"""Command line: ``python -m gen COMMAND``."""
+"""Command line: ``python -m gen COMMAND``, and the console script ``npugen``."""
 
 import os
 import signal
 import sys
 from types import FrameType
 
+from gen.name import speaker
+
 # The layers are too small for a second thread to help, and on a busy machine the two wait for each other: ten times
 # slower. NumPy looks only when it is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Where the user works lie modules of his own: the Pythons that we start leave them alone.
+os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -23,17 +27,23 @@ def _open_streams() -> None:
         getattr(sys, name).reconfigure(errors="replace")
 
 
-# `kill` and a closed terminal are as good as Ctrl-C: what is half made goes. `nohup` stays what it is.
-for _signal in (signal.SIGTERM, signal.SIGHUP):
-    if signal.getsignal(_signal) == signal.SIG_DFL:
-        signal.signal(_signal, _interrupt)
+def run() -> int:
+    """Run the command that the program was called with; returns the exit status."""
+    # `kill` and a closed terminal are as good as Ctrl-C: what is half made goes. `nohup` stays what it is.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+    _open_streams()
+    try:
+        from gen.cli import main
+    except KeyboardInterrupt:
+        print(f"{speaker()}: interrupted", file=sys.stderr)
+        return 130
+    return main()
 
-_open_streams()
 
-try:
-    from gen.cli import main
-except KeyboardInterrupt:
-    print("gen: interrupted", file=sys.stderr)
-    sys.exit(130)
-
-sys.exit(main())
+if __name__ == "__main__":
+    # `python -m` looks for modules where it is called first, even for those of other names that we import.
+    if not sys.flags.safe_path and sys.path[0] != os.path.dirname(os.path.dirname(os.path.abspath(__file__))):
+        del sys.path[0]
+    sys.exit(run())

@@ -1,12 +1,12 @@
 """BiRealNet-18 with seeded weights: binary layers between int8 shortcuts, against the same network in int8."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from gen.benchmarks import Measurement, measure_graph
-from gen.comparisons import Comparison, Goal, compare
+from gen.comparisons import Case, Comparison, Goal, compare
 from gen.ir import Conv, Graph, Pool, Requantize, Residual, Tensor, output_size, verify
 from sim.golden import quantize_multiplier, quantize_residual
 from sim.rtl.machine import RtlMachine
@@ -150,19 +150,26 @@ def _ideal(measured: Measurement) -> float:
     return sum(layer.macs / (bits if layer.mode == "binary" else config.macs) for layer in measured.program.layers)
 
 
-def binary_layers(machine: RtlMachine) -> Iterator[Comparison]:
+def binary_layers() -> list[Case]:
     """The network's 3x3 layers, each alone: int8 weights of the same shape, and binary from int8 to int8."""
-    for layer in LAYERS:
-        dense = measure_graph(layer_graph(layer, binary=False), machine)
-        binary = measure_graph(layer_graph(layer), machine)
-        used = min(1.0, layer.channels / (8 * machine.config.ic_lanes))
-        remark = "" if used == 1 else f"{layer.channels} of the {8 * machine.config.ic_lanes} bits of an entry are used"
-        yield compare(layer.name, dense, binary, _ideal(binary), goal=layer.goal, remark=remark)
+    return [Case(layer.name, partial(_binary_layer, layer)) for layer in LAYERS]
 
 
-def bireal_network(machine: RtlMachine) -> Iterator[Comparison]:
+def _binary_layer(layer: BinaryLayer, machine: RtlMachine) -> Comparison:
+    dense = measure_graph(layer_graph(layer, binary=False), machine)
+    binary = measure_graph(layer_graph(layer), machine)
+    used = min(1.0, layer.channels / (8 * machine.config.ic_lanes))
+    remark = "" if used == 1 else f"{layer.channels} of the {8 * machine.config.ic_lanes} bits of an entry are used"
+    return compare(layer.name, dense, binary, _ideal(binary), goal=layer.goal, remark=remark)
+
+
+def bireal_network() -> Case:
     """The whole network on an image of 224 x 224, first and last layers in int8."""
+    return Case("BiRealNet-18, 224x224", _bireal_network)
+
+
+def _bireal_network(machine: RtlMachine) -> Comparison:
     dense = measure_graph(bireal_graph(binary=False), machine)
     binary = measure_graph(bireal_graph(), machine)
-    yield compare("BiRealNet-18, 224x224", dense, binary, _ideal(binary),
-                  remark="first and last layer, shortcuts and pools are int8 in both")
+    return compare(bireal_network().layer, dense, binary, _ideal(binary),
+                   remark="first and last layer, shortcuts and pools are int8 in both")

@@ -1,13 +1,22 @@
 """Optional datapaths against the machine without them: the same layer, mapped both ways, measured on the RTL."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
-from gen.benchmarks import DEPTHWISE, FEW_CHANNELS, PAIRS, Measurement, bus_bound, measure_layer
+from gen.benchmarks import (
+    DEPTHWISE,
+    FEW_CHANNELS,
+    PAIRS,
+    LayerBenchmark,
+    Measurement,
+    bus_bound,
+    measure_layer,
+)
 from sim.rtl.machine import RtlMachine
 
-__all__ = ["Comparison", "Goal", "compare", "depthwise", "few_channels", "fusion"]
+__all__ = ["Case", "Comparison", "Goal", "compare", "depthwise", "few_channels", "fusion"]
 
 
 class Goal(NamedTuple):
@@ -56,6 +65,13 @@ class Comparison:
         return None if self.goal is None else round(getattr(self, self.goal.of), 3) >= self.goal.value
 
 
+class Case(NamedTuple):
+    """A comparison to be made: its `Comparison.layer`, and what makes it."""
+
+    layer: str
+    measure: Callable[[RtlMachine], Comparison]
+
+
 def compare(layer: str, before: Measurement, after: Measurement, ideal: float, *, goal: Goal | None = None,
             remark: str = "") -> Comparison:
     counters = after.rtl.counters
@@ -68,30 +84,39 @@ def compare(layer: str, before: Measurement, after: Measurement, ideal: float, *
         causes={"idle lanes": counters["compute_busy"] - round(ideal), **causes, "start, end": rest})
 
 
-def depthwise(machine: RtlMachine) -> Iterator[Comparison]:
+def depthwise() -> list[Case]:
     """Depthwise layers: one non-zero on the diagonal against taps and pixels across the lanes."""
-    for layer in DEPTHWISE:
-        window = measure_layer(layer, machine=machine)
-        remark = f"the bus alone needs {bus_bound(layer, machine.config):,} cycles"
-        yield compare(
-            layer.name, measure_layer(layer, machine=machine, depthwise_mode="plain"), window, window.ideal,
-            goal=None if layer.goal is None else Goal("array", layer.goal),
-            remark=f"{remark}; {layer.peer}" if layer.peer else remark)
+    return [Case(layer.name, partial(_depthwise, layer)) for layer in DEPTHWISE]
 
 
-def fusion(machine: RtlMachine) -> Iterator[Comparison]:
+def _depthwise(layer: LayerBenchmark, machine: RtlMachine) -> Comparison:
+    window = measure_layer(layer, machine=machine)
+    remark = f"the bus alone needs {bus_bound(layer, machine.config):,} cycles"
+    return compare(
+        layer.name, measure_layer(layer, machine=machine, depthwise_mode="plain"), window, window.ideal,
+        goal=None if layer.goal is None else Goal("array", layer.goal),
+        remark=f"{remark}; {layer.peer}" if layer.peer else remark)
+
+
+def fusion() -> list[Case]:
     """Depthwise layers and the pointwise ones behind them: by memory against through the input buffer."""
-    for pair in PAIRS:
-        apart = measure_layer(*pair, machine=machine, fusion_mode="off")
-        fused = measure_layer(*pair, machine=machine)
-        remark = "" if any(layer.mode == "fused" for layer in fused.program.layers) else "not fused: nothing to gain"
-        yield compare(pair[1].name, apart, fused, fused.ideal, remark=remark)
+    return [Case(pair[1].name, partial(_fusion, pair)) for pair in PAIRS]
 
 
-def few_channels(machine: RtlMachine) -> Iterator[Comparison]:
+def _fusion(pair: tuple[LayerBenchmark, LayerBenchmark], machine: RtlMachine) -> Comparison:
+    apart = measure_layer(*pair, machine=machine, fusion_mode="off")
+    fused = measure_layer(*pair, machine=machine)
+    remark = "" if any(layer.mode == "fused" for layer in fused.program.layers) else "not fused: nothing to gain"
+    return compare(pair[1].name, apart, fused, fused.ideal, remark=remark)
+
+
+def few_channels() -> list[Case]:
     """First layers: tap by tap against gathered rows."""
-    for layer in FEW_CHANNELS:
-        plain = measure_layer(layer, machine=machine, gather_mode="plain")
-        gathered = measure_layer(layer, machine=machine)
-        yield compare(layer.name, plain, gathered, gathered.ideal,
-                      goal=None if layer.goal is None else Goal("used", layer.goal))
+    return [Case(layer.name, partial(_few_channels, layer)) for layer in FEW_CHANNELS]
+
+
+def _few_channels(layer: LayerBenchmark, machine: RtlMachine) -> Comparison:
+    plain = measure_layer(layer, machine=machine, gather_mode="plain")
+    gathered = measure_layer(layer, machine=machine)
+    return compare(layer.name, plain, gathered, gathered.ideal,
+                   goal=None if layer.goal is None else Goal("used", layer.goal))

@@ -214,7 +214,7 @@ class Program:
         """Read a ``.npu`` file. Raises ProgramError for one that is truncated, damaged or something else."""
         try:
             if not is_zip(Path(path)):
-                raise ProgramError(f"{path}: not a program; `python -m gen compile` makes one of an ONNX model")
+                raise ProgramError(f"{path}: not a program; the command `compile` makes one of an ONNX model")
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
                 if not {"program.json", "code.bin", "data.bin"} <= names:

@@ -42,7 +42,7 @@ class Inference:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """All samples; ``compared`` is the number of values compared with the reference in each."""
+    """All samples; ``compared`` is the number of values compared with the reference in each, 0 on the reference."""
 
     target: Target
     inferences: list[Inference]
@@ -56,8 +56,9 @@ class Run:
                 for name in self.inferences[0].outputs}
 
     @property
-    def mismatches(self) -> int:
-        return sum(sum(inference.mismatches.values()) for inference in self.inferences)
+    def mismatches(self) -> int | None:
+        """Values that differ from the reference; None where nothing was compared."""
+        return None if not self.compared else sum(sum(inference.mismatches.values()) for inference in self.inferences)
 
     @property
     def seconds(self) -> float:

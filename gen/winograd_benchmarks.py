@@ -2,8 +2,9 @@
 
 import errno
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from cores.config import NpuConfig
 from cores.numerics import POSITIONS
 from gen import reference
 from gen.benchmarks import LayerBenchmark, measure_layer
-from gen.comparisons import Comparison, Goal, compare
+from gen.comparisons import Case, Comparison, Goal, compare
 from gen.compiler import WinogradMode, narrow_graph
 from gen.ir import Conv, Graph
 from gen.onnx_import import load_model
@@ -42,14 +43,17 @@ VGG16: tuple[LayerBenchmark, ...] = tuple(
         ("conv5_1, conv5_2, conv5_3", 512, 512, 14)))
 
 
-def gains(machine: RtlMachine, layers: Sequence[LayerBenchmark] = VGG16) -> Iterator[Comparison]:
-    """Each layer in its direct and in its Winograd form, on a machine that is `NARROW`, `EXACT` or like them."""
+def gains() -> list[Case]:
+    """VGG16's layers, direct and as Winograd tiles, on a machine that is `NARROW`, `EXACT` or like them."""
+    return [Case(layer.name, partial(_gain, layer)) for layer in VGG16]
+
+
+def _gain(layer: LayerBenchmark, machine: RtlMachine) -> Comparison:
     mode: WinogradMode = "narrow" if machine.config.winograd == 1 else "exact"
-    for layer in layers:
-        direct = measure_layer(layer, machine=machine, winograd_mode="off")
-        tiles = measure_layer(layer, machine=machine, winograd_mode=mode)
-        # 16 products for four pixels instead of 36.
-        yield compare(layer.name, direct, tiles, tiles.ideal * POSITIONS / 36, goal=Goal("times", _GOAL))
+    direct = measure_layer(layer, machine=machine, winograd_mode="off")
+    tiles = measure_layer(layer, machine=machine, winograd_mode=mode)
+    # 16 products for four pixels instead of 36.
+    return compare(layer.name, direct, tiles, tiles.ideal * POSITIONS / 36, goal=Goal("times", _GOAL))
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
         if mode != "auto":
             raise ConflictError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
     if program.model is None:
-        raise ProgramError(f"{path}: has no model inside to compare with; compile it with `gen compile`")
+        raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
     with tempfile.TemporaryDirectory(prefix="npugen-") as folder:
         model = Path(folder) / f"{program.name}.onnx"
         model.write_bytes(program.model)

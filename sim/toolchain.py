@@ -75,7 +75,11 @@ def find_yosys() -> list[str]:
 @contextmanager
 def child_process(command: Sequence[str], folder: Path,
                   environment: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A tool whose output can be read; leaving the context early ends it and all that it has started."""
+    """A tool whose output can be read; leaving the context early ends it and all that it has started.
+
+    Its temporary files are in ``folder`` too: what a tool that is ended leaves goes with it.
+    """
+    environment = {**(os.environ if environment is None else environment), "TMPDIR": os.path.abspath(folder)}
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)

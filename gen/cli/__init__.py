@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gen.cli.errors import FAILED, INTERRUPTED, one_line, status_of
+from gen.name import called, speaker
 
 __all__ = ["COMMANDS", "main", "make_parser"]
 
@@ -57,8 +58,8 @@ class _CommandParser(_Parser):
 def make_parser(command: str | None) -> argparse.ArgumentParser:
     """The parser with the options of ``command`` alone; of the others it knows only that they exist."""
     parser = _Parser(
-        prog="python -m gen", description="CNN accelerators for small FPGAs, from ONNX to Verilog.",
-        epilog="example: python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz "
+        prog=called(), description="CNN accelerators for small FPGAs, from ONNX to Verilog.",
+        epilog="example: %(prog)s run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz "
                "--limit 10 --target rtl")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command",
                                      parser_class=_CommandParser)
@@ -84,12 +85,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments = make_parser(command).parse_args(argv)
         except SystemExit as stop:
             return int(stop.code or 0)
+        importlib.import_module("gen.cli.common").lines.begin()
         status = arguments.run(arguments) or 0
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
         warnings.simplefilter("ignore")     # of a design that stays half made
-        print(f"gen {command}: interrupted", file=sys.stderr)
+        print(f"{speaker(command)}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has enough of it (`| head`). Keep Python from complaining once more while it ends.
@@ -98,5 +100,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("NPUGEN_TRACEBACK"):
             raise
-        print(f"gen {command}: error: {one_line(error)}", file=sys.stderr)
+        print(f"{speaker(command)}: error: {one_line(error)}", file=sys.stderr)
         return status_of(error)

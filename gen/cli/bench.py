@@ -4,7 +4,8 @@ import argparse
 import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +13,20 @@ from rich import box
 from rich.table import Table
 
 from gen.cli import bench_datapaths
-from gen.cli.common import CACHE, add_json_option, console, messages, print_json, status
+from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.errors import FAILED, UsageError
+from gen.cli.journal import Journal
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config
 from gen.files import require_writable
+from gen.name import speaker
+from sim.folders import cache_folder, checkout
 
 if TYPE_CHECKING:
     from cores.config import NpuConfig
     from sim.rtl.machine import RtlMachine
 
 EXAMPLE = """example:
-  python -m gen bench layers
+  %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
 PARTS = ("layers", "datapaths", "networks", "area", "speed")
@@ -36,7 +40,7 @@ _AREA_PUBLISHED = {"lut": 45_700, "dsp": 330, "bram36": 178}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--models", type=Path, metavar="DIR", help="folder of the networks (default: NPUGEN_MODELS, or "
-                        "../shared/models beside the checkout); without it that part is left out")
+                        "../shared/models beside a checkout); without it that part is left out")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for a plot of the datapaths")
     add_machine_options(parser)
     add_json_option(parser)
@@ -51,8 +55,21 @@ def run(arguments: argparse.Namespace) -> int:
         if "datapaths" not in parts:
             raise UsageError("-o is for a plot of the datapaths, which is not among the parts")
         require_writable(arguments.output / bench_datapaths.PLOT)
+    with Journal() as journal:
+        results = _measured(parts, arguments, journal)
+    if arguments.json:
+        print_json(results)
+    if any(row.get("wrong") for rows in results.values() for row in rows):
+        messages.print(f"{speaker('bench')}: error: values differ from the reference")
+        return FAILED
+    return 0
+
+
+def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Journal) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each part, which are shown on the way unless JSON is asked for."""
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-        "layers": _layers, "datapaths": bench_datapaths.measure, "networks": _networks, "area": _area, "speed": _speed}
+        "layers": _layers, "datapaths": partial(bench_datapaths.measure, journal=journal), "networks": _networks,
+        "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "networks": "networks, whole inferences in the RTL",
@@ -65,12 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             results["narrow_errors"] = bench_datapaths.narrow_errors(arguments, folder)
         if rows and part in titles and not arguments.json:
             _show(titles[part], rows)
-    if arguments.json:
-        print_json(results)
-    if any(row.get("wrong") for rows in results.values() for row in rows):
-        messages.print("gen bench: error: values differ from the reference")
-        return FAILED
-    return 0
+    return results
 
 
 def _show(title: str, rows: list[dict[str, Any]]) -> None:
@@ -135,13 +147,15 @@ def _shares(causes: dict[str, int], cycles: int) -> str:
 
 
 def _models(arguments: argparse.Namespace) -> Path | None:
-    root = Path(__file__).resolve().parents[2]
-    folder = arguments.models or Path(os.environ.get("NPUGEN_MODELS", root.parent / "shared" / "models"))
-    if folder.is_dir():
+    root = checkout()
+    usual = None if root is None else root.parent / "shared" / "models"
+    named = os.environ.get("NPUGEN_MODELS")
+    folder = arguments.models or (Path(named) if named else usual)
+    if folder is not None and folder.is_dir():
         return folder
     if arguments.models:
         raise UsageError(f"--models {folder}: no such folder")
-    messages.print(f"no networks in {folder}: give --models DIR", soft_wrap=True)
+    messages.print(f"no networks{f' in {folder}' if folder else ''}: give --models DIR", soft_wrap=True)
     return None
 
 
@@ -189,7 +203,8 @@ def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, config in machines.items():
         with status(f"yosys, {board.family}, {name}") as remark:
-            report = synthesize(emit_verilog(config), "npu", board.family, cache=CACHE / "synth", progress=remark)
+            report = synthesize(emit_verilog(config), "npu", board.family, cache=cache_folder() / "synth",
+                                progress=remark)
         rows.append({"machine": name, **report.totals})
     if set(_AREA_GOAL) <= set(rows[0]):
         for name, figures in (("goal, 256", _AREA_GOAL), ("goal, all", _AREA_GOAL_ALL),

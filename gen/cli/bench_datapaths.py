@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import io
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,12 +11,13 @@ from rich import box
 from rich.table import Table
 
 from gen.cli.common import console, messages, status
+from gen.cli.journal import Journal
 from gen.cli.machine import chosen_config
 from gen.files import write_file
 
 if TYPE_CHECKING:
     from cores.config import NpuConfig
-    from gen.comparisons import Comparison
+    from gen.comparisons import Case, Comparison
     from sim.rtl.machine import RtlMachine
 
 __all__ = ["PLOT", "measure", "narrow_errors", "plot"]
@@ -32,7 +33,7 @@ class _Part(NamedTuple):
     title: str
     #: The machine it is measured on: the one that the options describe, but for its units.
     config: "NpuConfig"
-    compare: Callable[["RtlMachine"], Iterator["Comparison"]]
+    cases: list["Case"]
 
 
 def _parts(arguments: argparse.Namespace) -> tuple[_Part, ...]:
@@ -42,44 +43,38 @@ def _parts(arguments: argparse.Namespace) -> tuple[_Part, ...]:
         return chosen_config(arguments, names)
 
     signs = features("binary")
-
-    def binary(machine: "RtlMachine") -> Iterator["Comparison"]:
-        yield from binary_benchmarks.binary_layers(machine)
-        yield from binary_benchmarks.bireal_network(machine)
+    binary = [*binary_benchmarks.binary_layers(), binary_benchmarks.bireal_network()]
 
     return (
         _Part("depthwise", "depthwise layers: one non-zero on the diagonal, and taps and pixels across the lanes",
-              features("depthwise"), comparisons.depthwise),
+              features("depthwise"), comparisons.depthwise()),
         _Part("fusion", "depthwise and pointwise layers: by memory, and through the input buffer",
-              features("depthwise", "fusion"), comparisons.fusion),
+              features("depthwise", "fusion"), comparisons.fusion()),
         _Part("few channels", "first layers: tap by tap, and with rows of the kernel gathered as channels",
-              features("gather"), comparisons.few_channels),
+              features("gather"), comparisons.few_channels()),
         _Part("binary", "BiRealNet-18: int8, and signs on eight bits for every int8 lane", signs, binary),
         _Part("binary, full", "the same on a fully populated unit",
               dataclasses.replace(signs, binary_rows=signs.oc_lanes), binary),
         _Part("winograd narrow", "VGG16: direct, and Winograd in 8-bit products, two to a multiplier both",
-              features("winograd"), winograd_benchmarks.gains),
+              features("winograd"), winograd_benchmarks.gains()),
         _Part("winograd exact", "VGG16: direct, and Winograd in 10 x 12 bits, one to a multiplier both; a machine of "
-              "its own", winograd_benchmarks.EXACT, winograd_benchmarks.gains),
+              "its own", winograd_benchmarks.EXACT, winograd_benchmarks.gains()),
     )
 
 
-def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each layer of each part; each part is shown as soon as it is done, unless JSON is asked for.
+def measure(arguments: argparse.Namespace, journal: Journal) -> list[dict[str, Any]]:
+    """A row for each layer of each part; a part is shown when it ends, even half way, unless JSON is asked for.
 
     Writes the plot if a folder is given. Raises ConfigError, UsageError, OSError.
     """
-    from sim.rtl.machine import RtlMachine
-
     rows: list[dict[str, Any]] = []
     for part in _parts(arguments):
-        own = []
-        with status(f"{part.name}: building the simulation") as remark, RtlMachine(part.config) as machine:
-            for comparison in part.compare(machine):
-                remark(comparison.layer)
-                own.append(_row(part, comparison))
-        if not arguments.json:
-            _show(own)
+        own: list[dict[str, Any]] = []
+        try:
+            _measure(part, journal, own)
+        finally:
+            if own and not arguments.json:
+                _show(own)
         rows += own
     missed = [row for row in rows if row["reached"] is False]
     if missed:
@@ -87,6 +82,23 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     if arguments.output is not None:
         write_file(arguments.output / PLOT, plot(rows))
     return rows
+
+
+def _measure(part: _Part, journal: Journal, rows: list[dict[str, Any]]) -> None:
+    """Adds each row as it is measured."""
+    from sim.rtl.machine import RtlMachine
+
+    with status(part.name) as remark:
+        remark("building the simulation")
+        with RtlMachine(part.config) as machine:
+            for case in part.cases:
+                remark(case.layer)
+                rows.append(journal.row(f"{part.name}, {case.layer}, {part.config.to_json()}",
+                                        partial(_compared, part, case, machine)))
+
+
+def _compared(part: _Part, case: "Case", machine: "RtlMachine") -> dict[str, Any]:
+    return _row(part, case.measure(machine))
 
 
 def _row(part: _Part, comparison: "Comparison") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.table import Table
 from boards.registry import BOARDS
 from gen.cli.common import add_json_option, console, print_json
 
-EXAMPLE = "example: python -m gen boards --json"
+EXAMPLE = "example: %(prog)s --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

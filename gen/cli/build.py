@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from boards.registry import BOARDS
-from gen.cli.common import CACHE, OUTPUT, add_json_option, console, messages, print_json, status
+from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of
 from gen.files import require_writable, write_file
+from sim.folders import cache_folder
 
 if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
     from gen.synth import Report
 
-EXAMPLE = "example: python -m gen build --board zu3eg --macs 256 -o build/zu3eg --synth"
+EXAMPLE = "example: %(prog)s --board zu3eg --macs 256 -o build/zu3eg --synth"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
         from gen.synth import synthesize
 
         with status(f"yosys, {board.family}") as remark:
-            report = synthesize(verilog, "npu", board.family, cache=CACHE / "synth", progress=remark)
+            report = synthesize(verilog, "npu", board.family, cache=cache_folder() / "synth", progress=remark)
         resources = {**report.to_dict(), "device": dict(board.resources)}
         write_file(folder / "resources.json", json.dumps(resources, indent=2) + "\n")
         result = {**resources, **result}

@@ -4,8 +4,10 @@ import argparse
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,11 @@ from rich.text import Text
 from gen.cli.errors import UsageError
 
 __all__ = [
-    "CACHE", "OUTPUT", "add_json_option", "console", "counter", "messages", "print_json", "refuse_to_replace", "status",
+    "OUTPUT", "add_json_option", "console", "counter", "lines", "messages", "print_json", "refuse_to_replace", "status",
 ]
 
 #: Where outputs go that have not been given a place.
 OUTPUT = Path("build")
-#: Results that take long to make again, kept wherever commands are called.
-CACHE = Path(os.environ.get("NPUGEN_BUILD") or Path(__file__).parents[2] / "build")
 
 #: Columns of tables that are not read on a terminal, unless COLUMNS says otherwise: all of them fit.
 _FILE_COLUMNS = 160
@@ -53,17 +53,76 @@ def _columns() -> tuple:
     return SpinnerColumn(), text, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
 
 
+class _Lines:
+    """Where stderr is no terminal: a line now and then, so that a log shows what goes on.
+
+    The first comes 5 s after `begin`, the next ones after pauses that grow to a minute, however many steps there are
+    in between. Quick commands say nothing.
+    """
+
+    FIRST, LONGEST = 5.0, 60.0
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A command begins."""
+        self._pause = self.FIRST
+        self._due = time.monotonic() + self._pause
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[Callable[[str], None]]:
+        """A step of the command; the yielded function replaces the remark behind its name."""
+        began, done = time.monotonic(), threading.Event()
+        remark = ""
+
+        def replace(new: str) -> None:
+            nonlocal remark
+            remark = new
+
+        def say() -> None:
+            while not done.wait(max(0.0, self._due - time.monotonic())):
+                what = f"{text}: {remark}" if remark else text
+                with suppress(OSError):  # nobody reads it: no reason to end the command
+                    messages.print(f"{what}, {time.monotonic() - began:.0f} s", soft_wrap=True)
+                self._due = time.monotonic() + self._pause
+                self._pause = min(2 * self._pause, self.LONGEST)
+
+        thread = threading.Thread(target=say, daemon=True)
+        thread.start()
+        try:
+            yield replace
+        finally:
+            done.set()
+            thread.join()
+
+
+lines = _Lines()
+
+
 @contextmanager
 def status(text: str) -> Iterator[Callable[[str], None]]:
-    """A spinner on stderr (a terminal only) whose remark the yielded function replaces."""
+    """What goes on, on stderr: a spinner, or `lines` now and then. The yielded function replaces the remark behind it.
+
+    One at a time.
+    """
+    if not messages.is_interactive:
+        with lines.step(text) as remark:
+            yield remark
+        return
     with messages.status(text) as spinner:
         yield lambda remark: spinner.update(Text.assemble(text, " ", (remark, "dim")))
 
 
 @contextmanager
 def counter(text: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr (a terminal only); tell it the samples done and the cycles of the present one."""
-    with Progress(*_columns(), console=messages, transient=True, disable=not messages.is_terminal) as progress:
+    """As `status`, with a bar: tell it the samples done and the cycles of the present one."""
+    if not messages.is_interactive:
+        with lines.step(text) as remark:
+            yield lambda done, cycles: remark(
+                f"{done:,} of {total:,}" + (f", {cycles:,} cycles" if cycles else ""))
+        return
+    with Progress(*_columns(), console=messages, transient=True) as progress:
         task = progress.add_task(text, total=total)
         yield lambda done, cycles: progress.update(
             task, completed=done, description=f"{text}, {cycles:,} cycles" if cycles else text)

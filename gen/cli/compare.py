@@ -6,16 +6,17 @@ from pathlib import Path
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.errors import FAILED
 from gen.cli.run import positive
+from gen.name import speaker
 
 EXAMPLE = """example:
-  python -m gen compare examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 20"""
+  %(prog)s examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 20"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Compare every layer with onnxruntime. Each gets the inputs that the reference gave it, "
                           "and may differ by one unit of its int8 result.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
-    parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `gen run`")
+    parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `run`")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     add_json_option(parser)
 
@@ -38,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_comparison(comparison, console)
     if comparison.largest > 1:
         worst = max(comparison.layers, key=lambda row: row.largest)
-        messages.print(f"gen compare: error: layer {worst.layer} differs by up to {worst.largest}", soft_wrap=True)
+        messages.print(f"{speaker('compare')}: error: layer {worst.layer} differs by up to {worst.largest}",
+                       soft_wrap=True)
         return FAILED
     return 0

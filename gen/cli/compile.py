@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Layers that a warning names.
 _WARNINGS = 3
 
-EXAMPLE = "example: python -m gen compile examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
+EXAMPLE = "example: %(prog)s examples/digits/digits_int8.onnx --macs 256 -o build/digits.npu"
 
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from rich.columns import Columns
 from rich.text import Text
 
 from gen.cli.common import OUTPUT, add_json_option, console, print_json
-from gen.cli.errors import FAILED, CommandError
+from gen.cli.errors import FAILED
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config
 from gen.cli.run import positive
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from gen.runner import Run
     from gen.workload import Workload
 
-EXAMPLE = "example: python -m gen demo --limit 20"
+EXAMPLE = "example: %(prog)s --limit 20"
 
-_EXAMPLE_FOLDER = Path(__file__).resolve().parents[2] / "examples" / "digits"
+#: Links in examples/digits lead here.
+_DIGITS = Path(__file__).resolve().parents[1] / "digits"
 
 #: From paper to ink; a character is one pixel wide and two high.
 _SHADES = " ░▒▓█"
@@ -44,9 +45,7 @@ def picture(image: np.ndarray, caption: Text) -> Text:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    model, data = _EXAMPLE_FOLDER / "digits_int8.onnx", _EXAMPLE_FOLDER / "digits_test.npz"
-    if not model.is_file():
-        raise CommandError(f"{model}: not there; the demo runs in a checkout of the project")
+    model, data = _DIGITS / "digits_int8.onnx", _DIGITS / "digits_test.npz"
     board, config = chosen_board(arguments), chosen_config(arguments)
     console.quiet = arguments.json
     result = _Demo(arguments.limit, board, config).run(model, data)
@@ -79,7 +78,7 @@ class _Demo:
 
         self.build()
         workload = open_workload(model, self.config, board=self.board.name)
-        self.compile(workload.program)
+        self.compile(model, workload.program)
         samples = read_samples(data, workload.graph, workload.input_shapes, limit=self.limit)
         result = self.read_digits(workload, samples)
         self.step("Where the cycles of an image go")
@@ -101,12 +100,13 @@ class _Demo:
         verilog, _ = write_files(self.folder, self.board, self.config)
         say(f"{len(verilog) / 1e6:.1f} MB in {self.folder / 'npu.v'}, {time.perf_counter() - self.began:.1f} s")
 
-    def compile(self, program: "Program") -> None:
+    def compile(self, model: Path, program: "Program") -> None:
         self.step("A network for handwritten digits, int8, compiled for it")
         program.save(self.folder / "digits.npu")
         macs = sum(layer.macs for layer in program.layers)
         say(f"{len(program.layers)} layers, {macs / 1e6:.2f} million multiply-accumulates an image, "
             f"{len(program.instructions)} instructions")
+        say(f"the model, with images to try: {model.parent}; the program: {self.folder / 'digits.npu'}")
 
     def read_digits(self, workload: "Workload", samples: "Samples") -> "Run":
         from gen.cli.run import execute

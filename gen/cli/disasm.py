@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gen.cli.common import add_json_option, print_json
 
-EXAMPLE = "example: python -m gen disasm build/digits.npu | less"
+EXAMPLE = "example: %(prog)s build/digits.npu | less"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,8 +18,10 @@ from rich.text import Text
 
 from gen.cli.common import add_json_option, console, print_json, status
 from gen.cli.errors import FAILED
+from gen.files import require_writable
+from sim.folders import cache_folder
 
-EXAMPLE = "example: python -m gen doctor"
+EXAMPLE = "example: %(prog)s"
 
 _DISTRIBUTION = "npugen"
 
@@ -45,8 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    with status("looking"):
-        checks = [*python_checks(), *command_checks(), *tool_checks()]
+    checks: list[Check] = []
+    with status("looking") as remark:
+        for what, found in (("packages", python_checks), ("commands", command_checks), ("a folder", folder_checks),
+                            ("building with Verilator, starting Yosys", tool_checks)):
+            remark(what)
+            checks += found()
     if arguments.json:
         print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
     else:
@@ -100,6 +106,16 @@ def command_checks() -> Iterator[Check]:
     for command, package in _COMMANDS.items():
         found = shutil.which(command)
         yield Check(command, found is not None, found or "not on PATH", f"sudo apt-get install {package}")
+
+
+def folder_checks() -> Iterator[Check]:
+    """Where results are kept can be written."""
+    folder = cache_folder()
+    try:
+        require_writable(folder / "any")
+        yield Check("folder for results", True, str(folder))
+    except OSError as error:
+        yield Check("folder for results", False, f"{folder}: {error.strerror}", "set NPUGEN_BUILD to another")
 
 
 def tool_checks() -> Iterator[Check]:

@@ -1,5 +1,7 @@
 """Exceptions -> one line and an exit status."""
 
+from contextlib import suppress
+
 __all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
 
 FAILED = 1
@@ -41,6 +43,16 @@ def one_line(error: Exception) -> str:
     return "".join(character if character.isprintable() else "?" for character in _message(error))
 
 
+def _way_to_packages() -> str:
+    # Not at the top: it needs a package itself.
+    with suppress(ImportError):
+        from sim.folders import checkout
+
+        if checkout() is None:
+            return "install npugen again, with what it depends on"
+    return "type `. .venv/bin/activate`; `make setup` makes that environment"
+
+
 def _message(error: Exception) -> str:
     text = " ".join(str(error).split())
     if _names(error) & _OWN:
@@ -48,7 +60,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error.strerror or text
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] not in _PACKAGES:
-        return f"the package {error.name} is missing: type `. .venv/bin/activate`; `make setup` makes that environment"
+        return f"the package {error.name} is missing: {_way_to_packages()}"
     if isinstance(error, MemoryError):
         return "out of memory"
     return f"internal error ({type(error).__name__}: {text}); NPUGEN_TRACEBACK=1 shows where. Please report it"

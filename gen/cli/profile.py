@@ -26,7 +26,7 @@ _COLOURS = {"setup": "tab:olive", "wait_load": "tab:orange", "wait_store": "tab:
 _MAX_MHZ = 10_000
 
 EXAMPLE = """example:
-  python -m gen profile examples/digits/digits_int8.onnx --target rtl -o build/profile"""
+  %(prog)s examples/digits/digits_int8.onnx --target rtl -o build/profile"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

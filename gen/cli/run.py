@@ -13,6 +13,7 @@ from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, UsageError
 from gen.cli.machine import add_machine_options, open_given
 from gen.files import require_writable, write_file
+from gen.name import speaker
 
 if TYPE_CHECKING:
     from gen.inputs import Samples
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gen.workload import Workload
 
 EXAMPLE = """example:
-  python -m gen run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5 --target rtl"""
+  %(prog)s examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5 --target rtl"""
 
 #: Samples that the table lists one by one.
 _LISTED = 20
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         show(result)
     if result.mismatches:
         tensors = list(dict.fromkeys(name for inference in result.inferences for name in inference.mismatches))
-        messages.print(f"gen run: error: {result.mismatches:,} values differ from the reference, "
+        messages.print(f"{speaker('run')}: error: {result.mismatches:,} values differ from the reference, "
                        f"first in tensor {tensors[0]}", soft_wrap=True)
         return FAILED
     return 0

@@ -12,22 +12,20 @@ from pathlib import Path
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from cores.registers import address_of
+from sim.folders import cache_folder
 from sim.toolchain import ToolError, child_process, verilator_environment
 
 __all__ = ["build_library"]
 
 _FOLDER = Path(__file__).parent
 _CORES = _FOLDER.parents[1] / "cores"
+_HARNESS = ("harness.cpp", "axi_memory.hpp")
 _LIBRARY = "libnpu.so"
 #: Yosys writes operands of unequal width and initial values beside processes; both are what the netlist means.
 _VERILATOR = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
 #: At 256 MACs -O1 simulates 350 kHz after 25 s of compiling, -O2 380 kHz after 33 s, -Os 280 kHz after 34 s.
 #: Verilator's "slow" files, most of the text, run once: they are not optimised.
 _MAKE = ["OPT_FAST=-O1", "OPT_GLOBAL=-O1", "OPT_SLOW="]
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("NPUGEN_BUILD") or _FOLDER.parents[1] / "build") / "rtl"
 
 
 def _digest(*parts: str | bytes) -> str:
@@ -89,22 +87,23 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
     """Shared library with the interface of harness.cpp for the machine of ``config``.
 
     ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output. The library is
-    kept in build/rtl (NPUGEN_BUILD moves ``build``) under a digest of all it is made from.
+    kept in folder ``rtl`` of `cache_folder` under a digest of all it is made from.
 
     Raises ToolError when a tool is missing or fails.
     """
     environment = verilator_environment()
     defines = [f"-DBEAT_BYTES={config.beat_bytes}", f"-DCONTROL_ADDRESS={address_of('control')}"]
     defines += ["-DWAVES"] if waves else []
-    harness = [_FOLDER / "harness.cpp", _FOLDER / "axi_memory.hpp"]
+    harness = {name: (_FOLDER / name).read_bytes() for name in _HARNESS}
     key = _digest(
-        verilog or _sources_digest(config), *(path.read_bytes() for path in harness), *_VERILATOR, *_MAKE, *defines,
+        verilog or _sources_digest(config), *harness.values(), *_VERILATOR, *_MAKE, *defines,
         environment.get("VERILATOR_ROOT", "system"),
     )
-    folder = _cache() / key
+    cache = cache_folder() / "rtl"
+    folder = cache / key
     if (folder / _LIBRARY).exists():
         return folder / _LIBRARY
-    for path, remedy in ((_cache(), "set NPUGEN_BUILD to another"), (_FOLDER, "move the checkout"),
+    for path, remedy in ((cache, "set NPUGEN_BUILD to another"),
                          (environment.get("VERILATOR_ROOT", ""), "install Verilator elsewhere")):
         if any(character.isspace() for character in str(path)):
             raise ToolError(f"{path}: make cannot build with a folder that has spaces in its path; {remedy}")
@@ -116,13 +115,15 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
         (scratch / "npu.v").write_text(verilog or emit_verilog(config))
-        flags = " ".join(["-fPIC", f"-I{_FOLDER}", *defines])
+        for name, content in harness.items():
+            (scratch / name).write_bytes(content)
+        flags = " ".join(["-fPIC", *defines])
         environment["MAKEFLAGS"] += " " + " ".join(_MAKE)
         _run(
             [
                 "verilator", "--cc", "--exe", "--build", "-j", "2", "--prefix", "Vnpu", "--top-module", "npu",
                 "-Mdir", "obj", *_VERILATOR, *(["--trace"] if waves else []),
-                "-CFLAGS", flags, "-LDFLAGS", "-shared", "-o", f"../{_LIBRARY}", "npu.v", str(harness[0]),
+                "-CFLAGS", flags, "-LDFLAGS", "-shared", "-o", f"../{_LIBRARY}", "npu.v", _HARNESS[0],
             ],
             scratch, environment,
         )
