@@ -65,7 +65,7 @@ class Journal:
         if kind is None:
             self._forget()
         elif self._used:
-            messages.print(f"{len(self._used)} measurements are kept in {self.path}; the same command goes on from "
+            messages.print(f"measured so far: {len(self._used)}, kept in {self.path}; the same command goes on from "
                            "there", soft_wrap=True)
 
     def _forget(self) -> None:

@@ -61,6 +61,27 @@ def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture):
     assert f"python -m gen {command}" in capsys.readouterr().out.split("example:")[1]
 
 
+def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/npugen"])
+    assert main(["run", "--help"]) == 0
+    help_text = capsys.readouterr().out
+    assert "npugen run examples/" in help_text and "python -m" not in help_text
+    assert main(["boards", "--colour"]) == 2
+    said = "npugen boards: error: unrecognized arguments: --colour (help: npugen boards --help)\n"
+    assert capsys.readouterr().err == said
+    assert main(["disasm", "none.npu"]) == 1
+    assert capsys.readouterr().err == "npugen disasm: error: none.npu: No such file or directory\n"
+
+
+def test_modules_where_it_is_called_are_not_ours(model: str):
+    """Nor are they Yosys's, which is Python too."""
+    for name in ("sim", "random", "platformdirs"):
+        Path(f"{name}.py").write_text("raise SystemExit(f'{__file__} was imported')\n")
+    done = subprocess.run([sys.executable, "-m", "gen", "build", "--macs", "16", "-o", "out"], capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_it_is_a_module(tmp_path: Path):
     done = subprocess.run([sys.executable, "-m", "gen", "boards", "--json"], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -127,7 +148,7 @@ def test_models_and_programs_are_told_apart(model: str, samples: str, capsys: py
     capsys.readouterr()
     for argv in (("compile", "digits.npu", "-o", "y.npu"), ("compare", "digits.npu", "--input", samples)):
         assert "digits.npu: a program or another zip file, where an ONNX model" in error_line(capsys, 1, *argv)
-    assert f"{model}: not a program; `python -m gen compile` makes one" in error_line(capsys, 1, "disasm", model)
+    assert f"{model}: not a program; the command `compile` makes one" in error_line(capsys, 1, "disasm", model)
     Path("empty.npu").touch()
     for argv in (("disasm", "empty.npu"), ("run", "empty.npu", "--input", samples), ("profile", "empty.npu"),
                  ("compile", "empty.npu", "-o", "y.npu")):
@@ -140,7 +161,7 @@ def test_models_and_programs_are_told_apart(model: str, samples: str, capsys: py
 def test_a_configuration_has_all_its_fields(model: str, capsys: pytest.CaptureFixture):
     Path("config.json").write_text("{}")
     line = error_line(capsys, 2, "compile", model, "--config", "config.json", "-o", "y.npu")
-    assert "config.json: configuration without acc_depth, " in line and "`python -m gen build` writes" in line
+    assert "config.json: configuration without acc_depth, " in line and "the command `build` writes" in line
 
 
 def test_names_are_only_names(model: str, samples: str, capsys: pytest.CaptureFixture):
@@ -252,7 +273,8 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path):
             time.sleep(0.05)
         demo.send_signal(signal.SIGTERM)
         _, said = demo.communicate(timeout=60)
-    assert (demo.returncode, said) == (130, "gen demo: interrupted\n")
+    assert demo.returncode == 130 and said.endswith("gen demo: interrupted\n")
+    assert all(re.fullmatch(r".+, \d+ s", line) for line in said.splitlines()[:-1]), said
     assert list((tmp_path / "cache").glob("rtl/*")) == []
     tools = [path for path in Path("/proc").glob("[0-9]*/cwd") if _link(path).startswith(str(tmp_path / "cache"))]
     assert tools == []
@@ -351,7 +373,7 @@ def test_density_prunes_program_and_reference_alike(model: str, samples: str, ca
     for extra in (["--target", "reference"], ["--target", "reference", "--density", "0.25"],
                   ["--target", "functional", "--density", "0.25"]):
         assert main([*argv, *extra]) == 0
-        assert json.loads(capsys.readouterr().out)["mismatches"] == 0
+        assert json.loads(capsys.readouterr().out)["mismatches"] == (None if "reference" in extra else 0)
         with np.load("y.npz") as outputs:
             results.append(outputs["logits"])
     assert (results[0] != results[1]).any()
