@@ -51,7 +51,7 @@ def test_every_file_of_the_packages_is_in_it(tmp_path: Path):
 
 @dataclass(frozen=True)
 class Installed:
-    """A wheel in an environment of its own; ``here`` is where the user works, with modules that must not be imported."""
+    """A wheel in an environment of its own; ``here``: where the user works, with modules that must not be imported."""
 
     packages: Path
     script: Path

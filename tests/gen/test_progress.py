@@ -1,4 +1,4 @@
-"""What goes on, on stderr: lines now and then where there is no terminal, and measurements that outlive an interrupt."""
+"""What goes on, on stderr: lines now and then off a terminal, and measurements that outlive an interrupt."""
 
 import json
 import re
