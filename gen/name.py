@@ -1,7 +1,7 @@
 """What the program is called."""
 
+import os
 import sys
-from pathlib import Path
 
 __all__ = ["called", "speaker"]
 
@@ -10,7 +10,7 @@ _SCRIPT = "npugen"
 
 def called() -> str:
     """What the user has typed to start it: ``npugen`` or ``python -m gen``."""
-    return _SCRIPT if Path(sys.argv[0]).name == _SCRIPT else "python -m gen"
+    return _SCRIPT if os.path.basename(sys.argv[0]) == _SCRIPT else "python -m gen"
 
 
 def speaker(command: str | None = None) -> str:

@@ -85,7 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments = make_parser(command).parse_args(argv)
         except SystemExit as stop:
             return int(stop.code or 0)
-        importlib.import_module("gen.cli.common").lines.begin()
+        from gen.cli.common import lines  # needs a package, which may be missing
+
+        lines.begin()
         status = arguments.run(arguments) or 0
         sys.stdout.flush()
         return status

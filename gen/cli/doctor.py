@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     checks: list[Check] = []
     with status("looking") as remark:
-        for what, found in (("packages", python_checks), ("commands", command_checks), ("a folder", folder_checks),
+        for what, found in (("packages", python_checks), ("commands", command_checks), ("folders", folder_checks),
                             ("building with Verilator, starting Yosys", tool_checks)):
             remark(what)
             checks += found()

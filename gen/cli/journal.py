@@ -19,9 +19,15 @@ _ROOT = Path(__file__).resolve().parents[2]
 def _code_digest() -> str:
     state = hashlib.sha256()
     for package in ("cores", "gen", "sim"):
-        for path in sorted((_ROOT / package).rglob("*.[ch]pp")) + sorted((_ROOT / package).rglob("*.py")):
-            state.update(path.read_bytes())
+        for path in sorted((_ROOT / package).rglob("*")):
+            if path.suffix in (".py", ".cpp", ".hpp"):
+                state.update(path.read_bytes())
     return state.hexdigest()[:20]
+
+
+def _line(key: str, row: dict[str, Any]) -> str:
+    """Begins a line, as the one before may not be finished."""
+    return "\n" + json.dumps({"key": key, "row": row})
 
 
 class Journal:
@@ -39,8 +45,8 @@ class Journal:
     def _read(self) -> dict[str, Any]:
         rows = {}
         with suppress(FileNotFoundError):
-            for line in self.path.read_text().splitlines():
-                with suppress(ValueError, KeyError, TypeError):  # the last one may be half a line
+            for line in self.path.read_text(errors="replace").splitlines():
+                with suppress(ValueError, KeyError, TypeError):  # a line that was not finished
                     entry = json.loads(line)
                     rows[entry["key"]] = entry["row"]
         return rows
@@ -48,13 +54,15 @@ class Journal:
     def row(self, key: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What ``measure`` gives, or has given to a command that was interrupted. ``key`` says what decides it."""
         if key in self._earlier:
+            if not self._used:
+                messages.print(f"going on from {self.path}", soft_wrap=True)
             row = self._earlier[key]
         else:
             row = measure()
             with suppress(OSError):  # then it cannot be continued
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with self.path.open("a") as file:
-                    file.write(json.dumps({"key": key, "row": row}) + "\n")
+                    file.write(_line(key, row))
         self._used.add(key)
         return row
 
@@ -70,9 +78,8 @@ class Journal:
 
     def _forget(self) -> None:
         others = {key: row for key, row in self._read().items() if key not in self._used}
-        text = "".join(json.dumps({"key": key, "row": row}) + "\n" for key, row in others.items())
         with suppress(OSError):
             if others:
-                write_file(self.path, text)
+                write_file(self.path, "".join(_line(key, row) for key, row in others.items()))
             else:
                 self.path.unlink(missing_ok=True)

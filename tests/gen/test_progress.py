@@ -55,6 +55,7 @@ def test_long_steps_say_that_they_go_on(hasty: None, capsys: pytest.CaptureFixtu
 def test_pauses_grow_to_a_minute(monkeypatch: pytest.MonkeyPatch):
     """However many steps there are."""
     now, said = [1000.0], []
+    monkeypatch.setattr(type(lines), "FIRST", 5.0)
     monkeypatch.setattr("gen.cli.common.time.monotonic", lambda: now[0])
     monkeypatch.setattr("gen.cli.common.messages.print", lambda *_, **__: said.append(now[0] - 1000))
     lines.begin()
@@ -65,7 +66,8 @@ def test_pauses_grow_to_a_minute(monkeypatch: pytest.MonkeyPatch):
     assert said == pytest.approx([5, 10, 20, 40, 80, 140, 200, 260, 320, 380], abs=2)
 
 
-def test_quick_commands_say_nothing(capsys: pytest.CaptureFixture):
+def test_quick_commands_say_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    monkeypatch.setattr(type(lines), "FIRST", 5.0)
     lines.begin()
     with status("quick") as remark, counter("too", 2) as update:
         remark("really")
@@ -85,11 +87,11 @@ def test_json_is_all_there_is_on_stdout(monkeypatch: pytest.MonkeyPatch, hasty: 
 
 
 class _Bench:
-    """A part of `bench datapaths` with three layers that take no time; ``stop`` interrupts the last but one."""
+    """A part of `bench datapaths` with three layers that take no time; the one that ``stop`` names is interrupted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.measured: list[str] = []
-        self.stop = True
+        self.stop: str | None = "b"
         part = _Part("part", "a part", NpuConfig.preset(16), [Case(name, self._measure(name)) for name in "abc"])
         monkeypatch.setattr(bench_datapaths, "_parts", lambda arguments: (part,))
         monkeypatch.setattr("sim.rtl.machine.build_library", lambda *_, **__: pytest.fail("a simulation was built"))
@@ -97,7 +99,7 @@ class _Bench:
 
     def _measure(self, name: str) -> Callable[..., Comparison]:
         def measure(machine: object) -> Comparison:
-            if self.stop and name == "b":
+            if self.stop == name:
                 raise KeyboardInterrupt
             self.measured.append(name)
             return Comparison(layer=f"layer {name}", before=200, cycles=100, ideal=90, busy=95, wrong=0, causes={})
@@ -120,9 +122,12 @@ def test_an_interrupted_bench_keeps_what_it_has_measured(
     assert captured.err == (f"measured so far: 1, kept in {journal}; the same command goes on from there\n"
                             "gen bench: interrupted\n")
     assert ("layer a" in captured.out) == (not json_option)
-    bench.stop = False
     with journal.open("a") as file:
-        file.write('{"key": "half a li')
+        file.write('\n{"key": "half a li')
+    bench.stop = "c"
+    assert main(["bench", "datapaths", *json_option]) == 130
+    assert capsys.readouterr().err.startswith(f"going on from {journal}\nmeasured so far: 2, kept in {journal}; ")
+    bench.stop = None
     assert main(["bench", "datapaths", *json_option]) == 0
     out = capsys.readouterr().out
     assert bench.measured == ["a", "b", "c"] and all(f"layer {name}" in out for name in "abc")
