@@ -218,6 +218,9 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("buf_base", 14),
         Field("blocks", 10, minimum=1),
         Field("maximum", 1),                     # 1: maximum, 0: sum
+        # Parts of one window, of a POOL with a single one:
+        Field("resume", 1),                      # it goes on with what the POOL before it left open
+        Field("open", 1),                        # the next POOL goes on with it: no result yet
     ),
     # Geometry and first-stage requantisation that the STOREs behind it share.
     Opcode.STORE_SET: (

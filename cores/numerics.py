@@ -19,8 +19,8 @@ FIRST_BITS = 9
 #: Bytes of one channel's parameters in memory: int32 bias, then uint32 with the multiplier in bits 0..16 and the shift
 #: in bits 24..29.
 PARAMETER_BYTES = 8
-#: Bits of a window sum in the pool unit: windows of up to 4,096 pixels.
-POOL_WIDTH = 20
+#: Bits of a window sum in the pool unit, no more than an accumulator has: windows of up to 65,536 pixels.
+POOL_WIDTH = 24
 #: A byte holds the signs of eight values: those of as many pixels of a block are a beat of a map of signs, those of as
 #: many int8 blocks an entry of the input buffer.
 MAP_PIXELS = SIGN_BLOCKS = 8

@@ -123,7 +123,7 @@ class TileSequencer(wiring.Component):
         active, index = Signal(), Signal(INDEX_BITS)
         g, pool, window = loops.geometry, loops.pool, loops.window
         # A POOL's word seen as itself.
-        maximum = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word)).maximum
+        windows = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word))
         since_step = Signal(range(self.min_step + 1))
         go, done = Signal(), Signal()
         starts = active & loops.at_start
@@ -202,9 +202,9 @@ class TileSequencer(wiring.Component):
             issue.acc_address.eq(loops.acc_address),
             issue.post_store.eq(done & loops.word.post_store & ~pool),
             issue.lane.eq(loops.lane),
-            issue.window_start.eq(loops.at_start),
-            issue.window_end.eq(loops.last_tap),
-            issue.maximum.eq(maximum),
+            issue.window_start.eq(loops.at_start & ~windows.resume),
+            issue.window_end.eq(loops.last_tap & ~windows.open),
+            issue.maximum.eq(windows.maximum),
             self.post_load.eq(done & loops.word.post_load),
         ]
         if config.depthwise:

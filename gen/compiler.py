@@ -17,8 +17,9 @@ from gen.ir import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
 from gen.lowering.layers import Lowering
 from gen.memory import Memory
 from gen.pack import PackedWeights, pack_conv, prune
+from gen.pool_schedule import plan_pool
 from gen.program import LayerInfo, Program
-from gen.schedule import Plan, plan_conv, plan_pool, plan_windows, plan_winograd
+from gen.schedule import Plan, plan_conv, plan_windows, plan_winograd
 from gen.sums import fit_exact, fit_sums
 from gen.trial import Trial
 from gen.winograd import SAFE_SHIFTS, WinogradGeometry, is_eligible, narrow_layer, pack_tiles

@@ -10,7 +10,7 @@ from gen.ir import Conv, Layer, Tensor
 
 __all__ = [
     "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
-    "largest_field", "split", "tilings",
+    "largest_field", "part_counts", "split", "tilings",
 ]
 
 
@@ -29,9 +29,7 @@ MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
 _MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
 _MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
 _MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
-
-#: Tiles narrower than this only cost, where there is more than one row.
-_MIN_COLS = 8
+_MAX_PIXELS = min(largest_field(opcode, "block_pitch") for opcode in (Opcode.LOAD_SET, Opcode.STORE_SET))
 
 #: How an axis is cut: (start, length) of each part.
 Split = list[tuple[int, int]]
@@ -95,28 +93,32 @@ class Geometry:
     column_step: int = 1
 
     @classmethod
-    def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False,
-           map_out: bool = False) -> "Geometry":
-        """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat.
+    def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False, map_out: bool = False,
+           cut: bool = False) -> "Geometry":
+        """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat. ``cut``: its windows
+        are taken one by one and in pieces (`piece`), so that they may be of any size, any distance apart.
 
         Raises CompileError for a layer that no tiling brings within the instructions' limits.
         """
         rows, cols = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
         pads = layer.pads
         (_, height, width), (_, out_height, out_width) = source.shape, target.shape
+
+        def require(passed: bool, message: str) -> None:
+            if not passed:
+                raise CompileError(f"layer {layer.name}: {message}")
+
+        require(max(height * width, out_height * out_width) <= _MAX_PIXELS,
+                f"feature maps have at most {_MAX_PIXELS:,} pixels; cut the image in front of the model")
         flat = height == 1 or width % MAP_PIXELS == 0 or not (map_in or map_out)
         column_step = MAP_PIXELS if map_out else 1
         if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads) and flat:
             return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step)
         # Strides along an axis with a single output mean nothing.
         stride = (1 if out_height == 1 else layer.stride[0], 1 if out_width == 1 else layer.stride[1])
-
-        def require(passed: bool, message: str) -> None:
-            if not passed:
-                raise CompileError(f"layer {layer.name}: {message}")
-
-        require(max(rows, cols) <= MAX_KERNEL, f"windows are at most {MAX_KERNEL}x{MAX_KERNEL}, not {rows}x{cols}")
-        require(stride[1] <= _MAX_STRIDE, f"horizontal strides are at most {_MAX_STRIDE}, not {stride[1]}")
+        require(cut or max(rows, cols) <= MAX_KERNEL,
+                f"windows are at most {MAX_KERNEL}x{MAX_KERNEL}, not {rows}x{cols}")
+        require(cut or stride[1] <= _MAX_STRIDE, f"horizontal strides are at most {_MAX_STRIDE}, not {stride[1]}")
         require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= MAX_PAD_ROWS,
                 f"padding is at most {_MAX_PAD_SIDE} columns and {MAX_PAD_ROWS} rows a side, not {pads}")
         row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1
@@ -133,6 +135,14 @@ class Geometry:
             x * self.stride[1] - self.pads[1], (cols - 1) * self.stride[1] + self.kernel[1], self.input_size[1])
         return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
                       self._row_pitch(cols, config), self._rows_read(rows))
+
+    def piece(self, y: int, x: int, rows: tuple[int, int], cols: tuple[int, int]) -> "Geometry":
+        """The loops of a part of the window of output row ``y``, column ``x``, as those of a layer with one output.
+
+        ``rows``, ``cols``: (first, number) of the kernel's.
+        """
+        before = (self.pads[0] - y * self.stride[0] - rows[0], self.pads[1] - x * self.stride[1] - cols[0])
+        return Geometry((rows[1], cols[1]), (1, 1), (*before, 0, 0), self.input_size, (1, 1))
 
     def _row_pitch(self, cols: int, config: NpuConfig) -> int:
         """Entries of an input row: up to the partners of the last output, so that its reads stay inside the block."""
@@ -238,26 +248,26 @@ def split(size: int, parts: int, multiple: int) -> Split:
     return result
 
 
-def _part_counts(size: int, largest: int) -> list[int]:
-    """Numbers of parts, up to ``largest``, that give different part sizes."""
-    counts: dict[int, int] = {}
-    for parts in range(1, min(size, largest) + 1):
-        counts.setdefault(-(-size // parts), parts)
-    return list(counts.values())
+def part_counts(size: int, least: int = 1) -> Iterator[int]:
+    """Numbers of parts of ``size`` units, from ``least`` on, that give different part sizes; the largest first."""
+    parts = least
+    while parts < size:
+        yield parts
+        # The fewest parts that are shorter.
+        parts = -(-size // (-(-size // parts) - 1))
+    if least <= size:
+        yield size
 
 
 def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> Iterator[tuple[Split, Split]]:
-    """Splits of the output's rows and columns worth looking at, those of few tiles first."""
+    """Splits of the output's rows and columns whose tiles have no more columns than instructions can name.
+
+    All that differ in the largest tile, those of few tiles first.
+    """
     height, width = geometry.output_size
-    word = geometry.word_columns(config, narrow=narrow)
-    widest = min(_MAX_COLS, config.acc_depth * word)
-    step = max(word, geometry.column_step)
-    for col_parts in _part_counts(-(-width // step), 64):
+    step = max(geometry.word_columns(config, narrow=narrow), geometry.column_step)
+    units = -(-width // step)
+    for col_parts in part_counts(units, -(-units // (_MAX_COLS // step))):
         columns = split(width, col_parts, step)
-        longest = max(length for _, length in columns)
-        if longest > widest:
-            continue
-        if col_parts > 1 and longest < _MIN_COLS and height > 1:
-            return
-        for row_parts in _part_counts(-(-height // geometry.word_rows), 256):
+        for row_parts in part_counts(-(-height // geometry.word_rows)):
             yield split(height, row_parts, geometry.word_rows), columns

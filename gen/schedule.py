@@ -7,7 +7,7 @@ windows every channel block is an output tile, and a chunk may serve several of 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cores.compute_engine import ComputeEngine
@@ -17,14 +17,15 @@ from cores.winograd_sums import WinogradSums
 from gen.binary import SignSource
 from gen.depthwise import WindowGeometry
 from gen.geometry import MAX_BLOCKS, CompileError, Geometry, Split, Window, tilings
-from gen.ir import Conv, Pool, Tensor
+from gen.ir import Conv, Tensor
 from gen.pack import PARAMETER_BEATS, PackedWeights, Pass, is_narrow
 from gen.sign_loads import load_cycles
 from gen.winograd import WinogradGeometry
 
 __all__ = [
-    "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STORE_CYCLES", "WINDOW_OVERHEAD", "Plan",
-    "plan_conv", "plan_pool", "plan_windows", "plan_winograd", "step_pace",
+    "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STORE_CYCLES", "WINDOW_OVERHEAD", "Estimate", "Plan",
+    "Tiling", "candidates", "cost_of", "plan_conv", "plan_windows", "plan_winograd", "samples",
+    "step_pace",
 ]
 
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
@@ -35,8 +36,8 @@ COMPUTE_OVERHEAD = 1
 WINDOW_OVERHEAD = 4
 #: A chunk smaller than this in compute cycles only makes instructions.
 CHUNK_CYCLES = 200
-#: The same of a pooled output tile.
-_POOL_CYCLES = 256
+#: Tiles of fewer columns mostly cost: they are looked at where no wider one fits.
+_MIN_COLS = 8
 #: Cycles of the store engine for a pixel of a block, without and with a residual.
 STORE_CYCLES = (1, 3)
 #: What a tile's own cycles weigh: until its first tile is done a layer in windows and the next one keep different parts
@@ -49,6 +50,10 @@ BEAT_WEIGHT = 0.03
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:
     """Cycles from a step to the next: its words', or its weights' (with windows or indices a few more in truth)."""
     return max(words, weight_beats, ComputeEngine.min_step(config))
+
+
+#: (cycles, beats, chunk, held) of a tiling: the figures of a `Plan`.
+Estimate = tuple[float, float, int, bool]
 
 
 @dataclass(frozen=True)
@@ -65,33 +70,56 @@ class Plan:
     narrow: bool
     cycles: float
     beats: float
+    #: Each window, of one pixel, is pooled in pieces: the kernel's rows and columns of each.
+    pieces: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = ()
 
     @property
     def cost(self) -> float:
-        return self.cycles + BEAT_WEIGHT * self.beats
+        return cost_of((self.cycles, self.beats, self.chunk, self.held))
 
 
-def _candidates(geometry: Geometry, config: NpuConfig, *,
-                narrow: bool = False) -> Iterator[tuple[Split, Split, list[tuple[Window, int]]]]:
-    """Tilings that fit, with their different windows and how often each occurs."""
+@dataclass(frozen=True)
+class Tiling:
+    """A plan in the making: one of many, so its windows are counted, not listed.
 
-    def samples(parts: Split) -> list[tuple[tuple[int, int], int]]:
-        # The first and last part may be padded, those between are alike.
-        if len(parts) <= 3:
-            return [(part, 1) for part in parts]
-        return [(parts[0], 1), (parts[1], len(parts) - 2), (parts[-1], 1)]
+    ``windows``: the different ones, and how often each occurs.
+    """
 
+    geometry: Geometry
+    rows: Split
+    cols: Split
+    windows: Sequence[tuple[Window, int]]
+
+    def finish(self, estimate: Estimate, config: NpuConfig, *, narrow: bool = False) -> Plan:
+        cycles, beats, chunk, held = estimate
+        windows = tuple(self.geometry.window(*row, *col, config) for row in self.rows for col in self.cols)
+        return Plan(self.geometry, windows, chunk, held, narrow, cycles, beats)
+
+
+def samples(parts: Split) -> list[tuple[tuple[int, int], int]]:
+    """The parts that are different, and how often each occurs: the first and last may be padded."""
+    if len(parts) <= 3:
+        return [(part, 1) for part in parts]
+    return [(parts[0], 1), (parts[1], len(parts) - 2), (parts[-1], 1)]
+
+
+def candidates(geometry: Geometry, config: NpuConfig, *, narrow: bool = False,
+               words: Callable[[Window], int] = lambda window: 0) -> Iterator[Tiling]:
+    """Tilings that fit, narrow ones only if there are no others; ``words``: a tile's in an accumulator bank."""
+    found = False
     for rows, cols in tilings(geometry, config, narrow=narrow):
+        if found and len(cols) > 1 and cols[0][1] < _MIN_COLS:
+            return
         windows = [(geometry.window(*row, *col, config), m * n) for row, m in samples(rows) for col, n in samples(cols)]
-        if all(geometry.fits(window, config) for window, _ in windows):
-            yield rows, cols, windows
+        if all(geometry.fits(window, config) and words(window) <= config.acc_depth for window, _ in windows):
+            found = True
+            yield Tiling(geometry, rows, cols, windows)
 
 
-def _finish(plan: tuple[float, float, int, bool], geometry: Geometry, rows: Split, cols: Split,
-            config: NpuConfig, *, narrow: bool = False) -> Plan:
-    cycles, beats, chunk, held = plan
-    windows = tuple(geometry.window(*row, *col, config) for row in rows for col in cols)
-    return Plan(geometry, windows, chunk, held, narrow, cycles, beats)
+def cost_of(estimate: Estimate) -> float:
+    """What tilings are compared by; as `Plan.cost`."""
+    cycles, beats, *_ = estimate
+    return cycles + BEAT_WEIGHT * beats
 
 
 class _ConvCost:
@@ -144,8 +172,7 @@ class _ConvCost:
     def _store(self, window: Window, blocks: int) -> int:
         return blocks * (window.rows * window.cols * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
 
-    def estimate(self, windows: Sequence[tuple[Window, int]]) -> tuple[float, float, int, bool]:
-        """(cycles, beats, chunk, held) of a tiling."""
+    def estimate(self, windows: Sequence[tuple[Window, int]]) -> Estimate:
         depth = self.config.input_depth
         largest = max((window for window, _ in windows), key=lambda window: window.entries)
         tile_entries = self.in_blocks * largest.entries
@@ -187,13 +214,13 @@ def plan_conv(layer: Conv, source: Tensor, target: Tensor, tiles: Sequence[Seque
     if geometry is None:
         geometry = Geometry.of(layer, source, target, map_in=signs is not None and signs.packed, map_out=map_out)
     cost = _ConvCost(layer, source, target, tiles, config, geometry, signs)
-    plans = [_finish(cost.estimate(windows), geometry, rows, cols, config, narrow=cost.narrow)
-             for rows, cols, windows in _candidates(geometry, config, narrow=cost.all_narrow)
-             if all(cost.words(window) <= config.acc_depth for window, _ in windows)]
-    if not plans:
+    found = [(cost.estimate(tiling.windows), tiling)
+             for tiling in candidates(geometry, config, narrow=cost.all_narrow, words=cost.words)]
+    if not found:
         raise CompileError(f"layer {layer.name}: no tile of it fits input_depth={config.input_depth} and "
                            f"acc_depth={config.acc_depth}; build with deeper memories")
-    return min(plans, key=lambda plan: plan.cost)
+    estimate, tiling = min(found, key=lambda item: cost_of(item[0]))
+    return tiling.finish(estimate, config, narrow=cost.narrow)
 
 
 def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Sequence[Sequence[Pass]],
@@ -207,7 +234,7 @@ def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles
     computes = POSITIONS * sum(part.blocks for part in passes)
     residual, depth = layer.residual is not None, config.input_depth
 
-    def estimate(windows: Sequence[tuple[Window, int]], held: bool) -> tuple[float, float, int, bool]:
+    def estimate(windows: Sequence[tuple[Window, int]], held: bool) -> Estimate:
         rounds = 1 if held else len(tiles)
         cycles = beats_moved = 0.0
         for window, count in windows:
@@ -227,17 +254,20 @@ def plan_winograd(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles
         drain = LATENCY + min(config.oc_groups, out_blocks) * last.rows * last.cols * WinogradSums.WORDS
         return cycles + fill + drain, beats_moved, 1, held
 
-    plans = []
-    for rows, cols, windows in _candidates(geometry, config):
-        entries = max(window.entries for window, _ in windows)
+    found = []
+    for tiling in candidates(geometry, config):
+        entries = max(window.entries for window, _ in tiling.windows)
         for held in [False, True][:1 + (len(tiles) > 1 and in_blocks * entries <= depth)]:
-            plans.append(_finish(estimate(windows, held), geometry, rows, cols, config))
-    return min(plans, key=lambda plan: plan.cost, default=None)
+            found.append((estimate(tiling.windows, held), tiling))
+    if not found:
+        return None
+    best, tiling = min(found, key=lambda item: cost_of(item[0]))
+    return tiling.finish(best, config)
 
 
 def _estimate_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights,
-                      windows: Sequence[tuple[Window, int]], config: NpuConfig) -> tuple[float, float, int, bool]:
-    """(cycles, beats, chunk, False) of a depthwise layer's tiling in windows."""
+                      windows: Sequence[tuple[Window, int]], config: NpuConfig) -> Estimate:
+    """Of a depthwise layer's tiling in windows."""
     blocks, passes, depth = len(packed.tiles), sum(map(len, packed.tiles)), config.input_depth
     steps = sum(geometry.steps(config, part.rows) for tile in packed.tiles for part in tile)
     residual = layer.residual is not None
@@ -272,41 +302,10 @@ def plan_windows(layer: Conv, geometry: WindowGeometry, packed: PackedWeights, c
     """Choose the tiling of a depthwise layer in windows; None if no tiling fits the configuration."""
     # Small parts are stored sooner, but each takes the weights anew.
     divided = [replace(geometry, part_words=config.acc_depth // parts) for parts in (1, 2, 4)]
-    plans = [_finish(_estimate_windows(layer, form, packed, windows, config), form, rows, cols, config)
-             for form in divided for rows, cols, windows in _candidates(form, config)]
-    return min(plans, key=lambda plan: plan.cost + _START_WEIGHT * plan.cycles / len(plan.windows), default=None)
-
-
-def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int]],
-                   config: NpuConfig) -> tuple[float, float, int, bool]:
-    """(cycles, beats, chunk, False) of a pooling layer's tiling."""
-    largest = max((window for window, _ in windows), key=lambda window: window.entries)
-    # A window takes a cycle for each tap, and no less than the store engine takes for its pixel.
-    pixel_cycles = max(layer.kernel[0] * layer.kernel[1], STORE_CYCLES[layer.residual is not None])
-    block_cycles = max(largest.rows * largest.cols * pixel_cycles, largest.load_beats)
-    # A quarter of the buffer at most, so that loading runs ahead.
-    chunk = min(blocks, MAX_BLOCKS, max(1, config.input_depth // 4 // largest.entries),
-                -(-_POOL_CYCLES // block_cycles))
-    cycles, beats = 2.0 * LATENCY + chunk * (windows[0][0].load_beats + PARAMETER_BEATS), 0.0
-    for window, count in windows:
-        work = blocks * (window.rows * window.cols * pixel_cycles + PARAMETER_BEATS)
-        work += COMPUTE_OVERHEAD * -(-blocks // chunk)
-        load = blocks * (window.load_beats + PARAMETER_BEATS)
-        cycles += count * (max(work, load) if largest.entries * 2 <= config.input_depth else work + load)
-        beats += count * (load + blocks * window.rows * window.cols)
-    return cycles, beats, chunk, False
-
-
-def plan_pool(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> Plan:
-    """Choose the tiling of a pooling layer: ``chunk`` blocks of a spatial tile at a time, each its own output tile.
-
-    ``map_out``: it writes a map of signs. Raises CompileError when no tiling fits the configuration.
-    """
-    geometry = Geometry.of(layer, source, target, map_out=map_out)
-    blocks = -(-source.shape[0] // config.ic_lanes)
-    plans = [_finish(_estimate_pool(layer, blocks, windows, config), geometry, rows, cols, config)
-             for rows, cols, windows in _candidates(geometry, config)]
-    if not plans:
-        raise CompileError(f"layer {layer.name}: no tile of it fits input_depth={config.input_depth}; "
-                           "build with a deeper input buffer")
-    return min(plans, key=lambda plan: plan.cost)
+    found = [(_estimate_windows(layer, form, packed, tiling.windows, config), tiling)
+             for form in divided for tiling in candidates(form, config)]
+    if not found:
+        return None
+    estimate, tiling = min(found, key=lambda item: (
+        cost_of(item[0]) + _START_WEIGHT * item[0][0] / (len(item[1].rows) * len(item[1].cols))))
+    return tiling.finish(estimate, config)

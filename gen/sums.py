@@ -70,8 +70,8 @@ def _require_limits(layer: Layer) -> None:
         rows, cols = layer.kernel
         largest = (1 << POOL_WIDTH - 1) // 128
         if rows * cols > largest:
-            raise CompileError(f"layer {layer.name}: windows of at most {largest} pixels can be summed, "
-                               f"not {rows}x{cols}")
+            raise CompileError(f"layer {layer.name}: windows of at most {largest:,} pixels can be summed, "
+                               f"not {rows}x{cols}; average in two layers, one behind the other")
 
 
 def fit_sums(layer: Layer, config: NpuConfig) -> Layer:

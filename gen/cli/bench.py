@@ -29,7 +29,7 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "datapaths", "networks", "area", "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "area", "speed")
 
 #: What 256 MACs should cost at most, without and with all optional units; what SAF-CNN's are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -68,10 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Journal) -> dict[str, list[dict[str, Any]]]:
     """The rows of each part, which are shown on the way unless JSON is asked for."""
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-        "layers": _layers, "datapaths": partial(bench_datapaths.measure, journal=journal), "networks": _networks,
-        "area": _area, "speed": _speed}
+        "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
+                "networks": _networks, "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
+        "large": "many pixels and large windows, from start to done in the RTL",
         "networks": "networks, whole inferences in the RTL",
         "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
     results = {}
@@ -137,6 +138,17 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                     {"idle array": counters["compute_busy"] - round(measured.ideal), **causes, "start, end": rest},
                     measured.rtl.cycles),
                 "published": layer.peer})
+    return rows
+
+
+def _large(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.large_benchmarks import LARGE, measure_large
+
+    rows: list[dict[str, Any]] = []
+    with _machine(chosen_config(arguments)) as machine:
+        for layer in LARGE:
+            with status(layer.name):
+                rows += measure_large(machine, [layer])
     return rows
 
 

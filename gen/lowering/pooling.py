@@ -1,4 +1,4 @@
-"""Pool layers: a POOL and a STORE for each chunk of each window."""
+"""Pool layers: a POOL and a STORE for each chunk of each window, or a POOL for each piece of one large window."""
 
 from gen.ir import Pool
 from gen.lowering.tiles import Tiles
@@ -12,7 +12,11 @@ def pooling(tiles: Tiles, index: int, plan: Plan) -> None:
     layer, geometry = tiles.graph.layers[index], plan.geometry
     assert isinstance(layer, Pool)
     for window in plan.windows:
+        forms = [geometry.piece(window.y, window.x, *piece) for piece in plan.pieces]
+        parts = [(form, form.window(0, 1, 0, 1, tiles.config)) for form in forms] or [(geometry, window)]
         for blocks in tiles.output_blocks(index, plan.chunk):
-            chunk = tiles.chunks.load(index, geometry, window, blocks)
-            tiles.begin(index, geometry, window, blocks).pool(chunk, maximum=bool(layer.maximum))
-            chunk.place.last_reader = tiles.last_compute
+            tile = tiles.begin(index, geometry, window, blocks)
+            for number, (form, box) in enumerate(parts, start=1):
+                chunk = tiles.chunks.load(index, form, box, blocks)
+                tile.pool(form, box, chunk, maximum=layer.maximum, first=number == 1, last=number == len(parts))
+                chunk.place.last_reader = tiles.last_compute

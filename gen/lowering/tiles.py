@@ -134,13 +134,17 @@ class Tile:
                 tiles.stores.flush(tiles.stores.opened - 1)
             first, ahead = False, 0
 
-    def pool(self, chunk: Chunk, *, maximum: bool) -> None:
-        """The POOL that makes the tile, all blocks of ``chunk``, and is its end."""
+    def pool(self, geometry: Geometry, box: Window, chunk: Chunk, *, maximum: bool, first: bool, last: bool) -> None:
+        """A POOL of all blocks of ``chunk``, which hold ``box`` of ``geometry``: the tile, or a piece of its window.
+
+        The last one is the tile's end.
+        """
         self._tiles.emitter.layer = self._layer
-        self._set(None)
+        self._tiles.emitter.set(Opcode.COMPUTE_SET, **geometry.compute_fields(box, self._tiles.config))
         self._emit(Opcode.POOL, {Queue.LOAD: chunk.loaded}, buf_base=chunk.place.base, blocks=len(chunk.blocks),
-                   maximum=int(maximum))
-        self._tiles.finish(self._output(bank=0, pooled=True))
+                   maximum=int(maximum), resume=int(not first), open=int(not last))
+        if last:
+            self._tiles.finish(self._output(bank=0, pooled=True))
 
     def end(self) -> None:
         """All COMPUTEs are emitted."""

@@ -126,19 +126,30 @@ def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction
 
 def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
     """POOL: windows of one block after the other, as many pixels at a time as the store engine takes."""
+    resume, still_open = bool(instruction["resume"]), bool(instruction["open"])
+    if resume or still_open:
+        machine.require(instruction["blocks"] * geometry["rows"] * geometry["cols"] == 1, index,
+                        "only a POOL with one window takes a part of it")
+    machine.require(resume == (machine.pool_part is not None), index,
+                    "resumes no window" if resume else "leaves a window open that was begun")
     ky, kx = np.divmod(np.arange(geometry["kernel_h"] * geometry["kernel_w"]), geometry["kernel_w"])
     half = 1 << POOL_WIDTH - 1
     for block in range(instruction["blocks"]):
         bases = np.full(len(ky), instruction["buf_base"] + block * geometry["buf_block_pitch"])
         places = _window_places(machine, index, geometry, bases, ky, kx)
         while len(places):
-            while not machine.pool_demand():
+            while not machine.pool_demand() and not still_open:
                 yield "a STORE to take pooled pixels"
-            count = min(machine.pool_demand(), len(places))
+            count = 1 if still_open else min(machine.pool_demand(), len(places))
             if machine.strict:
                 machine.hazards.compute_reads(index, places[:count])
             windows = machine.input[places[:count]].astype(np.int64)
-            values = windows.max(axis=1) if instruction["maximum"] else windows.sum(axis=1)
-            machine.pool_pixels.append((values + half & 2 * half - 1) - half)
+            reduce = np.maximum.reduce if instruction["maximum"] else np.add.reduce
+            values = reduce(windows, axis=1)
+            if machine.pool_part is not None:
+                values = reduce([machine.pool_part, values])
+            machine.pool_part = values if still_open else None
+            if not still_open:
+                machine.pool_pixels.append((values + half & 2 * half - 1) - half)
             places = places[count:]
             yield None

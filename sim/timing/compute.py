@@ -176,7 +176,8 @@ class Compute:
             allowed = shared.pooled.writable(count)
             allowed[0] = max(allowed[0], may_start)
             starts = earliest(allowed, taps)
-            shared.pooled.push(starts + taps - 1 + POOL_CYCLES)
+            if not instruction["open"]:
+                shared.pooled.push(starts + taps - 1 + POOL_CYCLES)
             shared.spent(Queue.COMPUTE, "busy", index, count * taps)
             shared.spent(Queue.COMPUTE, "wait_store", index, int(starts[-1]) + taps - may_start - count * taps)
             windows, may_start = windows - count, int(starts[-1]) + taps

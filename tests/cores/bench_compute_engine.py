@@ -284,6 +284,30 @@ async def windows(dut, stall):
     assert not environment.errors and not environment.pooled
 
 
+@cocotb.test()
+@cocotb.parametrize(stall=[0.0, 0.6])
+async def windows_in_pieces(dut, stall):
+    """A window's rows of taps by POOLs of their own, one result for all; whole windows between."""
+    environment, rng = await start(dut, stall=stall)
+    for _ in range(int(bench_parameters().get("tiles", 8))):
+        tile = Tile(rng, limit=128)
+        await environment.fill(tile)
+        maximum, last = int(rng.integers(2)), int(tile.kernel[0]) - 1
+        reduce = np.max if maximum else np.sum
+        environment.push(tile.set_instruction(kernel_h=1, rows=1, cols=1))
+        for ky in range(last + 1):
+            environment.push(Instruction(Opcode.POOL, buf_base=tile.base + ky * tile.row_pitch, blocks=1,
+                                         maximum=maximum, resume=int(ky > 0), open=int(ky < last)))
+        environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=1, maximum=maximum))
+        rows = [np.stack([tile.tap(0, ky, kx)[0, 0] for kx in range(tile.kernel[1])]) for ky in range(last + 1)]
+        await environment.until(lambda: len(environment.pooled) >= 2)
+        np.testing.assert_array_equal(environment.pooled, [reduce(np.concatenate(rows), axis=0),
+                                                           reduce(rows[0], axis=0)])
+        environment.pooled.clear()
+    await environment.until(lambda: dut.idle.value == 1, 100)
+    assert not environment.errors and not environment.pooled
+
+
 @cocotb.test(skip=not CONFIG.depthwise)
 @cocotb.parametrize(form=["spread", "columns", "alternate", "shift"], stall=[0.0, 0.5])
 async def spread_words(dut, form, stall):

@@ -11,7 +11,8 @@ from gen.geometry import Geometry, tilings
 from gen.ir import Graph
 from gen.onnx_import import load
 from gen.pack import prune
-from gen.schedule import plan_conv, plan_pool
+from gen.pool_schedule import plan_pool
+from gen.schedule import plan_conv
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, pool_graph
 
