@@ -19,6 +19,7 @@ from gen.memory import Memory
 from gen.pack import PackedWeights, pack_conv, prune
 from gen.pool_schedule import plan_pool
 from gen.program import LayerInfo, Program
+from gen.ranges import Range, input_ranges
 from gen.schedule import Plan, plan_conv, plan_windows, plan_winograd
 from gen.sums import fit_exact, fit_sums
 from gen.trial import Trial
@@ -82,10 +83,11 @@ class _Choice:
     requantize: Requantize
 
 
-def _plan_tiles(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> _Choice | None:
+def _plan_tiles(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig,
+                inputs: Range | None = None) -> _Choice | None:
     """The layer in transformed tiles: in the narrow form if it has one, else in the exact one. None if it cannot."""
     geometry = WinogradGeometry.fitting(layer, source, target)
-    form = layer if layer.winograd else fit_exact(layer, config)
+    form = layer if layer.winograd else fit_exact(layer, config, inputs)
     if geometry is None or form is None:
         return None
     packed = pack_tiles(form, config)
@@ -114,10 +116,11 @@ def _plan_plain(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, 
 
 
 def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, depthwise_mode: DepthwiseMode,
-               winograd_mode: WinogradMode, *, map_out: bool, gather: bool) -> _Choice:
+               winograd_mode: WinogradMode, *, map_out: bool, gather: bool, inputs: Range | None = None) -> _Choice:
     """Pack a convolution and choose its tiling; of the forms that compute the same values that of fewer cycles.
 
-    ``map_out``: it writes a map of signs; ``gather``: its input may be laid out for gathered rows.
+    ``map_out``: it writes a map of signs; ``gather``: its input may be laid out for gathered rows; ``inputs``: as in
+    `fit_sums`.
     """
     if layer.winograd:
         if config.winograd != 1:
@@ -142,7 +145,7 @@ def _plan_conv(layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, d
         if choice is not None:
             choices.append(choice)
     if config.winograd == 2 and winograd_mode != "off" and is_eligible(layer) and not map_out:
-        choice = _plan_tiles(layer, source, target, config)
+        choice = _plan_tiles(layer, source, target, config, inputs)
         if choice is not None:
             if winograd_mode == "exact":
                 return choice
@@ -288,7 +291,8 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     interleaved: set[str] = set()
     chosen, planned = _plan_binary(graph, config)
     whole, graph = graph, chosen.graph
-    layers = [layer if layer.name in planned else fit_sums(layer, config) for layer in graph.layers]
+    reads = input_ranges(whole)
+    layers = [layer if layer.name in planned else fit_sums(layer, config, reads[layer.name]) for layer in graph.layers]
     for layer in layers:
         map_out = layer.output in chosen.maps
         source, target = graph.tensors[layer.input], graph.tensors[layer.output]
@@ -299,7 +303,7 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
             plans.append(plan)
         elif isinstance(layer, Conv):
             choice = _plan_conv(layer, source, target, config, depthwise_mode, winograd_mode, map_out=map_out,
-                                gather=gather_mode == "auto" and is_gatherable(layer, graph))
+                                gather=gather_mode == "auto" and is_gatherable(layer, graph), inputs=reads[layer.name])
             weights, plan, requantize = choice.packed, choice.plan, choice.requantize
             plans.append(plan)
             if isinstance(plan.geometry, GatherGeometry):

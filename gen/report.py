@@ -25,6 +25,8 @@ def profile_of(program: Program, record: Record, cycles: int, clock_mhz: float) 
             "utilisation": sum(layer.utilisation * layer.cycles for layer in layers) / cycles,
             "fps": clock_mhz * 1e6 / cycles,
             "dram_bytes": sum(layer.dram_bytes for layer in layers),
+            **{name: sum(getattr(layer, name) for layer in layers) for name in ("useful", "idle_pixels", "idle_lanes")},
+            "stalls": {cause: sum(layer.stalls[cause] for layer in layers) for cause in layers[0].stalls},
         },
         "layers": [asdict(layer) for layer in layers],
     }

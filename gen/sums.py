@@ -8,6 +8,7 @@ from cores.config import NpuConfig
 from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
 from gen.geometry import CompileError
 from gen.ir import Conv, Layer
+from gen.ranges import Range, any_values, sum_range
 from gen.winograd import exact_requantize
 from sim.golden import round_shift, winograd_output
 
@@ -17,8 +18,8 @@ __all__ = ["fit_exact", "fit_sums"]
 _UNIT = (1 << MULTIPLIER_BITS - 1, MULTIPLIER_BITS - 1)
 
 
-def _reach(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest sum of each channel over all int8 inputs, int64 (C,)."""
+def _reach(layer: Layer, inputs: Range | None) -> Range:
+    """Lowest and highest sum of each channel; ``inputs`` as in `fit_sums`."""
     if isinstance(layer, Conv) and layer.winograd:
         # Of each of a tile's four pixels. Tiles may hold anything here, which is more than they do.
         signs = winograd_output(np.eye(16, dtype=np.int64).reshape(16, 4, 4)).reshape(16, 4)
@@ -28,14 +29,7 @@ def _reach(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
         up = positive @ (signs > 0) - negative @ (signs < 0)
         down = negative @ (signs > 0) - positive @ (signs < 0)
         return (127 * down - 128 * up).min(axis=1), (127 * up - 128 * down).max(axis=1)
-    if isinstance(layer, Conv):
-        weights = layer.weights.reshape(len(layer.weights), -1)
-        positive = np.maximum(weights, 0).sum(1, dtype=np.int64)
-        negative = np.minimum(weights, 0).sum(1, dtype=np.int64)
-        return 127 * negative - 128 * positive, 127 * positive - 128 * negative
-    pixels = 1 if layer.maximum else layer.kernel[0] * layer.kernel[1]
-    ones = np.ones(len(layer.requantize.bias), np.int64)
-    return -128 * pixels * ones, 127 * pixels * ones
+    return sum_range(layer, any_values(layer) if inputs is None else inputs)
 
 
 def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high: np.ndarray) -> Conv:
@@ -74,8 +68,10 @@ def _require_limits(layer: Layer) -> None:
                                f"not {rows}x{cols}; average in two layers, one behind the other")
 
 
-def fit_sums(layer: Layer, config: NpuConfig) -> Layer:
+def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> Layer:
     """The layer, proven to fit: sums, with their bias and without, stay within ``acc_width`` bits.
+
+    ``inputs``: what it can read, as `gen.ranges.input_ranges` says; None for any int8.
 
     Channels beyond that whose result does not depend on their input become constants: quantisers give channels that
     died in training huge biases at tiny scales. The layer computes the same values.
@@ -85,34 +81,35 @@ def fit_sums(layer: Layer, config: NpuConfig) -> Layer:
     limit = 1 << config.acc_width - 1
 
     def beyond(layer: Layer) -> np.ndarray:
-        low, high = _reach(layer)
+        low, high = _reach(layer, inputs)
         below, above = np.minimum(layer.requantize.bias, 0), np.maximum(layer.requantize.bias, 0)
         return (np.minimum(low, 0) + below < -limit) | (np.maximum(high, 0) + above >= limit)
 
     _require_limits(layer)
     channels = beyond(layer)
     if isinstance(layer, Conv) and channels.any():
-        layer = _constant_channels(layer, channels, *_reach(layer))
+        layer = _constant_channels(layer, channels, *_reach(layer, inputs))
         channels = beyond(layer)
     if channels.any():
         channel = int(np.flatnonzero(channels)[0])
-        low, high = (int(end[channel]) for end in _reach(layer))
+        low, high = (int(end[channel]) for end in _reach(layer, inputs))
         bias = int(layer.requantize.bias[channel])
         width = (max(-low, high) + abs(bias)).bit_length() + 1
-        advice = f"build with acc_width={width}" if width <= 32 else "no accumulator is wide enough"
+        advice = (f"build and compile with --acc-width {width}" if width <= 32
+                  else "no accumulator is wide enough: use smaller weights or fewer inputs")
         raise CompileError(f"layer {layer.name}: channel {channel} sums to {low}..{high} with bias {bias}, "
                            f"beyond acc_width={config.acc_width}; {advice}")
     return layer
 
 
-def fit_exact(layer: Conv, config: NpuConfig) -> Conv | None:
-    """A layer that fits, with the parameters for sums of the exact Winograd form: four times its own.
+def fit_exact(layer: Conv, config: NpuConfig, inputs: Range | None = None) -> Conv | None:
+    """A layer that fits (`fit_sums`), with the parameters for sums of the exact Winograd form: four times its own.
 
     Partial sums may run over: they and their total are kept modulo ``2**acc_width``. None where the total or the
     parameters have no room.
     """
     requantize = exact_requantize(layer.requantize)
-    low, high = (4 * end for end in _reach(layer))
+    low, high = (4 * end for end in _reach(layer, inputs))
     if requantize is None:
         return None
     limit = 1 << config.acc_width - 1

@@ -3,6 +3,8 @@
 Every cycle belongs to one layer, so layers add up to the whole: an instruction of the compute queue (COMPUTE, POOL) has
 the cycles from the end of the one before it to its own end, hence also its wait for data, tokens and weights; what
 follows the last one (its stores, END) goes to the last one's layer.
+
+A layer's cycles are its useful ones, those of lanes that had nothing useful to do, and stalls, each with its cause.
 """
 
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cores.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
 from cores.numerics import MAP_PIXELS
@@ -19,6 +22,10 @@ from cores.registers import ENGINE_STATES
 __all__ = ["LayerTiming", "instruction_beats", "layer_timings"]
 
 _COMPUTE = tuple(ENGINE_STATES).index("compute")
+_BUSY = ENGINE_STATES["compute"].index("busy")
+_WORKING = (Opcode.COMPUTE, Opcode.POOL)
+#: Products for each MAC of a layer, where a mode makes fewer: 16 for four pixels instead of 36.
+_MULTIPLIED = {"winograd": 16 / 36}
 
 
 class Layer(Protocol):
@@ -63,8 +70,12 @@ class Record(Protocol):
 
 @dataclass(frozen=True)
 class LayerTiming:
-    """One layer. ``cycles`` is the compute engine's busy cycles and all ``stalls``; ``dram_bytes`` counts its
-    instructions too; ``utilisation`` is of all multipliers, or all lanes of the binary unit, by ``useful_macs``."""
+    """One layer. ``cycles`` is ``useful``, ``idle_pixels``, ``idle_lanes`` and all ``stalls`` together.
+
+    The first three are the cycles in which the array, or the pool unit, was at work, divided by what its lanes did:
+    ``idle_pixels`` had no output pixel (odd rows), ``idle_lanes`` no channel, tap or weight. ``utilisation`` is of all
+    multipliers, or all lanes of the binary unit, by ``useful_macs``; ``dram_bytes`` counts instructions too.
+    """
 
     name: str
     op: str
@@ -74,7 +85,57 @@ class LayerTiming:
     useful_macs: int
     utilisation: float
     dram_bytes: int
+    useful: int
+    idle_pixels: int
+    idle_lanes: int
     stalls: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a COMPUTE or POOL has to do. ``pixels``: the share of its pixel lanes that have an output pixel.
+
+    ``hurried``: cycles that its steps are too short by for the pipeline, which the engine spends in ``setup``;
+    ``starved``: that it is their weights' number which keeps them longer still, a beat of them a cycle.
+    """
+
+    pixels: float
+    hurried: int
+    starved: bool
+
+    @classmethod
+    def of(cls, config: NpuConfig, geometry: Instruction, instruction: Instruction) -> "_Work":
+        if instruction.opcode == Opcode.POOL:
+            return cls(1.0, 0, False)
+        rows, cols, taps = geometry["rows"], geometry["cols"], geometry["kernel_h"] * geometry["kernel_w"]
+        lanes = config.banks if geometry["spread"] else config.pixel_lanes
+        reads = max(1, geometry["reads"]) if geometry["window"] else -(-cols // lanes)
+        beats = config.weight_beats + (config.index_beats if instruction["indexed"] else 0)
+        if instruction["binary"]:
+            beats = config.binary_rows
+        steps = instruction["blocks"] * taps * instruction["groups"]
+        shortest = ComputeEngine.min_step(config)
+        return cls(min(1.0, cols / (reads * lanes)), steps * max(0, shortest - rows * reads), beats > shortest)
+
+
+def _stalls(config: NpuConfig, record: Record, instructions: Sequence[Instruction],
+            works: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Cycles of each cause, and busy ones without an output pixel, of the instructions ``works``."""
+    states = {name: record.counts[_COMPUTE, code, works] for code, name in enumerate(ENGINE_STATES["compute"])}
+    geometry: Instruction | None = None
+    found = []
+    for instruction in instructions:
+        if instruction.opcode == Opcode.COMPUTE_SET:
+            geometry = instruction
+        elif instruction.opcode in _WORKING:
+            assert geometry is not None
+            found.append(_Work.of(config, geometry, instruction))
+    hurried = np.minimum(states["setup"], [work.hurried for work in found])
+    starved = np.where([work.starved for work in found], hurried, 0)
+    causes = {
+        "wait_weights": states["wait_weights"] + starved, "wait_load": states["wait_load"],
+        "wait_store": states["wait_store"], "short_steps": hurried - starved, "setup": states["setup"] - hurried}
+    return causes, states["busy"] * (1 - np.array([work.pixels for work in found]))
 
 
 def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
@@ -110,19 +171,20 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
         raise ValueError(f"record of {record.last.shape[1]} instructions, program of {len(instructions)}")
     owners = np.array(program.instruction_layers)
     works = np.array([i for i, instruction in enumerate(instructions)
-                      if instruction.opcode in (Opcode.COMPUTE, Opcode.POOL)], np.int64)
+                      if instruction.opcode in _WORKING], np.int64)
     ends = record.last[_COMPUTE, works] + 1
     spans = np.diff(ends, prepend=0)
     spans[-1:] += cycles - ends[-1:]
 
     def by_layer(index: np.ndarray, values: np.ndarray) -> np.ndarray:
-        totals = np.zeros(len(program.layers), np.int64)
+        totals = np.zeros(len(program.layers), values.dtype)
         np.add.at(totals, owners[index], values)
         return totals
 
     total = by_layer(works, spans)
-    states = {name: by_layer(works, record.counts[_COMPUTE, code, works])
-              for code, name in enumerate(ENGINE_STATES["compute"]) if name != "idle"}
+    causes, unused = _stalls(program.config, record, instructions, works)
+    busy = by_layer(works, record.counts[_COMPUTE, _BUSY, works])
+    stalled, unused = {name: by_layer(works, spent) for name, spent in causes.items()}, by_layer(works, unused)
     moved = instruction_beats(instructions) * program.config.beat_bytes + INSTRUCTION_BYTES
     owned = np.flatnonzero(owners >= 0)
     traffic = by_layer(owned, moved[owned])
@@ -131,11 +193,17 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
     timings = []
     for number, layer in enumerate(program.layers):
         own = int(total[number])
-        stalls = {name: int(spent[number]) for name, spent in states.items() if name != "busy"}
+        stalls = {name: int(spent[number]) for name, spent in stalled.items()}
         # Cycles in which the compute queue was empty: the program's start and end.
-        stalls["idle"] = own - sum(int(spent[number]) for spent in states.values())
+        stalls["idle"] = own - int(busy[number]) - sum(stalls.values())
+        rate = rates.get(layer.mode, config.macs)
+        # A pool unit's lanes all work; weights that are zero and left out are no work.
+        useful = int(busy[number])
+        if layer.op == "conv":
+            useful = min(useful, round(layer.useful_macs * _MULTIPLIED.get(layer.mode, 1.0) / rate))
+        pixels = min(int(busy[number]) - useful, round(unused[number]))
         timings.append(LayerTiming(
             layer.name, layer.op, layer.mode, own, layer.macs, layer.useful_macs,
-            layer.useful_macs / max(1, rates.get(layer.mode, config.macs) * own), int(traffic[number]), stalls,
-        ))
+            layer.useful_macs / max(1, rate * own), int(traffic[number]), useful, pixels,
+            int(busy[number]) - useful - pixels, stalls))
     return timings

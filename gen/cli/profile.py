@@ -19,7 +19,9 @@ from gen.files import require_writable, write_file
 if TYPE_CHECKING:
     from gen.workload import Workload
 
-_COLOURS = {"setup": "tab:olive", "wait_load": "tab:orange", "wait_store": "tab:purple", "wait_weights": "tab:blue",
+#: Of the parts of a bar behind the useful one, which is coloured by its share.
+_COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
+            "wait_load": "tab:orange", "wait_store": "tab:purple", "short_steps": "tab:brown", "setup": "tab:olive",
             "idle": "lightgray"}
 
 #: Beyond any FPGA: what is larger was meant in Hz or kHz.
@@ -93,56 +95,66 @@ def measure(workload: "Workload", target: str, clock_mhz: float) -> dict[str, An
 
 
 def _row(layer: dict[str, Any]) -> list[str]:
-    cause, waited = max(layer["stalls"].items(), key=lambda item: item[1], default=("", 0))
-    share = round(100 * waited / max(1, layer["cycles"]))
+    def share(cycles: int) -> str:
+        return f"{100 * cycles / max(1, layer['cycles']):.1f}"
+
+    waits = {cause: waited for cause, waited in layer["stalls"].items() if cause != "wait_weights"}
+    cause, waited = max(waits.items(), key=lambda item: item[1], default=("", 0))
+    percent = round(100 * waited / max(1, layer["cycles"]))
     return [
-        layer["name"], layer["mode"], f"{layer['cycles']:,}", f"{layer['macs']:,}",
-        f"{100 * layer['utilisation']:.1f}", f"{layer['dram_bytes']:,}",
-        f"{cause.removeprefix('wait_')} {share} %" if share else "",
+        layer.get("name", "total"), layer.get("mode", ""), f"{layer['cycles']:,}", f"{100 * layer['utilisation']:.1f}",
+        share(layer["idle_pixels"]), share(layer["idle_lanes"]), share(layer["stalls"]["wait_weights"]),
+        f"{cause.removeprefix('wait_').replace('_', ' ')} {percent} %" if percent else "", f"{layer['dram_bytes']:,}",
     ]
 
 
 def show(profile: dict[str, Any], clock_of: str) -> None:
     """``clock_of``: where the clock is from."""
     total = profile["total"]
-    headings = ("layer", "mode", "cycles", "MACs", "% used", "bytes", "waits for")
-    footers = ("total", "", f"{total['cycles']:,}", f"{total['macs']:,}", f"{100 * total['utilisation']:.1f}",
-               f"{total['dram_bytes']:,}", "")
-    rows = [_row(layer) for layer in profile["layers"]]
+    headings = ("layer", "mode", "cycles", "% used", "idle\npixels", "idle\nlanes", "lacks\nweights", "waits for",
+                "bytes")
+    rows, footers = [_row(layer) for layer in profile["layers"]], _row(total)
     table = Table(box=box.SIMPLE, show_footer=True, padding=(0, 1, 0, 0))
     for number, (heading, footer) in enumerate(zip(headings, footers, strict=True)):
         # Words are folded when the terminal is narrow, figures are not.
         if heading in ("layer", "mode", "waits for"):
             table.add_column(heading, footer, overflow="fold")
         else:
-            width = max(len(row[number]) for row in (headings, footers, *rows))
+            width = max(len(text) for text in (*heading.split("\n"), *(row[number] for row in (footers, *rows))))
             table.add_column(heading, footer, justify="right", no_wrap=True, min_width=width)
     for row in rows:
         table.add_row(*row)
     console.print(table)
+    console.print("% of a layer's cycles: multipliers in use; lanes at work without an output pixel, and without a "
+                  "channel, tap or weight; weights that are not there in time; what else it waited for most")
     if any(layer["utilisation"] > 1 for layer in profile["layers"]):
         console.print("more than 100 % used: Winograd layers need fewer multiplications than they have MACs",
                       soft_wrap=True)
-    console.print(f"{total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz ({clock_of})",
-                  soft_wrap=True)
+    console.print(f"{total['macs']:,} MACs; {total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz "
+                  f"({clock_of})", soft_wrap=True)
 
 
 def plot(profile: dict[str, Any], title: str) -> bytes:
-    """PNG: a bar a layer, its cycles split into work and what it waited for."""
+    """PNG: a bar a layer, its cycles split into useful ones, coloured by their share, and what the others went to."""
+    from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     layers = profile["layers"]
-    causes = [cause for cause in layers[0]["stalls"] if any(layer["stalls"][cause] for layer in layers)]
+    parts = [{"idle_pixels": layer["idle_pixels"], "idle_lanes": layer["idle_lanes"], **layer["stalls"]}
+             for layer in layers]
     figure = Figure(figsize=(9, 1.5 + 0.28 * len(layers)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     names = [_plain(layer["name"]) for layer in layers]
-    left = [layer["cycles"] - sum(layer["stalls"].values()) for layer in layers]
-    axes.barh(names, left, label="busy", color="tab:green")
-    for cause in causes:
-        widths = [layer["stalls"][cause] for layer in layers]
-        axes.barh(names, widths, left=left, label=cause.replace("_", " "), color=_COLOURS.get(cause, "tab:gray"))
+    left = [layer["useful"] for layer in layers]
+    by_use = colormaps["RdYlGn"]
+    axes.barh(names, left, color=[by_use(layer["useful"] / max(1, layer["cycles"])) for layer in layers])
+    axes.barh(names[:1], [0], label="useful, by share", color=by_use(1.0))
+    for cause, colour in _COLOURS.items():
+        widths = [part[cause] for part in parts]
+        if any(widths):
+            axes.barh(names, widths, left=left, label=cause.replace("_", " "), color=colour)
         left = [start + width for start, width in zip(left, widths, strict=True)]
     for index, layer in enumerate(layers):
         axes.text(left[index], index, f" {100 * layer['utilisation']:.0f} %", va="center", fontsize="small")

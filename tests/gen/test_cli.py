@@ -457,11 +457,15 @@ def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.Ca
     assert main(["profile", model, "--macs", "64", "--clock", "100", "-o", "out", "--json"]) == 0
     profile = json.loads(capsys.readouterr().out)
     assert set(profile) == {"clock_mhz", "macs", "total", "layers"} and profile["macs"] == 64
-    assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes"}
+    split = {"useful", "idle_pixels", "idle_lanes", "stalls"}
+    assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes"} | split
     for layer in profile["layers"]:
-        assert set(layer) == {"name", "op", "mode", "cycles", "macs", "useful_macs", "utilisation", "dram_bytes",
-                              "stalls"}
+        assert set(layer) == split | {"name", "op", "mode", "cycles", "macs", "useful_macs", "utilisation",
+                                      "dram_bytes"}
     total = profile["total"]
+    for part in (total, *profile["layers"]):
+        work = part["useful"] + part["idle_pixels"] + part["idle_lanes"]
+        assert part["cycles"] == work + sum(part["stalls"].values())
     assert total["cycles"] == sum(layer["cycles"] for layer in profile["layers"])
     assert total["macs"] == pytest.approx(total["utilisation"] * 64 * total["cycles"])
     assert total["fps"] == pytest.approx(100e6 / total["cycles"])
@@ -505,19 +509,20 @@ def test_a_profile_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch):
 
     out = io.StringIO()
     monkeypatch.setattr(profile, "console", Console(file=out, width=80, highlight=False, markup=False))
-    total = {"cycles": 12_345_678, "macs": 123_456_789, "utilisation": 0.433, "dram_bytes": 1_234_567}
-    layer = {**total, "name": "resnet/stage2/block1/conv_a/quantized", "mode": "depthwise",
-             "stalls": {"wait_weights": 5_308_641}}
+    total = {"cycles": 12_345_678, "macs": 123_456_789, "utilisation": 0.433, "dram_bytes": 1_234_567,
+             "idle_pixels": 1_234_567, "idle_lanes": 2_469_135,
+             "stalls": {"wait_weights": 1_234_567, "wait_load": 5_308_641}}
+    layer = {**total, "name": "resnet/stage2/block1/conv_a/quantized", "mode": "depthwise"}
     profile.show({"layers": [layer], "total": {**total, "fps": 4.86}, "clock_mhz": 60}, "ecp5")
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) == 80
     first = next(number for number, line in enumerate(lines) if line.startswith(" resnet"))
     last = next(number for number, line in enumerate(lines) if line.startswith(" total")) - 1
-    columns = [lines[first].index("depthwise"), lines[first].index("weights")]
+    columns = [lines[first].index("depthw"), lines[first].index("12,345,678"), lines[first].index("load")]
     folded = ["".join(line[start:end].strip() for line in lines[first:last])
-              for start, end in ((0, columns[0]), (columns[1], 80))]
-    assert folded[0] == layer["name"] and folded[1].replace(" ", "") == "weights43%"
-    assert lines[first].split()[1:6] == ["depthwise", "12,345,678", "123,456,789", "43.3", "1,234,567"]
+              for start, end in ((0, columns[0]), (columns[0], columns[1]), (columns[2], columns[2] + 6))]
+    assert folded[:2] == [layer["name"], "depthwise"] and folded[2].replace(" ", "") == "load43%"
+    assert lines[first].split()[2:] == ["12,345,678", "43.3", "10.0", "20.0", "10.0", "load", "1,234,567"]
 
 
 def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):

@@ -186,7 +186,7 @@ def test_macs_and_modes(rng):
 
 def test_sums_beyond_the_accumulator():
     weights = np.full((4, 4096, 3, 3), 127)
-    message = r"layer only: channel 0 sums to .* beyond acc_width=27; build with acc_width=31"
+    message = r"layer only: channel 0 sums to .* beyond acc_width=27; build and compile with --acc-width 31"
     with pytest.raises(CompileError, match=message):
         compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256))
     compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256, acc_width=31))

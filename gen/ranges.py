@@ -1,0 +1,67 @@
+"""What values the channels of a feature map can have: of any int8 input, what clips and sums leave."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gen.ir import Conv, Graph, Layer, Pool, Tensor, pad_value
+from sim.golden import round_shift
+
+__all__ = ["Range", "any_values", "input_ranges", "sum_range"]
+
+#: Lowest and highest value of each channel, int64 (C,) each.
+Range = tuple[np.ndarray, np.ndarray]
+
+
+def any_values(layer: Layer) -> Range:
+    """A layer's input where nothing is known of it."""
+    channels = layer.weights.shape[not layer.depthwise] if isinstance(layer, Conv) else len(layer.requantize.bias)
+    return np.full(channels, -128), np.full(channels, 127)
+
+
+def _padded(layer: Layer, source: Tensor, values: Range) -> Range:
+    """What a layer reads of a tensor with these values."""
+    if not any(layer.pads):
+        return values
+    padding = pad_value(layer, source)
+    return np.minimum(values[0], padding), np.maximum(values[1], padding)
+
+
+def sum_range(layer: Layer, inputs: Range) -> Range:
+    """Lowest and highest sum (or maximum) of each channel, where the inputs are in ``inputs``."""
+    low, high = inputs
+    if isinstance(layer, Pool):
+        taps = 1 if layer.maximum else layer.kernel[0] * layer.kernel[1]
+        return taps * low, taps * high
+    positive = np.maximum(layer.weights, 0).sum(axis=(2, 3), dtype=np.int64)
+    negative = np.minimum(layer.weights, 0).sum(axis=(2, 3), dtype=np.int64)
+    if layer.depthwise:
+        positive, negative = positive[:, 0], negative[:, 0]
+        return positive * low + negative * high, positive * high + negative * low
+    return positive @ low + negative @ high, positive @ high + negative @ low
+
+
+def input_ranges(graph: Graph) -> Mapping[str, Range]:
+    """What each layer, by name, can read: values of its input's channels, and padding."""
+    reads: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
+    for name, _ in graph.inputs.values():
+        channels = graph.tensors[name].shape[0]
+        ranges[name] = np.full(channels, -128), np.full(channels, 127)
+    for layer in graph.layers:
+        first, second = layer.requantize, layer.residual
+        inputs = reads[layer.name] = _padded(layer, graph.tensors[layer.input], ranges[layer.input])
+        if isinstance(layer, Conv) and layer.winograd:      # whose sums are rounded
+            low, high = (np.full(len(first.bias), end) for end in (first.low, first.high))
+        else:
+            low, high = (
+                np.clip(round_shift((end + first.bias) * first.multiplier, first.shift) + first.zero_point, first.low,
+                        first.high)
+                for end in sum_range(layer, inputs))
+        if second:
+            low, high = (
+                np.clip(round_shift(own * second.multiplier_a + other * second.multiplier_b + second.constant,
+                                    second.shift) + second.zero_point, second.low, second.high)
+                for own, other in zip((low, high), ranges[second.other], strict=True))
+        ranges[layer.output] = low, high
+    return reads
