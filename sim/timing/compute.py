@@ -47,7 +47,7 @@ class Compute:
                 yield "an instruction"
             index = shared.pending[engine][queue.popped]
             instruction = shared.program[index]
-            there = int(queue.readable(1)[0])
+            there = queue.next_readable()
             taken = max(there, free)
             is_binary = instruction.opcode == Opcode.COMPUTE and bool(instruction["binary"])
             if shared.config.binary_engine and instruction.opcode != Opcode.COMPUTE_SET and is_binary != binary:
@@ -57,7 +57,7 @@ class Compute:
                     shared.spent(engine, "setup", before, draining)
                     shared.last[engine - 1, before] = drained
                 taken = max(taken, drained + 1)
-            queue.pop([taken])
+            queue.pop_one(taken)
             free = taken + 1
             if instruction.opcode == Opcode.COMPUTE_SET:
                 geometry = instruction
@@ -136,6 +136,21 @@ class Compute:
             cycles = words + row if longer else words
             pace = max(cycles, self._min_step, handover + beats + 1 - lead)
             longer = max(0, longer - count)
+            if not held and ring.next_readable(count * beats - 1) <= gather:
+                # All weights are there before any can be gathered: only the array's own pace counts.
+                start, after = max(may_start, gather + beats + 1 - lead), handover + beats + 1 - lead
+                final = start + (count - 1) * pace
+                gathers = np.concatenate([[gather], np.arange(start, final, pace) + handover])
+                ring.pop((gathers[:, None] + np.arange(beats)).ravel())
+                late = gather + beats + 1 - lead - max(idle_from, gather + 1)
+                waited = min(max(late, 0), start - idle_from)
+                waited += (count - 1) * min(max(after - max(cycles, handover + 1), 0), pace - cycles)
+                self._steps(index, count * cycles, waited, final - idle_from - (count - 1) * cycles - waited)
+                steps -= count
+                may_start, gather, idle_from = final + pace, final + handover, final + cycles
+                self.clock = final + cycles - 1
+                yield None
+                continue
             there = np.full(count * beats, NEVER)
             there[held:] = ring.readable(count * beats - held)
             there[0] = max(there[0], part + 1 - held)
@@ -150,10 +165,9 @@ class Compute:
             ready = _ready(times, arrived, lead)
             free = np.concatenate([[idle_from], starts[:-1] + cycles])
             # Until its weights can be gathered, a step waits for the one before, not for weights.
-            waited = np.clip(ready - np.maximum(free, gathers + 1), 0, starts - free)
-            shared.spent(Queue.COMPUTE, "busy", index, count * cycles)
-            shared.spent(Queue.COMPUTE, "wait_weights", index, int(waited.sum()))
-            shared.spent(Queue.COMPUTE, "setup", index, int((starts - free - waited).sum()))
+            waits = np.clip(ready - np.maximum(free, gathers + 1), 0, starts - free)
+            waited = int(waits.sum())
+            self._steps(index, count * cycles, waited, int((starts - free).sum()) - waited)
             steps, held, part = steps - count, 0, NEVER
             final = int(starts[-1])
             may_start, gather, idle_from = final + pace, final + handover, final + cycles
@@ -162,6 +176,10 @@ class Compute:
         # A following instruction's first step has a pace of its own.
         self._step_free, self._gather_free = max(idle_from, final + self._min_step), gather
         return idle_from - 1
+
+    def _steps(self, index: int, busy: int, waited: int, setup: int) -> None:
+        for state, cycles in (("busy", busy), ("wait_weights", waited), ("setup", setup)):
+            self.shared.spent(Queue.COMPUTE, state, index, cycles)
 
     def _windows(self, index: int, geometry: Instruction, instruction: Instruction, active: int) -> TimedSteps:
         """POOL: a tap a cycle; a window begins when there is room for its result. Returns the last tap's cycle."""

@@ -51,8 +51,8 @@ class Dispatcher:
                 queue = shared.queues[instruction.opcode.queue]
                 while not queue.room:
                     yield "room in a queue"
-                time = max(time, int(queue.writable(1)[0]))
-                queue.push([time])
+                time = max(time, queue.next_writable())
+                queue.push_one(time)
                 shared.pending[instruction.opcode.queue].append(index)
             if index % per_beat == per_beat - 1:
                 decoded += [time] * halves

@@ -41,21 +41,49 @@ class TimedFifo:
     def full(self) -> bool:
         return self.available == self._depth
 
-    def _places(self, first: int, count: int) -> np.ndarray:
-        return np.arange(first, first + count) % self._depth
+    def _some(self, times: np.ndarray, first: int, count: int) -> np.ndarray:
+        """``count`` entries from ``first`` on, of those that go round and round; not to be written to."""
+        place = first % self._depth
+        if place + count <= self._depth:
+            return times[place:place + count]
+        return np.concatenate([times[place:], times[:place + count - self._depth]])
+
+    def _note(self, times: np.ndarray, first: int, values: np.ndarray) -> None:
+        place = first % self._depth
+        head = self._depth - place
+        times[place:place + len(values)] = values[:head]
+        if len(values) > head:
+            times[:len(values) - head] = values[head:]
 
     def writable(self, count: int) -> np.ndarray:
         """First cycles in which each of the next ``count`` entries may be pushed; ``count`` is at most ``room``."""
-        return self._freed[self._places(self.pushed, count)] + 1
+        return self._some(self._freed, self.pushed, count) + 1
 
-    def push(self, times: np.ndarray | list[int]) -> None:
-        self._filled[self._places(self.pushed, len(times))] = times
+    def push(self, times: np.ndarray) -> None:
+        self._note(self._filled, self.pushed, times)
         self.pushed += len(times)
 
     def readable(self, count: int) -> np.ndarray:
         """First cycles in which each of the oldest ``count`` may be taken; ``count`` is at most ``available``."""
-        return self._filled[self._places(self.popped, count)] + self._latency
+        return self._some(self._filled, self.popped, count) + self._latency
 
-    def pop(self, times: np.ndarray | list[int]) -> None:
-        self._freed[self._places(self.popped, len(times))] = times
+    def pop(self, times: np.ndarray) -> None:
+        self._note(self._freed, self.popped, times)
         self.popped += len(times)
+
+    # The same of single entries.
+
+    def next_writable(self) -> int:
+        return int(self._freed[self.pushed % self._depth]) + 1
+
+    def push_one(self, time: int) -> None:
+        self._filled[self.pushed % self._depth] = time
+        self.pushed += 1
+
+    def next_readable(self, number: int = 0) -> int:
+        """First cycle in which the entry behind the ``number`` oldest may be taken."""
+        return int(self._filled[(self.popped + number) % self._depth]) + self._latency
+
+    def pop_one(self, time: int) -> None:
+        self._freed[self.popped % self._depth] = time
+        self.popped += 1

@@ -79,11 +79,11 @@ class Requester:
                 yield "an instruction or room for it"
             index = shared.pending[Queue.LOAD][queue.popped]
             instruction = shared.program[index]
-            seen = max(int(queue.readable(1)[0]), free, int(shared.contexts.writable(1)[0]))
+            seen = max(queue.next_readable(), free, shared.contexts.next_writable())
             stored = yield from shared.take(Queue.LOAD, Queue.STORE, instruction["stores"])
             accepted = max(seen, stored)
-            queue.pop([accepted])
-            shared.contexts.push([accepted])
+            queue.pop_one(accepted)
+            shared.contexts.push_one(accepted)
             self.handed.append((index, accepted - seen, accepted))
             self.clock = free = accepted + 1
             yield None
@@ -126,13 +126,13 @@ class Writer:
                 yield "a load"
             index, held_up, asked = self.requester.handed[shared.contexts.popped]
             instruction = shared.program[index]
-            seen = max(int(shared.contexts.readable(1)[0]), self.clock)
+            seen = max(shared.contexts.next_readable(), self.clock)
             waiting = max(seen, idle)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
             accepted = max(seen, tokens)
             if instruction.opcode == Opcode.LOAD_ACT:
                 accepted = max(accepted, transformed)
-            shared.contexts.pop([accepted])
+            shared.contexts.pop_one(accepted)
             shared.spent(engine, "wait_compute", index, max(0, tokens - waiting))
             shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - idle)))
             shared.spent(engine, "setup", index, int(accepted >= idle))

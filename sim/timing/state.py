@@ -22,6 +22,7 @@ TimedSteps = Generator[str | None, None, int]
 
 ENGINES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
 STATES = max(map(len, ENGINE_STATES.values()))
+_CODES = {(engine, state): code for engine in ENGINES for code, state in enumerate(ENGINE_STATES[engine.name.lower()])}
 
 #: Writes that are timed at once where it is not known what stores do.
 _IMPATIENT = 16
@@ -87,8 +88,8 @@ class Shared:
         self.tokens[source, sink].times.append(time + TOKEN)
 
     def spent(self, engine: Queue, state: str, index: int, cycles: int) -> None:
-        name = engine.name.lower()
-        self.counts[engine - 1, ENGINE_STATES[name].index(state), index] += cycles
+        if cycles:
+            self.counts[engine - 1, _CODES[engine, state], index] += cycles
 
     def in_hand(self, engine: Queue, index: int, first: int, last: int) -> None:
         self.first[engine - 1, index], self.last[engine - 1, index] = first, last

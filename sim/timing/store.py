@@ -59,10 +59,10 @@ class Store:
                 yield "an instruction"
             index = shared.pending[engine][queue.popped]
             instruction = shared.program[index]
-            taken = max(int(queue.readable(1)[0]), free)
+            taken = max(queue.next_readable(), free)
             if instruction.opcode != Opcode.STORE:
                 taken = max(taken, drained)
-                queue.pop([taken])
+                queue.pop_one(taken)
                 if instruction.opcode == Opcode.STORE_SET:
                     geometry = instruction
                 shared.in_hand(engine, index, taken, taken)
@@ -70,7 +70,7 @@ class Store:
                 shared.finished[engine] += 1
                 yield None
                 continue
-            queue.pop([taken])
+            queue.pop_one(taken)
             assert geometry is not None
             yield None
             computed = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
