@@ -22,6 +22,7 @@ class Compute:
         self.shared = shared
         self.clock = 0
         self._min_step = ComputeEngine.min_step(config)
+        self._kinds: dict[tuple[bool, bool, bool], tuple[int, int, int]] = {}
         #: How much later than its first read a window's word is complete.
         self._behind = config.window_reads - 1 if config.depthwise else 0
         #: From an issue until its sums are in the accumulators, int8 and binary.
@@ -109,13 +110,8 @@ class Compute:
         words = geometry["rows"] * row
         #: Steps to come that have a row more.
         longer = geometry["kernel_w"] if geometry["shift"] else 0
-        beats = config.weight_beats + (config.index_beats if instruction["indexed"] else 0)
-        if instruction["binary"]:
-            beats = config.binary_rows
+        beats, handover, lead = self._kind(bool(window), bool(instruction["indexed"]), bool(instruction["binary"]))
         steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"]
-        indexed, binary = bool(instruction["indexed"]), bool(instruction["binary"])
-        handover = ComputeEngine.handover(config, window=bool(window), binary=binary)
-        lead = WeightLoader.lead(config, taken=ComputeEngine.handover(config), indexed=indexed, binary=binary)
         may_start = max(active + 1, self._step_free)
         gather = max(known, self._gather_free)
         idle_from = active + 1
@@ -176,6 +172,16 @@ class Compute:
         # A following instruction's first step has a pace of its own.
         self._step_free, self._gather_free = max(idle_from, final + self._min_step), gather
         return idle_from - 1
+
+    def _kind(self, window: bool, indexed: bool, binary: bool) -> tuple[int, int, int]:
+        """Of a kind of steps: their beats, `ComputeEngine.handover` and `WeightLoader.lead`."""
+        kind, config = (window, indexed, binary), self.shared.config
+        if kind not in self._kinds:
+            beats = config.binary_rows if binary else config.weight_beats + indexed * config.index_beats
+            self._kinds[kind] = (
+                beats, ComputeEngine.handover(config, window=window, binary=binary),
+                WeightLoader.lead(config, taken=ComputeEngine.handover(config), indexed=indexed, binary=binary))
+        return self._kinds[kind]
 
     def _steps(self, index: int, busy: int, waited: int, setup: int) -> None:
         for state, cycles in (("busy", busy), ("wait_weights", waited), ("setup", setup)):
