@@ -1,7 +1,7 @@
 """The tiling of pooling layers: each chunk of channel blocks of a spatial tile is an output tile.
 
 A window that instructions or the input buffer have no room for is a tile by itself, pooled piece by piece: the pool
-unit keeps its sum or maximum from one POOL to the next, so that it is rounded once (docs/datapath.md, Pool unit).
+unit keeps its sum or maximum from one POOL to the next, so that it is rounded once (docs/datapath.md, "Pool unit").
 """
 
 from collections.abc import Sequence

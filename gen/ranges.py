@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gen.ir import Conv, Graph, Layer, Pool, Tensor, pad_value
-from sim.golden import round_shift
+from sim.golden import requantize, residual_add
 
 __all__ = ["Range", "any_values", "input_ranges", "sum_range"]
 
@@ -54,14 +54,15 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
         if isinstance(layer, Conv) and layer.winograd:      # whose sums are rounded
             low, high = (np.full(len(first.bias), end) for end in (first.low, first.high))
         else:
+            # What follows the sums is monotone.
             low, high = (
-                np.clip(round_shift((end + first.bias) * first.multiplier, first.shift) + first.zero_point, first.low,
-                        first.high)
+                requantize(end[:, None, None], first.bias, first.multiplier, first.shift, first.zero_point, first.low,
+                           first.high)[:, 0, 0]
                 for end in sum_range(layer, inputs))
         if second:
             low, high = (
-                np.clip(round_shift(own * second.multiplier_a + other * second.multiplier_b + second.constant,
-                                    second.shift) + second.zero_point, second.low, second.high)
+                residual_add(own, other, second.multiplier_a, second.multiplier_b, second.constant, second.shift,
+                             second.zero_point, second.low, second.high)
                 for own, other in zip((low, high), ranges[second.other], strict=True))
-        ranges[layer.output] = low, high
+        ranges[layer.output] = low.astype(np.int64), high.astype(np.int64)
     return reads

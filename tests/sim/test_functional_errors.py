@@ -207,6 +207,12 @@ def test_leftovers_and_oddities():
     hazard("1 beats are left in the weight ring", Instruction(Opcode.LOAD_WGT, offset=0, beats=1))
     hazard("8 beats are left in the side ring", PARAMETERS)
     hazard("an input-buffer entry twice", load_set(buf_row_pitch=1), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4))
+    part = compute_set(rows=1, cols=1)
+    loads = load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4), Instruction(Opcode.SYNC)
+    begun = Instruction(Opcode.POOL, blocks=1, open=1)
+    hazard("resumes no window", *loads, part, Instruction(Opcode.POOL, blocks=1, resume=1))
+    hazard("leaves a window open that was begun", *loads, part, begun, begun)
+    hazard("only a POOL with one window", *loads, compute_set(), begun)
     hazard("5 groups of a dense block of 4", compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=5, first=1))
 
 
