@@ -207,6 +207,7 @@ class Machine:
     def _check_end(self, index: int) -> None:
         self.require(self.weights.level == 0, index, f"{self.weights.level} beats are left in the weight ring at END")
         self.require(self.side.level == 0, index, f"{self.side.level} beats are left in the side ring at END")
+        self.require(self.pool_part is None, index, "a window is still open at END")
 
     # -- the whole -------------------------------------------------------------------------------------------------
 

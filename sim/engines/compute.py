@@ -131,7 +131,7 @@ def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: In
         machine.require(instruction["blocks"] * geometry["rows"] * geometry["cols"] == 1, index,
                         "only a POOL with one window takes a part of it")
     machine.require(resume == (machine.pool_part is not None), index,
-                    "resumes no window" if resume else "leaves a window open that was begun before")
+                    "resumes no window" if resume else "does not resume the window that is open")
     ky, kx = np.divmod(np.arange(geometry["kernel_h"] * geometry["kernel_w"]), geometry["kernel_w"])
     half = 1 << POOL_WIDTH - 1
     for block in range(instruction["blocks"]):

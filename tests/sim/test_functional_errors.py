@@ -211,7 +211,8 @@ def test_leftovers_and_oddities():
     loads = load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4), Instruction(Opcode.SYNC)
     begun = Instruction(Opcode.POOL, blocks=1, open=1)
     hazard("resumes no window", *loads, part, Instruction(Opcode.POOL, blocks=1, resume=1))
-    hazard("leaves a window open that was begun", *loads, part, begun, begun)
+    hazard("does not resume the window that is open", *loads, part, begun, begun)
+    hazard("a window is still open at END", *loads, part, begun)
     hazard("only a POOL with one window", *loads, compute_set(), begun)
     hazard("5 groups of a dense block of 4", compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=5, first=1))
 
