@@ -9,7 +9,7 @@ from cores.isa import Opcode
 from gen.compiler import CompileError, compile_graph
 from gen.large_benchmarks import LargeLayer, large_graph, measure_large
 from sim.rtl.machine import RtlMachine
-from tests.gen.test_compiler import pool_graph, run_and_compare
+from tests.gen.test_compiler import conv_graph, pool_graph, run_and_compare
 from tests.sim.cases import SMALL
 
 #: On the small machine 64 tiles of a bank's words are 8,192 pixels.
@@ -74,3 +74,10 @@ def test_too_many_pixels():
     tensors = {name: replace(tensor, shape=(16, 4096, 4097)) for name, tensor in graph.tensors.items()}
     with pytest.raises(CompileError, match="feature maps have at most 16,777,215 pixels; cut the image"):
         compile_graph(replace(graph, tensors=tensors), NpuConfig.preset(256))
+
+
+def test_narrow_tiles_where_no_wide_one_fits(rng):
+    """20 rows of 27 columns are more than the buffer holds, of 23 they are not."""
+    graph = conv_graph(rng.integers(-9, 10, (8, 8, 20, 20)), (30, 40))
+    program, graph = compile_graph(graph, SMALL)
+    run_and_compare(program, graph, 1, ("load", 5))
