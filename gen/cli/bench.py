@@ -69,7 +69,7 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     """The rows of each part, which are shown on the way unless JSON is asked for."""
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
-                "networks": _networks, "area": _area, "speed": _speed}
+        "networks": _networks, "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
