@@ -8,6 +8,7 @@ import numpy as np
 from cores.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
 from gen.ir import Conv, Pool, Requantize, Tensor
 from gen.onnx_values import Pending, Real
+from gen.ranges import Range, product_range, window_range
 from sim.golden import quantize_multiplier
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _LARGEST_SUM = 1 << 24
 _COARSEST_BRANCH = 2.0
 
 
-def sum_range(importer: "Importer", value: Pending) -> tuple[np.ndarray, np.ndarray]:
+def sum_range(importer: "Importer", value: Pending) -> Range:
     """Lowest and highest sum of each channel over all inputs that the tensor's clip bounds allow, int64 (C,)."""
     arguments, source = value.arguments, importer.tensors[value.arguments["input"]]
     low, high = importer.clip_bounds(source.name)
@@ -36,14 +37,10 @@ def sum_range(importer: "Importer", value: Pending) -> tuple[np.ndarray, np.ndar
         around = arguments.get("pad_value")
         around = source.zero_point if around is None else around
         low, high = min(low, around), max(high, around)
+    inputs = np.full(source.shape[0], low), np.full(source.shape[0], high)
     if value.layer is Conv:
-        weights = arguments["weights"].reshape(value.shape[0], -1)
-        positive = np.maximum(weights, 0).sum(axis=1, dtype=np.int64)
-        negative = np.minimum(weights, 0).sum(axis=1, dtype=np.int64)
-        return low * positive + high * negative, high * positive + low * negative
-    summands = 1 if arguments["maximum"] else arguments["kernel"][0] * arguments["kernel"][1]
-    ones = np.ones(value.shape[0], np.int64)
-    return low * summands * ones, high * summands * ones
+        return product_range(arguments["weights"], arguments["depthwise"], inputs)
+    return window_range(arguments["maximum"], arguments["kernel"], inputs)
 
 
 def real_range(importer: "Importer", value: Pending | Real) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import numpy as np
 from gen.ir import Conv, Graph, Layer, Pool, Tensor, pad_value
 from sim.golden import requantize, residual_add
 
-__all__ = ["Range", "any_values", "input_ranges", "sum_range"]
+__all__ = ["Range", "any_values", "input_ranges", "product_range", "sum_range", "window_range"]
 
 #: Lowest and highest value of each channel, int64 (C,) each.
 Range = tuple[np.ndarray, np.ndarray]
@@ -29,13 +29,23 @@ def _padded(layer: Layer, source: Tensor, values: Range) -> Range:
 
 def sum_range(layer: Layer, inputs: Range) -> Range:
     """Lowest and highest sum (or maximum) of each channel, where the inputs are in ``inputs``."""
-    low, high = inputs
     if isinstance(layer, Pool):
-        taps = 1 if layer.maximum else layer.kernel[0] * layer.kernel[1]
-        return taps * low, taps * high
-    positive = np.maximum(layer.weights, 0).sum(axis=(2, 3), dtype=np.int64)
-    negative = np.minimum(layer.weights, 0).sum(axis=(2, 3), dtype=np.int64)
-    if layer.depthwise:
+        return window_range(layer.maximum, layer.kernel, inputs)
+    return product_range(layer.weights, layer.depthwise, inputs)
+
+
+def window_range(maximum: bool, kernel: tuple[int, int], inputs: Range) -> Range:
+    """`sum_range` of a pool."""
+    taps = 1 if maximum else kernel[0] * kernel[1]
+    return taps * inputs[0], taps * inputs[1]
+
+
+def product_range(weights: np.ndarray, depthwise: bool, inputs: Range) -> Range:
+    """`sum_range` of a convolution."""
+    low, high = inputs
+    positive = np.maximum(weights, 0).sum(axis=(2, 3), dtype=np.int64)
+    negative = np.minimum(weights, 0).sum(axis=(2, 3), dtype=np.int64)
+    if depthwise:
         positive, negative = positive[:, 0], negative[:, 0]
         return positive * low + negative * high, positive * high + negative * low
     return positive @ low + negative @ high, positive @ high + negative @ low
