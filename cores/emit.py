@@ -3,7 +3,7 @@
 import os
 import re
 
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.hdl import Value, ValueCastable
 from amaranth.hdl._ir import PortDirection  # `convert` takes it, no public module has it
 from amaranth.lib import wiring
@@ -22,8 +22,23 @@ def _ports(component: wiring.Component, separator: str) -> dict[str, tuple[Value
     return ports
 
 
+#: Processes become assignments. Yosys's other way of writing them, ``always @*`` blocks that also look at a variable
+#: with an initial value, waits for ever by the rules of SystemVerilog, which sets such variables before blocks start.
+#: Wires that nothing reads go: they were a fifth of the text.
+_SCRIPT = """
+proc -norom
+opt_clean -purge
+memory_collect
+attrmap {attributes}
+attrmap -modattr {attributes}
+write_verilog
+"""
+#: Notes of Amaranth and Yosys that no other tool reads.
+_ATTRIBUTES = ("generator", "top", "src", "amaranth.hierarchy", "amaranth.decoding", "unused_bits")
+
+
 def emit_component(component: wiring.Component, *, name: str = "top", separator: str = "__") -> str:
-    """Verilog of one component.
+    """Verilog of one component, the same by the rules of Verilog (2005) and SystemVerilog.
 
     A port is called after its path in the signature, joined by ``separator``: stream ``o`` becomes ``o__valid``,
     ``o__ready`` and ``o__payload``. Ports with a layout are one vector each. Clock and reset are ``clk`` and ``rst``.
@@ -32,13 +47,13 @@ def emit_component(component: wiring.Component, *, name: str = "top", separator:
     """
     # A system Yosys of another version would write other bytes, so the pinned wheel goes first.
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin,system")
+    yosys = verilog.find_yosys(lambda version: version >= (0, 40))
     # Source locations are paths of this machine: without them the text depends on the design alone.
-    ports = _ports(component, separator)
-    return _share_modules(verilog.convert(component, name=name, ports=ports, emit_src=False, strip_internal_attrs=True))
+    design = rtlil.convert(component, name=name, ports=_ports(component, separator), emit_src=False)
+    script = _SCRIPT.format(attributes=" ".join(f"-remove {attribute}" for attribute in _ATTRIBUTES))
+    return _share_modules(yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{design}\nrtlil\n{script}"))
 
 
-#: A wire that Yosys numbers through the whole file although each module has its own.
-_NUMBERED = re.compile(r"(\\\$auto\$verilog_backend\.cc:\d+:dump_module)\$\d+")
 _MODULE = re.compile(r"^module (\S+) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 #: The module an instance is of. An escaped name ends with a space; instances stand at the start of a line.
 _INSTANCE = re.compile(r"(?<=^  )\\\S+(?=  ?\S+ \()", re.MULTILINE)
@@ -50,7 +65,7 @@ def _share_modules(text: str) -> str:
     Amaranth writes a module for every instance. One for all of a kind makes the text a tenth as long and spares every
     tool that reads it the repetition.
     """
-    text, shared = _NUMBERED.sub(r"\1", text), True
+    shared = True
     while shared:  # modules become alike when those inside them have become one
         text, shared = _share_alike(text)
     return text
