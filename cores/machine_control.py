@@ -18,10 +18,11 @@ class MachineControl(wiring.Component):
     ``bus_idle``, then ``reset`` for a cycle (for everything but this, the register file and the counters), then
     ``error``. ``stop`` does the same without an error. ``timeout`` cycles without ``progress`` are an error as well,
     with ``stalled_index``; 0 is never. If the bus stays silent that long during the halt too, ``error`` comes up while
-    ``busy`` stays: nothing can be started until the bus has answered.
+    ``busy`` stays (after ``stop`` it is a TIMEOUT as well): nothing can be started until the bus has answered, and
+    when it has, ``busy`` falls and nothing else is reported.
 
-    ``start`` is ignored while ``busy``. ``clear`` drops ``done`` and ``error``. ``counting`` is up from the cycle after
-    ``start`` to that of ``finished``.
+    ``start`` is ignored while ``busy``. ``clear`` drops ``done`` and ``error`` with its code; an error that has not
+    come up yet stays. ``counting`` is up from the cycle after ``start`` to that of ``finished``.
 
     Raises ValueError unless ``sources`` is positive.
     """
@@ -66,18 +67,25 @@ class MachineControl(wiring.Component):
         with m.Elif(watchdog != 0):
             m.d.sync += watchdog.eq(watchdog - 1)
 
-        with m.If(self.clear):
-            m.d.sync += [self.done.eq(0), self.error.eq(0), self.error_code.eq(0), self.error_index.eq(0)]
+        failing = Signal()      # an error is noted that ``error`` does not show yet
+        note, forget = Signal(), Signal()
+        with m.If(note):
+            m.d.sync += [
+                self.error_code.eq(Mux(first.valid, first.code, ErrorCode.TIMEOUT)),
+                self.error_index.eq(Mux(first.valid, first.index, self.stalled_index)),
+            ]
+        with m.Elif(forget):
+            m.d.sync += [self.error_code.eq(0), self.error_index.eq(0)]
+        with m.If(self.clear & ~failing):
+            m.d.comb += forget.eq(1)
+            m.d.sync += [self.done.eq(0), self.error.eq(0)]
 
-        failing = Signal()      # the halt is for an error, not for a stop
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += rewind.eq(1)
                 with m.If(self.start):
-                    m.d.sync += [
-                        self.busy.eq(1), self.done.eq(0), self.error.eq(0), self.error_code.eq(0),
-                        self.error_index.eq(0), failing.eq(0),
-                    ]
+                    m.d.comb += forget.eq(1)
+                    m.d.sync += [self.busy.eq(1), self.done.eq(0), self.error.eq(0)]
                     m.next = "CLEAR"
             with m.State("CLEAR"):
                 m.d.comb += [self.reset.eq(1), self.counting.eq(1), rewind.eq(1)]
@@ -88,12 +96,8 @@ class MachineControl(wiring.Component):
             with m.State("RUN"):
                 m.d.comb += self.counting.eq(1)
                 with m.If(first.valid | expired):
-                    m.d.sync += [
-                        failing.eq(1),
-                        self.error_code.eq(Mux(first.valid, first.code, ErrorCode.TIMEOUT)),
-                        self.error_index.eq(Mux(first.valid, first.index, self.stalled_index)),
-                    ]
-                    m.d.comb += rewind.eq(1)
+                    m.d.comb += [note.eq(1), rewind.eq(1)]
+                    m.d.sync += failing.eq(1)
                     m.next = "HALT"
                 with m.Elif(self.stop):
                     m.d.comb += rewind.eq(1)
@@ -106,9 +110,17 @@ class MachineControl(wiring.Component):
                 with m.If(self.bus_idle):
                     m.next = "DISCARD"
                 with m.Elif(expired):
-                    m.d.sync += self.error.eq(1)
+                    m.d.comb += note.eq(~failing)
+                    m.d.sync += [self.error.eq(1), failing.eq(0)]
+                    m.next = "OWED"
+            with m.State("OWED"):
+                m.d.comb += self.halt.eq(1)
+                with m.If(self.bus_idle):
+                    m.next = "DISCARD"
             with m.State("DISCARD"):
                 m.d.comb += [self.halt.eq(1), self.reset.eq(1)]
-                m.d.sync += [self.error.eq(failing), self.busy.eq(0)]
+                m.d.sync += [failing.eq(0), self.busy.eq(0)]
+                with m.If(failing):
+                    m.d.sync += self.error.eq(1)
                 m.next = "IDLE"
         return m

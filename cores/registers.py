@@ -16,7 +16,10 @@ VERSION = 2
 
 
 class Control(enum.IntFlag):
-    """START begins a program; ABORT stops the machine once its bus transfers have ended; CLEAR drops DONE and ERROR."""
+    """START begins a program; ABORT stops the machine once its bus transfers have ended; CLEAR drops DONE and ERROR.
+
+    START does nothing while BUSY, and CLEAR leaves BUSY as it is.
+    """
 
     START = 1
     ABORT = 2

@@ -204,6 +204,58 @@ def test_silent_bus_shows_the_error_but_stays_busy():
     run(bench)
 
 
+@pytest.mark.parametrize("clears", [False, True])
+def test_late_answers_report_nothing_more(clears):
+    async def bench(host):
+        await host.begin(timeout=20, stalled_index=5)
+        await host.tick(60)
+        assert host.state() == (1, 0, 1)
+        before = host.error()
+        if clears:
+            await host.pulse(clear=1)
+            before = ErrorCode.NONE, 0
+        for _ in range(3):                          # some answers come, then silence again
+            await host.pulse(progress=1)
+            await host.tick(60)
+            assert host.state() == (1, 0, not clears) and host.error() == before
+        host.set(bus_idle=1)
+        await host.tick(3)
+        assert host.state() == (0, 0, not clears) and host.error() == before and host.resets == 2
+        await host.begin()
+        await host.pulse(finished=1)
+        assert host.state() == (0, 1, 0)
+    run(bench)
+
+
+def test_an_error_that_has_not_come_up_cannot_be_cleared():
+    async def bench(host):
+        await host.begin()
+        host.report(1, ErrorCode.BUFFER, 8)
+        await host.tick()
+        host.no_report(1)
+        await host.pulse(clear=1)
+        assert host.state() == (1, 0, 0)
+        host.set(bus_idle=1)
+        await host.tick()
+        await host.pulse(clear=1)
+        assert host.state() == (0, 0, 1) and host.error() == (ErrorCode.BUFFER, 8)
+        await host.pulse(clear=1)
+        assert host.state() == (0, 0, 0) and host.error() == (ErrorCode.NONE, 0)
+    run(bench)
+
+
+def test_stop_on_a_silent_bus_is_a_timeout():
+    async def bench(host):
+        await host.begin(timeout=20, stalled_index=5)
+        await host.pulse(stop=1)
+        await host.tick(30)
+        assert host.state() == (1, 0, 1) and host.error() == (ErrorCode.TIMEOUT, 5)
+        host.set(bus_idle=1)
+        await host.tick(3)
+        assert host.state() == (0, 0, 1)
+    run(bench)
+
+
 def test_refuses_no_sources():
     with pytest.raises(ValueError, match="sources must be positive, not 0"):
         MachineControl(sources=0)
