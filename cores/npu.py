@@ -28,8 +28,9 @@ __all__ = ["Npu"]
 class Npu(wiring.Component):
     """One generated accelerator: AXI4-Lite registers in, AXI4 memory out. docs/architecture.md is its manual.
 
-    The ``trace`` ports show what each engine does in every cycle (`registers.ENGINE_STATES`) and for which instruction;
-    leave them open in hardware.
+    The ``trace`` ports show what each engine does in every cycle (`registers.ENGINE_STATES`) and for which instruction,
+    the instruction to be dispatched next and whether its queue is full, the tokens of STOREs that no load has taken,
+    and whether the machine is being stopped; leave them open in hardware.
     """
 
     def __init__(self, config: NpuConfig):
@@ -42,7 +43,7 @@ class Npu(wiring.Component):
             "trace": Out(wiring.Signature({
                 f"{engine}_{part}": Out(bits)
                 for engine in ENGINE_STATES for part, bits in (("state", 4), ("index", INDEX_BITS))
-            })),
+            } | {"fetch_index": Out(INDEX_BITS), "fetch_waiting": Out(1), "stores": Out(16), "halt": Out(1)})),
         })
 
     def elaborate(self, platform):
@@ -164,6 +165,10 @@ class Npu(wiring.Component):
             moving = moving | (part.state == states.index("busy"))
             waiting.append((part.state != states.index("idle"), part.index))
         m.d.comb += [
+            self.trace.fetch_index.eq(fetch.index),
+            self.trace.fetch_waiting.eq(fetch.waiting),
+            self.trace.stores.eq(load.store_level),
+            self.trace.halt.eq(control.halt),
             control.progress.eq(moving),
             counters.events.eq(Cat(*[events[name] for name in COUNTERS])),
             counters.clear.eq(control.reset & control.counting),

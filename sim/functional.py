@@ -32,6 +32,7 @@ from .engines.load import load_engine
 from .engines.store import store_engine
 from .errors import HazardError, MachineError
 from .hazards import Clock, Hazards, Stage
+from .standstill import nothing_moves, tokens_of
 from .storage import Accumulators, Ring
 
 __all__ = ["ORDERS", "TOKEN_MAXIMUM", "Machine", "Order", "run"]
@@ -121,7 +122,7 @@ class Machine:
             if count:
                 available = self.tokens[source, queue]
                 while len(available) < count:
-                    yield f"{count} token(s) of the {source.name.lower()} queue, which gave {len(available)}"
+                    yield tokens_of(source.name.lower(), count, len(available))
                 for _ in range(count):
                     self.hazards.taken(queue, available.popleft())
         instruction = self._supported(index, instruction)
@@ -232,11 +233,9 @@ class Machine:
 
     def _stand_still(self, reasons: list[tuple[str, str]]) -> None:
         held = {queue.name.lower(): index for queue, index in self.in_hand.items()}
-        texts = [f"{name}{'' if held.get(name) is None else f' {held[name]}'} waits for {reason}"
-                 for name, reason in sorted(reasons)]
         # As the hardware reports it: the load queue's instruction, else the compute queue's, else the store queue's.
         index = next((index for index in self.in_hand.values() if index is not None), self.instructions)
-        raise MachineError(ErrorCode.TIMEOUT, index, "nothing can move: " + "; ".join(texts))
+        raise MachineError(ErrorCode.TIMEOUT, index, nothing_moves(dict(reasons), held))
 
 
 def run(config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool = False,

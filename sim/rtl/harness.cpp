@@ -28,6 +28,12 @@ struct Trace {
     int64_t* last = nullptr;
 };
 
+// The machine when it was last told to stop: what each engine had in hand and lacked.
+struct Standing {
+    uint32_t state[kEngines], index[kEngines];
+    uint32_t fetch_index, fetch_waiting, stores;
+};
+
 struct Stats {
     uint64_t cycle, started, finished, in_flight;
     BusCounts bus;
@@ -37,6 +43,7 @@ class Machine {
 public:
     AxiMemory<BEAT_BYTES> memory;
     Trace trace;
+    Standing standing = {};
 
     explicit Machine(uint64_t seed) : context_(new VerilatedContext), top_(new Vnpu(context_.get())) {
         memory.random.seed(seed);
@@ -207,10 +214,14 @@ private:
             finished_ = cycle_;
             return;
         }
+        const Standing now = {
+            {top_->trace_load_state, top_->trace_compute_state, top_->trace_store_state},
+            {top_->trace_load_index, top_->trace_compute_index, top_->trace_store_index},
+            top_->trace_fetch_index, top_->trace_fetch_waiting, top_->trace_stores,
+        };
+        if (!top_->trace_halt) standing = now;
         if (!trace.instructions) return;
-        record(0, top_->trace_load_state, top_->trace_load_index);
-        record(1, top_->trace_compute_state, top_->trace_compute_index);
-        record(2, top_->trace_store_state, top_->trace_store_index);
+        for (unsigned engine = 0; engine < kEngines; ++engine) record(engine, now.state[engine], now.index[engine]);
     }
 
     void record(unsigned engine, unsigned state, uint64_t index) {
@@ -260,6 +271,7 @@ void npu_trace(Machine* machine, uint64_t instructions, uint32_t* counts, int64_
 
 int npu_run(Machine* machine, uint64_t cycles) { return machine->run(cycles); }
 void npu_stats(Machine* machine, Stats* stats) { machine->stats(stats); }
+void npu_standing(Machine* machine, Standing* standing) { *standing = machine->standing; }
 void npu_clear_counts(Machine* machine) { machine->memory.counts = BusCounts(); }
 const char* npu_failure(Machine* machine) { return machine->memory.failure.c_str(); }
 int npu_waves(Machine* machine, const char* path) { return machine->open_waves(path); }

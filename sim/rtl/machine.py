@@ -16,7 +16,8 @@ from cores.registers import ENGINE_STATES
 from .build import build_library
 
 __all__ = [
-    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Stats", "Trace", "WriteOrder",
+    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Standing", "Stats",
+    "Trace", "WriteOrder",
 ]
 
 #: First axis of the trace arrays.
@@ -127,6 +128,28 @@ class Stats:
     stray_writes: int
 
 
+class _CStanding(ctypes.Structure):
+    _fields_ = [
+        ("state", ctypes.c_uint32 * len(ENGINES)), ("index", ctypes.c_uint32 * len(ENGINES)),
+        ("fetch_index", ctypes.c_uint32), ("fetch_waiting", ctypes.c_uint32), ("stores", ctypes.c_uint32),
+    ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The machine in the cycle before it was stopped, for an error, a TIMEOUT or an ABORT.
+
+    ``engines``: engine -> its state and the instruction that it is for. ``fetch_index``: the instruction to be
+    dispatched next; ``fetch_waiting``: its queue is full. ``stores``: tokens of the store queue that the load queue
+    could take.
+    """
+
+    engines: dict[str, tuple[str, int]]
+    fetch_index: int
+    fetch_waiting: bool
+    stores: int
+
+
 def _load(path: Path) -> ctypes.CDLL:
     library = ctypes.CDLL(str(path))
     c = ctypes
@@ -144,6 +167,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "npu_trace": (None, pointer, c.c_uint64, u32, i64, i64),
         "npu_run": (c.c_int, pointer, c.c_uint64),
         "npu_stats": (None, pointer, c.POINTER(_CStats)),
+        "npu_standing": (None, pointer, c.POINTER(_CStanding)),
         "npu_clear_counts": (None, pointer),
         "npu_failure": (c.c_char_p, pointer),
         "npu_waves": (c.c_int, pointer, c.c_char_p),
@@ -268,6 +292,14 @@ class RtlMachine:
         values = {name: getattr(raw, name) for name in _STATS}
         started, finished = values.pop("started"), values.pop("finished")
         return Stats(cycles=None if _NEVER in (started, finished) else finished - started, **values)
+
+    @property
+    def standing(self) -> Standing:
+        raw = _CStanding()
+        self._library.npu_standing(self._handle, ctypes.byref(raw))
+        engines = {engine: (states[state], index) for (engine, states), state, index
+                   in zip(ENGINE_STATES.items(), raw.state, raw.index, strict=True)}
+        return Standing(engines, raw.fetch_index, bool(raw.fetch_waiting), raw.stores)
 
     def _check(self) -> None:
         failure = self._library.npu_failure(self._handle).decode()

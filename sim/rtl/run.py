@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import INSTRUCTION_BYTES
+from cores.isa import INSTRUCTION_BYTES, ErrorCode
+from cores.registers import Status
 from sim.errors import MachineError
 
 from .driver import Driver, Job
 from .machine import Bus, BusFault, ProtocolError, RtlMachine, RunStatus, Stats, Trace
+from .standstill import why_nothing_moves
 
 __all__ = ["RtlResult", "data_base", "run_program"]
 
@@ -52,7 +54,8 @@ def run_program(
     ``machine`` is used again (it keeps its bus), or made with ``bus`` and ``seed``. ``write_start`` in beats.
     ``progress`` is called with the cycles so far.
 
-    Raises MachineError when the machine stops with an error, ProtocolError when it breaks a bus rule, writes outside
+    Raises MachineError when the machine stops with an error (TIMEOUT says what each queue lacks; a machine whose bus
+    still owes answers stays busy until it has them), ProtocolError when it breaks a bus rule, writes outside
     its region, leaves a burst unfinished or is not done after ``limit`` cycles, ValueError when the image is not whole
     beats.
     """
@@ -88,16 +91,21 @@ def run_program(
         if progress:
             progress(cycles)
     seconds = time.perf_counter() - began
+    # A machine that is still busy with an error to report says itself that its bus is silent.
+    owed = Status.BUSY in driver.status()
     error = None
     try:
         counters = driver.finish()
     except MachineError as caught:
         error = caught
     stats = machine.stats
-    if stats.in_flight:
+    if stats.in_flight and not owed:
         raise ProtocolError(f"the machine is done with {stats.in_flight} bursts under way")
     if stats.stray_writes:
         raise ProtocolError(f"{stats.stray_writes} bursts were written outside the writable region")
+    if error and error.code is ErrorCode.TIMEOUT:
+        reason = why_nothing_moves(code, machine.standing, unanswered=stats.in_flight)
+        raise MachineError(error.code, error.index, reason)
     if error:
         raise error
     assert stats.cycles is not None

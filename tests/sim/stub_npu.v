@@ -31,7 +31,8 @@ module npu (
     output m_axi_wlast, output m_axi_wvalid, input m_axi_wready, input m_axi_bid, input [1:0] m_axi_bresp,
     input m_axi_bvalid, output m_axi_bready,
     output [3:0] trace_load_state, output [23:0] trace_load_index, output [3:0] trace_compute_state,
-    output [23:0] trace_compute_index, output [3:0] trace_store_state, output [23:0] trace_store_index
+    output [23:0] trace_compute_index, output [3:0] trace_store_state, output [23:0] trace_store_index,
+    output [23:0] trace_fetch_index, output trace_fetch_waiting, output [15:0] trace_stores, output trace_halt
 );
     localparam IDLE = 0, REQUEST = 1, READ = 2, WRITE = 3, ANSWER = 4;
 
@@ -147,4 +148,5 @@ module npu (
     assign trace_compute_state = 0, trace_compute_index = 0;
     assign trace_store_state = state == WRITE ? 1 : state == ANSWER ? 5 : 0;
     assign trace_store_index = 1;
+    assign trace_fetch_index = 0, trace_fetch_waiting = 0, trace_stores = 0, trace_halt = 0;
 endmodule

@@ -10,14 +10,18 @@ import pytest
 
 from cores.axi import AxiResponse
 from cores.config import NpuConfig
-from cores.isa import ErrorCode
+from cores.isa import ErrorCode, Instruction, Opcode
 from cores.registers import Status
 from gen.random_layers import random_inputs
+from sim import functional
 from sim.errors import MachineError
-from sim.rtl import Bus, BusFault, Driver, ProtocolError, RtlMachine, run_program
+from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachine, run_program
+from sim.rtl.machine import RunStatus
 from tests.compiled import compile_random, random_image
 
+from .cases import PARAMETERS, compute_set, load_set, store_set
 from .on_rtl import random_bus
+from .programs import END, assemble
 
 CONFIG = NpuConfig.preset(16)
 #: Cycles a machine may take to stop once it is told to: bursts under way, with the slowest bus of `random_bus`.
@@ -111,6 +115,89 @@ def test_abort(machine, seed, number):
     stop(machine)
     assert machine.stats.stray_writes == 0
     work.check_still_works()
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_late_answers_raise_no_second_interrupt(machine, seed, clears):
+    """Silence, TIMEOUT, CLEAR or not, then all that the memory owed."""
+    work = Workload(machine, seed)
+    machine.set_bus(Bus(latency=3000))
+    if clears:
+        with pytest.raises(MachineError, match=r"TIMEOUT .* waits for the bus.*; the memory has not answered \d+ bur"):
+            work.run(timeout=500)   # CLEARs on its way out
+    else:
+        with pytest.raises(ProtocolError, match="not done after"):
+            work.run(timeout=500, limit=600)
+        assert machine.run(2000) is RunStatus.INTERRUPT
+    driver = Driver(machine, CONFIG)
+    assert driver.status() == Status.BUSY | (Status(0) if clears else Status.ERROR)
+    with pytest.raises(DriverError, match="the device is busy"):
+        work.run()
+    if clears:
+        assert machine.run(10_000) is RunStatus.LIMIT, "a second interrupt"
+    else:
+        for _ in range(STOPPING):   # `run` returns at once while the interrupt is up; accesses take time too
+            if Status.BUSY not in driver.status():
+                break
+    assert machine.stats.in_flight == 0 and machine.stats.stray_writes == 0
+    assert driver.status() == (Status(0) if clears else Status.ERROR)
+    assert driver.read("error_code") == (ErrorCode.NONE if clears else ErrorCode.TIMEOUT)
+    work.check_still_works()
+
+
+def test_abort_on_a_silent_bus_is_a_timeout(machine, seed):
+    work = Workload(machine, seed)
+    machine.set_bus(Bus(latency=3000))
+    with pytest.raises(ProtocolError, match="not done after"):
+        work.run(timeout=500, limit=100)
+    driver = Driver(machine, CONFIG)
+    driver.abort()
+    assert machine.run(1000) is RunStatus.INTERRUPT
+    assert driver.status() == Status.BUSY | Status.ERROR
+    with pytest.raises(MachineError, match="TIMEOUT"):
+        driver.finish()
+    assert machine.run(10_000) is RunStatus.LIMIT and driver.status() == Status(0)
+    work.check_still_works()
+
+
+@pytest.mark.parametrize("instructions", [
+    [Instruction(Opcode.LOAD_WGT, beats=1), Instruction(Opcode.LOAD_WGT, beats=1, wait_compute=1)],
+    [Instruction(Opcode.LOAD_WGT, beats=1), load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, stores=3)],
+    [compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1)],
+    [compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_store=1)],
+    [compute_set(), Instruction(Opcode.POOL, blocks=1)],
+    [store_set(), Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1)],
+    [Instruction(Opcode.LOAD_WGT, beats=1, wait_compute=1), Instruction(Opcode.LOAD_WGT, beats=1),
+     compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1),
+     store_set(), Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1), Instruction(Opcode.SYNC)],
+])
+def test_a_deadlock_names_what_each_queue_lacks(machine, instructions):
+    """In the words of the functional simulator, which finds the same."""
+    code, image = assemble(*instructions, END), np.zeros(1024 * CONFIG.beat_bytes, np.uint8)
+    machine.set_bus(Bus())
+    with pytest.raises(MachineError, match="nothing can move: ") as expected:
+        functional.run(CONFIG, code, image.copy(), write_start=512)
+    with pytest.raises(MachineError) as found:
+        run_program(CONFIG, code, image, write_start=512, machine=machine, timeout=500)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("instructions, reason", [
+    ([Instruction(Opcode.LOAD_WGT, beats=1, wait_compute=1)] + 40 * [Instruction(Opcode.LOAD_WGT, beats=1)],
+     r"dispatcher waits for room in the load queue \(instruction \d+\); load 0 waits for 1 token"),
+    ([Instruction(Opcode.LOAD_WGT, beats=CONFIG.weight_depth + 10)], "load 0 waits for room in the weight ring"),
+    ([load_set(cols=1), Instruction(Opcode.LOAD_SIDE, cols=1, rows=CONFIG.side_depth + 10)],
+     "load 1 waits for room in the side ring"),
+    ([compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)], "compute 1 waits for weights"),
+    ([store_set(), Instruction(Opcode.STORE, offset=512, blocks=1)], "store 1 waits for channel parameters"),
+    ([store_set(), Instruction(Opcode.STORE, offset=512, blocks=1, pooled=1), PARAMETERS],
+     "store 1 waits for the pool unit"),
+])
+def test_a_starved_engine_names_what_it_lacks(machine, instructions, reason):
+    image = np.zeros(2048 * CONFIG.beat_bytes, np.uint8)
+    machine.set_bus(Bus())
+    with pytest.raises(MachineError, match=f"TIMEOUT .*{reason}"):
+        run_program(CONFIG, assemble(*instructions, END), image, write_start=512, machine=machine, timeout=500)
 
 
 @pytest.mark.full

@@ -1,0 +1,60 @@
+"""Why the machine stood still when TIMEOUT stopped it: what each queue had in hand and lacks."""
+
+from cores.isa import INSTRUCTION_BYTES, Instruction, Opcode, Queue, decode
+from sim.standstill import nothing_moves, tokens_of
+
+from .machine import Standing
+
+__all__ = ["why_nothing_moves"]
+
+
+def why_nothing_moves(code: bytes, standing: Standing, *, unanswered: int) -> str:
+    """In the words of `sim.functional`. ``unanswered``: bursts that the memory owes."""
+    reasons = {name: _lacks(name, state, code, index, standing) for name, (state, index) in standing.engines.items()}
+    held = {name: index for name, (state, index) in standing.engines.items() if state != "idle"}
+    text = nothing_moves({"dispatcher": _dispatcher_lacks(code, standing), **reasons}, held)
+    return text + (f"; the memory has not answered {unanswered} bursts" if unanswered else "")
+
+
+def _instruction(code: bytes, index: int) -> Instruction:
+    return decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
+
+
+def _dispatcher_lacks(code: bytes, standing: Standing) -> str:
+    index = standing.fetch_index
+    if standing.fetch_waiting:
+        return f"room in the {_instruction(code, index).opcode.queue.name.lower()} queue (instruction {index})"
+    if any(state != "idle" for state, _ in standing.engines.values()):
+        # Nothing but SYNC and END waits at the dispatcher with room in the queues, once the program is here.
+        try:
+            opcode = _instruction(code, index).opcode
+        except ValueError:
+            return f"instruction {index}"
+        if opcode.queue == Queue.CONTROL:
+            return f"all engines to be idle ({opcode.name} at {index})"
+    return f"the bus (instruction {index})"
+
+
+def _lacks(engine: str, state: str, code: bytes, index: int, standing: Standing) -> str:
+    """What an engine in one of `registers.ENGINE_STATES` waits for; the states are wider than the reasons."""
+    if state == "idle":
+        return "an instruction"
+    if state == "wait_bus":
+        return "the bus"
+    if not state.startswith("wait_"):
+        return f"the end of what it does ({state})"
+    instruction = _instruction(code, index)
+    match engine, state:
+        case "load", "wait_ring":
+            return f"room in the {'weight' if instruction.opcode == Opcode.LOAD_WGT else 'side'} ring"
+        case "load", "wait_store":
+            return tokens_of("store", instruction["stores"], standing.stores)
+        case "compute", "wait_weights":
+            return "weights"
+        case "compute", "wait_store" if instruction.opcode == Opcode.POOL and not instruction["wait_store"]:
+            return "a STORE to take pooled pixels"
+        case "store", "wait_side":
+            return "channel parameters or residual pixels in the side ring"
+        case "store", "wait_compute" if instruction["pooled"]:
+            return "the pool unit"
+    return tokens_of(state.removeprefix("wait_"), 1, 0)
