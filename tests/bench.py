@@ -1,4 +1,4 @@
-"""Runs cocotb benches on the Verilog of a component, in Verilator.
+"""Runs cocotb benches on the Verilog of a component, in Verilator, or in Icarus, which knows X.
 
 A bench is a module of cocotb tests (``tests/cores/bench_<component>.py``); the pytest test beside it makes the
 component and calls `run_bench`. Inside a bench, Amaranth itself makes and takes apart values of ports with a layout::
@@ -6,7 +6,8 @@ component and calls `run_bench`. Inside a bench, Amaranth itself makes and takes
     dut.i__payload.value = layout.const({"address": 4096, "beats": 7}).as_bits()
     payload = layout.from_bits(int(dut.o__payload.value))
 
-Environment: NPUGEN_SEED repeats a run, NPUGEN_WAVES=1 writes ``dump.vcd`` into the build folder.
+Environment: NPUGEN_SEED repeats a run, NPUGEN_WAVES=1 writes ``dump.vcd`` (Icarus: ``top.fst``) into the build folder,
+NPUGEN_SIMULATOR=icarus runs every bench there.
 """
 
 import hashlib
@@ -18,8 +19,10 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
+import pytest
 from amaranth.lib import wiring
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
@@ -27,16 +30,20 @@ from cocotb_tools.runner import get_runner
 from cores.emit import emit_component
 from sim.toolchain import verilator_environment
 
-__all__ = ["bench_parameters", "run_bench", "verilog_of"]
+__all__ = ["LANGUAGES", "Language", "WAIVED", "bench_parameters", "run_bench", "verilog_of"]
+
+#: The standard by which Icarus reads the Verilog: the same file must be right by both.
+Language = Literal["1364-2005", "1800-2012"]
+LANGUAGES: Mapping[Language, str] = {"1364-2005": "-g2005", "1800-2012": "-g2012"}
 
 ROOT = Path(__file__).parent.parent
 _TOP = "top"
-#: Yosys writes operands of unequal width, initial values beside processes and state machines without a default for
-#: codes that do not occur; all are what the netlist means.
-_WAIVED = ["WIDTHEXPAND", "WIDTHTRUNC", "PROCASSINIT", "CASEINCOMPLETE", "UNOPTFLAT"]
+#: Yosys writes operands of unequal width, initial values beside processes, functions whose conditions exclude each
+#: other without saying so, and vectors of which one half drives the other. All are what the netlist means.
+WAIVED = ["WIDTHEXPAND", "WIDTHTRUNC", "PROCASSINIT", "CASEOVERLAP", "UNOPTFLAT"]
 #: cocotb's runner makes every signal public, which Verilator then cannot optimise: four times as much C++ to compile. A
 #: bench uses ports alone, and these are marked in the text.
-_BUILD_ARGS = ["-O3", "-no-public-flat-rw", *(f"-Wno-{rule}" for rule in _WAIVED)]
+_BUILD_ARGS = ["-O3", "-no-public-flat-rw", *(f"-Wno-{rule}" for rule in WAIVED)]
 _TOP_MODULE = re.compile(rf"^module {_TOP}\b.*?^endmodule", re.MULTILINE | re.DOTALL)
 _PORT = re.compile(r"^  (?:input|output) [^;]*", re.MULTILINE)
 
@@ -63,27 +70,28 @@ def _share_runtime(source: Path, target: Path) -> None:
         os.utime(target / item.name, (later, later))
 
 
-def _build(verilog: str, name: str, waves: bool) -> Path:
+def _build(verilog: str, name: str, waves: bool, simulator: str, arguments: list[str]) -> Path:
     """Folder of the compiled simulation, made once for each Verilog text."""
-    key = hashlib.sha256("\0".join([verilog, str(waves), *_BUILD_ARGS]).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\0".join([verilog, str(waves), simulator, *arguments]).encode()).hexdigest()[:16]
     folder = ROOT / "build" / "cocotb" / f"{name}-{key}"
-    if (folder / _TOP).exists():
+    if folder.exists():
         return folder
     scratch = folder.with_name(f"{folder.name}.{os.getpid()}")
     scratch.mkdir(parents=True, exist_ok=True)
-    (scratch / f"{_TOP}.v").write_text(_publish_ports(verilog))
+    (scratch / f"{_TOP}.v").write_text(_publish_ports(verilog) if simulator == "verilator" else verilog)
     log = scratch / "build.log"
-    runtime = folder.with_name(f"runtime-{hashlib.sha256(repr((_BUILD_ARGS, waves)).encode()).hexdigest()[:16]}")
+    runtime = folder.with_name(f"runtime-{hashlib.sha256(repr((arguments, waves)).encode()).hexdigest()[:16]}")
     _share_runtime(runtime, scratch)
     try:
-        get_runner("verilator").build(
-            sources=[scratch / f"{_TOP}.v"], hdl_toplevel=_TOP, build_dir=scratch, build_args=_BUILD_ARGS,
+        get_runner(simulator).build(
+            sources=[scratch / f"{_TOP}.v"], hdl_toplevel=_TOP, build_dir=scratch, build_args=arguments,
             timescale=("1ns", "1ps"), waves=waves, log_file=log,
         )
     except Exception as error:
-        raise AssertionError(f"{name}: Verilator failed ({error}):\n{log.read_text()[-4000:]}") from None
-    runtime.mkdir(exist_ok=True)
-    _share_runtime(scratch, runtime)
+        raise AssertionError(f"{name}: {simulator} failed ({error}):\n{log.read_text()[-4000:]}") from None
+    if simulator == "verilator":
+        runtime.mkdir(exist_ok=True)
+        _share_runtime(scratch, runtime)
     try:
         scratch.rename(folder)
     except OSError:  # another process has made the same build meanwhile
@@ -91,13 +99,26 @@ def _build(verilog: str, name: str, waves: bool) -> Path:
     return folder
 
 
+def _tools(simulator: str, language: Language) -> tuple[Mapping[str, str], list[str]]:
+    """A simulator's environment and its arguments. Skips the test where Icarus is not installed."""
+    if simulator == "verilator":
+        return verilator_environment(), _BUILD_ARGS
+    if simulator != "icarus":
+        raise ValueError(f"the simulator must be verilator or icarus, not {simulator!r}")
+    if shutil.which("iverilog") is None:
+        pytest.skip("Icarus Verilog (iverilog) is not installed")
+    return {}, [LANGUAGES[language]]
+
+
 def run_bench(component: wiring.Component, *, module: str, name: str, parameters: Mapping | None = None,
-              testcase: str | None = None, verilog: str | None = None) -> None:
+              testcase: str | None = None, verilog: str | None = None, simulator: str | None = None,
+              language: Language = "1800-2012") -> None:
     """Run the cocotb tests of ``module`` (such as ``tests.cores.bench_store_engine``) on ``component``.
 
     ``name`` names the build folder. ``parameters`` (JSON values) reach the bench through `bench_parameters`;
-    ``testcase`` picks one test, ``verilog`` is used instead of the component's own. The seed, printed at the start, is
-    in cocotb.RANDOM_SEED and has seeded ``random``.
+    ``testcase`` picks one test, ``verilog`` is used instead of the component's own. ``simulator`` (verilator or icarus;
+    default NPUGEN_SIMULATOR, else verilator) reads it, Icarus by ``language``. The seed, printed at the start, is in
+    cocotb.RANDOM_SEED and has seeded ``random``.
 
     Raises AssertionError when the build or a test fails, or when no test has run.
     """
@@ -105,14 +126,16 @@ def run_bench(component: wiring.Component, *, module: str, name: str, parameters
     waves = os.environ.get("NPUGEN_WAVES", "0") not in ("", "0")
     if verilog is None:
         verilog = verilog_of(component)
-    with mock.patch.dict(os.environ, verilator_environment()):
-        folder = _build(verilog, name, waves)
+    simulator = simulator or os.environ.get("NPUGEN_SIMULATOR") or "verilator"
+    settings, arguments = _tools(simulator, language)
+    with mock.patch.dict(os.environ, settings):
+        folder = _build(verilog, name, waves, simulator, arguments)
         results = folder / f"results.{os.getpid()}.xml"
         print(f"{name}: NPUGEN_SEED={seed}")
         environment = {"NPUGEN_PARAMETERS": json.dumps(dict(parameters or {})), "COCOTB_ANSI_OUTPUT": "0"}
         log = folder / f"run.{os.getpid()}.log"
         try:
-            get_runner("verilator").test(
+            get_runner(simulator).test(
                 test_module=module, testcase=testcase, hdl_toplevel=_TOP, hdl_toplevel_lang="verilog", build_dir=folder,
                 test_dir=folder, seed=seed, waves=waves, results_xml=str(results), extra_env=environment, log_file=log,
             )

@@ -2,9 +2,11 @@
 
 import itertools
 import random
+from functools import partial
 
 import cocotb
 import numpy as np
+from amaranth.lib.wiring import Out
 from cocotb.clock import Clock
 from cocotb.task import bridge, resume
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
@@ -12,12 +14,15 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiSlave
 
 from cores.config import NpuConfig
 from cores.isa import ErrorCode, Instruction, Opcode
+from cores.npu import Npu
 from cores.registers import Control, Status, address_of
+from gen.random_layers import random_graph, random_inputs
 from sim.errors import MachineError
 from sim.functional import run
 from sim.rtl.driver import Driver, Job
 from tests.bench import bench_parameters
-from tests.cores.bus_models import watch_stable
+from tests.compiled import check_tensors, compile_random, golden_tensors, random_image
+from tests.cores.bus_models import watch_resolved, watch_stable
 from tests.cores.npu_programs import Case, convolutions, pooled_sum
 from tests.sim.programs import END, assemble
 
@@ -85,6 +90,10 @@ class Bench:
         dut.rst.value = 1
         await ClockCycles(dut.clk, 4)
         dut.rst.value = 0
+        if cocotb.SIM_NAME.startswith("Icarus"):
+            for path, member, _ in Npu(CONFIG).signature.flatten(Npu(CONFIG)):
+                if member.flow is Out:
+                    cocotb.start_soon(watch_resolved(getattr(dut, "__".join(map(str, path)))))
         bench.driver = await bridge(Driver)(bench, CONFIG)
         return bench
 
@@ -155,6 +164,18 @@ async def pooling_and_addition_run(dut):
 
 
 @cocotb.test()
+async def compiled_layers_run(dut):
+    """Random graphs from the compiler, which uses the units that the machine has, against the golden layers."""
+    bench = await Bench.start(dut)
+    for _ in range(2):
+        seed = random.getrandbits(30)
+        program, graph = compile_random(CONFIG, seed, max_size=8, make=partial(random_graph, layers=4, max_channels=20))
+        inputs = random_inputs(graph, seed)
+        image = await bench.run(program.code, random_image(program, inputs, seed), program.write_start)
+        check_tensors(program, graph, image, golden_tensors(graph, inputs), f"graph {seed}")
+
+
+@cocotb.test()
 async def pauses_change_nothing(dut):
     bench = await Bench.start(dut)
     for channel, names in (("ar", ("addr", "len")), ("aw", ("addr", "len")), ("w", ("data", "strb", "last"))):
@@ -216,6 +237,29 @@ async def a_missing_token_times_out(dut):
     image = np.zeros(64 * CONFIG.beat_bytes, np.uint8)
     wait = Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=1)
     await bench.fails(ErrorCode.TIMEOUT, 0, assemble(wait, END), image, 0, timeout=500)
+
+
+@cocotb.test()
+async def a_silent_bus_is_reported_once(dut):
+    """Nothing comes until the TIMEOUT is reported and cleared; then all that is owed."""
+    bench = await Bench.start(dut)
+    case = convolutions(CONFIG, 6)
+    silent = True
+    for channel in (bench.slave.read_if.r_channel, bench.slave.write_if.b_channel):
+        channel.set_pause_generator(iter(lambda: silent, None))
+    await bench.begin(case.code, case.image, case.write_start, timeout=300)
+    await bench.interrupt()
+    try:
+        await bridge(bench.driver.finish)()
+    except MachineError as error:
+        assert error.code is ErrorCode.TIMEOUT, error
+    assert await bridge(bench.driver.status)() == Status.BUSY
+    silent = False
+    for _ in range(200):
+        await RisingEdge(dut.clk)
+        assert not int(dut.irq.value), "a second interrupt"
+    assert await bridge(bench.driver.status)() == Status(0)
+    await bench.check(case)
 
 
 @cocotb.test()

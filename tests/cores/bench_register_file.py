@@ -23,8 +23,8 @@ STATUS = dict(busy=0, done=0, error=0, error_code=0, error_index=0, counter_valu
 
 async def master_of(dut, stall: float) -> AxiLiteMaster:
     """A master whose channels pause on their own, so that address and data come in any order."""
+    master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "bus_"), dut.clk)  # drives the bus during the reset too
     await start(dut, **STATUS)
-    master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "bus_"), dut.clk)
     for channel in (master.write_if.aw_channel, master.write_if.w_channel, master.write_if.b_channel,
                     master.read_if.ar_channel, master.read_if.r_channel):
         channel.set_pause_generator(iter(lambda: random.random() < stall, None))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import RisingEdge
+from cocotb.triggers import RisingEdge, ValueChange
 
-__all__ = ["PipelinedMemory", "burst_crosses_page", "collect", "send", "start", "watch_stable"]
+__all__ = ["PipelinedMemory", "burst_crosses_page", "collect", "send", "start", "watch_resolved", "watch_stable"]
 
 
 async def start(dut, **inputs: int) -> None:
@@ -68,6 +68,13 @@ async def watch_stable(dut, prefix: str, names: tuple[str, ...]) -> None:
         now = tuple(int(signal.value) for signal in signals) if int(valid.value) else None
         assert waiting is None or now == waiting, f"{prefix}: {names} went from {waiting} to {now} before ready"
         waiting = now if now is not None and not int(ready.value) else None
+
+
+async def watch_resolved(signal) -> None:
+    """For ever: no bit of ``signal`` is X or Z."""
+    while True:
+        assert signal.value.is_resolvable, f"{signal._name} is {signal.value}"
+        await ValueChange(signal)
 
 
 def burst_crosses_page(address: int, length: int, beat_bytes: int) -> bool:

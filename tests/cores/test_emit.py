@@ -10,7 +10,8 @@ import pytest
 
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
-from sim.toolchain import verilator_environment
+from sim.toolchain import find_yosys, verilator_environment
+from tests.bench import WAIVED
 
 ROOT = Path(__file__).parents[2]
 CONFIG = NpuConfig.preset(16)
@@ -23,10 +24,11 @@ PORTS = """
     m_axi_{awid,awaddr[39:0],awlen[7:0],awsize[2:0],awburst[1:0],awcache[3:0],awprot[2:0],awvalid,awready}
     m_axi_{wdata[63:0],wstrb[7:0],wlast,wvalid,wready,bid,bresp[1:0],bvalid,bready}
     trace_{load_state[3:0],load_index[23:0],compute_state[3:0],compute_index[23:0],store_state[3:0],store_index[23:0]}
+    trace_{fetch_index[23:0],fetch_waiting,stores[15:0],halt}
 """
-#: What Yosys writes on purpose (tests/bench.py); and one file of modules whose signals may be called as an instance is,
-#: or be without use in this configuration.
-WAIVED = ["WIDTHEXPAND", "WIDTHTRUNC", "PROCASSINIT", "CASEINCOMPLETE", "DECLFILENAME", "VARHIDDEN", "UNUSEDSIGNAL"]
+#: Besides what Yosys writes on purpose: one file of modules whose signals may be called as an instance is, or be
+#: without use in this configuration.
+NOT_MEANT = [*WAIVED, "DECLFILENAME", "VARHIDDEN", "UNUSEDSIGNAL"]
 _SCRIPT = """
 import sys
 from cores.config import NpuConfig
@@ -67,10 +69,31 @@ def test_no_paths(verilog):
     assert "src =" not in verilog
 
 
-def test_lint(verilog, tmp_path):
+@pytest.mark.parametrize("language", ["1364-2005", "1800-2017"])
+def test_lint(verilog, tmp_path, language):
     (tmp_path / "npu.v").write_text(verilog)
     result = subprocess.run(
-        ["verilator", "--lint-only", "-Wall", *(f"-Wno-{name}" for name in WAIVED), "--top-module", "npu", "npu.v"],
+        ["verilator", "--lint-only", "-Wall", "--language", language, *(f"-Wno-{name}" for name in NOT_MEANT),
+         "--top-module", "npu", "npu.v"],
         cwd=tmp_path, env=verilator_environment(), capture_output=True, text=True,
     )
     assert result.returncode == 0, result.stderr[:4000]
+
+
+@pytest.mark.full
+def test_yosys_reads_both_languages(verilog, tmp_path):
+    """The same cells by both, of all modules together."""
+    (tmp_path / "npu.v").write_text(verilog)
+    found = []
+    for option in ("", "-sv"):
+        read = f"read_verilog {option} npu.v; hierarchy -check -top npu; proc; check -assert"
+        command = [*find_yosys(), "-q", "-p", f"{read}; tee -q -o cells.txt stat"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        found.append((tmp_path / "cells.txt").read_text())
+    assert found[0] == found[1]
+
+
+def test_nothing_waits_for_a_first_event(verilog):
+    """A block that does would be asleep where SystemVerilog sets variables before blocks start."""
+    assert "always @(posedge clk)" in verilog
+    assert set(re.findall(r"always\S* .*", verilog)) == {"always @(posedge clk)", "always @(posedge clk) begin"}

@@ -1,10 +1,38 @@
 """The whole machine on the benches of bench_npu.py. Random layers run in tests/sim/test_rtl_layers.py."""
 
-from cores.config import NpuConfig
+import dataclasses
+
+import pytest
+
+from cores.config import FEATURES, NpuConfig
 from cores.npu import Npu
-from tests.bench import run_bench
+from tests.bench import LANGUAGES, run_bench, verilog_of
+
+CONFIG = NpuConfig.preset(16)
+SMALL = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=1024, acc_depth=64, weight_depth=512)
 
 
-def test_machine():
-    config = NpuConfig.preset(16)
-    run_bench(Npu(config), module="tests.cores.bench_npu", name="npu", parameters={"config": config.to_dict()})
+def bench(config: NpuConfig, verilog: str | None = None, **options: str) -> None:
+    run_bench(Npu(config), module="tests.cores.bench_npu", name="npu", parameters={"config": config.to_dict()},
+              verilog=verilog, **options)
+
+
+@pytest.fixture(scope="module")
+def verilog() -> str:
+    return verilog_of(Npu(CONFIG))
+
+
+def test_machine(verilog):
+    bench(CONFIG, verilog)
+
+
+def test_a_program_in_four_states(verilog):
+    """Read as SystemVerilog by a second simulator, which starts from X."""
+    bench(CONFIG, verilog, simulator="icarus", testcase="convolutions_run")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("config", [CONFIG, dataclasses.replace(SMALL, **SMALL.feature_fields(FEATURES))])
+def test_machine_in_four_states(config, language):
+    bench(config, simulator="icarus", language=language)
