@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="where the files go, in place of an earlier build's (default build/BOARD-MACS, with the "
                              "features behind it)")
     parser.add_argument("--synth", action="store_true",
-                        help="synthesise with Yosys (minutes): a table of resources, and resources.json")
+                        help="synthesise with Yosys (minutes): a table of resources, resources.json, and a warning "
+                             "if the machine is larger than the board's device")
     add_json_option(parser)
 
 
@@ -104,13 +105,23 @@ def run(arguments: argparse.Namespace) -> None:
 
         with status(f"yosys, {board.family}") as remark:
             report = synthesize(verilog, "npu", board.family, cache=cache_folder() / "synth", progress=remark)
-        resources = {**report.to_dict(), "device": dict(board.resources)}
+        too_many = exceeded(report, board)
+        resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many}
         write_file(folder / "resources.json", json.dumps(resources, indent=2) + "\n")
         result = {**resources, **result}
         if not arguments.json:
             console.print(_resource_table(report, board))
+        if too_many:
+            messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
+                           "take fewer --macs or --features, or another --board", style="yellow", soft_wrap=True)
     if arguments.json:
         print_json(result)
+
+
+def exceeded(report: "Report", board: "Board") -> list[str]:
+    """What the machine takes more of than the device has, such as ``lut 99,000 of 70,560``."""
+    return [f"{name} {total:,} of {board.resources[name]:,}" for name, total in report.totals.items()
+            if total > board.resources[name]]
 
 
 def _resource_table(report: "Report", board: "Board") -> Table:
