@@ -16,8 +16,8 @@ from cores.registers import ENGINE_STATES
 from .build import build_library
 
 __all__ = [
-    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Standing", "Stats",
-    "Trace", "WriteOrder",
+    "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Standing", "Stats", "Trace",
+    "WriteOrder",
 ]
 
 #: First axis of the trace arrays.
