@@ -33,6 +33,11 @@ def test_a_program_in_four_states(verilog):
 
 @pytest.mark.full
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("config", [CONFIG, dataclasses.replace(SMALL, **SMALL.feature_fields(FEATURES))])
-def test_machine_in_four_states(config, language):
-    bench(config, simulator="icarus", language=language)
+def test_machine_in_four_states(verilog, language):
+    bench(CONFIG, verilog, simulator="icarus", language=language)
+
+
+@pytest.mark.full
+def test_all_units_in_four_states():
+    config = dataclasses.replace(SMALL, **SMALL.feature_fields(FEATURES))
+    bench(config, simulator="icarus", testcase="compiled_layers_run")
