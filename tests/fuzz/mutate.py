@@ -21,8 +21,8 @@ Rng = np.random.Generator
 _INTEGERS = [0, 1, -1, 2, 3, 7, 63, 64, 255, 256, 1023, 65535, 1 << 20, (1 << 28) - 1, (1 << 31) - 1, -(1 << 31),
              1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63)]
 _FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e-38, 1e38, float("inf"), float("-inf"), float("nan"), 0.5, 256.0]
-_STRINGS = ["", "x", "../../victim", "/tmp/victim", "\x1b[2J", "a\nb", "[/red]", "$\\frac{", "%s%n{0}", "é\u202e", "x" * 3000,
-            "SAME_UPPER", "VALID", "NOTSET", "ai.onnx", "com.microsoft", "custom", "file", "label"]
+_STRINGS = ["", "x", "../../victim", "/tmp/victim", "\x1b[2J", "a\nb", "[/red]", "$\\frac{", "%s%n{0}", "é\u202e",
+            "x" * 3000, "SAME_UPPER", "VALID", "NOTSET", "ai.onnx", "com.microsoft", "custom", "file", "label"]
 _OPERATORS = [
     "Relu", "Add", "Sub", "Mul", "Div", "Neg", "Conv", "Gemm", "MatMul", "MaxPool", "AveragePool", "GlobalAveragePool",
     "GlobalMaxPool", "ReduceMean", "Clip", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Pad", "Softmax",

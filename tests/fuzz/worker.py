@@ -34,7 +34,6 @@ from tests.fuzz.bases import Bases  # noqa: E402
 SECONDS = 60
 BYTES = 4 << 30
 
-_LABELS = "out"
 #: Never what a user should see.
 _FORBIDDEN = ("Traceback", "internal error", "Warning", "out of memory")
 
@@ -48,15 +47,16 @@ def _time_up(number: int, frame: FrameType | None) -> None:
 
 
 class Watch:
-    """What is opened for writing, removed or started outside ``folder``, as Python's audit events say."""
+    """Notes what is written or removed outside ``folder``, and what is started, from Python's audit events."""
 
     _PATHS = {"os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "os.chmod": 1,
               "os.link": 2, "os.symlink": 2}
     _FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect")
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.seen, self.programs = os.path.realpath(folder), [], False  # type: ignore[var-annotated]
-        self.watching = False
+        self.folder = os.path.realpath(folder)
+        self.seen: list[str] = []
+        self.watching, self.programs = False, False     # programs: other programs may be started
         sys.addaudithook(self._event)
 
     def _event(self, event: str, arguments: tuple) -> None:
@@ -102,7 +102,7 @@ class Fuzzer:
             (["compile", "m.onnx", "-o", "out.npu", *machine], {"out.npu"}),
             (["run", "m.onnx", "--input", "x.npz", "-o", "out.npz", "--json"], {"out.npz"}),
             (["run", "m.onnx", "--input", "x.npz", "--target", "functional", "--limit", "1", *machine], set()),
-            (["profile", "m.onnx", "-o", _LABELS, *machine], {"out/profile.json", "out/profile.png"}),
+            (["profile", "m.onnx", "-o", "out", *machine], {"out/profile.json", "out/profile.png"}),
         ]
         return commands[int(rng.integers(4))]
 
@@ -115,7 +115,7 @@ class Fuzzer:
             (["run", "p.npu", "--input", "x.npz", "--limit", "1"], set()),
             (["run", "p.npu", "--input", "x.npz", "--target", "functional", "--limit", "1", "-o", "out.npz"],
              {"out.npz"}),
-            (["profile", "p.npu", "-o", _LABELS], {"out/profile.json", "out/profile.png"}),
+            (["profile", "p.npu", "-o", "out"], {"out/profile.json", "out/profile.png"}),
             (["profile", "p.npu", "--json"], set()),
             (["disasm", "p.npu"], set()),
         ]
@@ -145,8 +145,8 @@ class Fuzzer:
 
     # -- running -----------------------------------------------------------------------------------------------------
 
-    def case(self, kind: str, seed: int, number: int) -> tuple[list[str], list[str]]:
-        """Run a case; returns the command and what is wrong."""
+    def case(self, kind: str, seed: int, number: int) -> dict[str, Any]:
+        """Run a case; returns its ``command``, exit ``status`` and what is ``wrong``."""
         for path in self.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.watch.programs = False
@@ -155,20 +155,20 @@ class Fuzzer:
         before = _content(self.folder)
         out, err = io.StringIO(), io.StringIO()
         self.watch.seen.clear()
-        status: object
         try:
             signal.alarm(SECONDS)
             with _streams(out, err), _watched(self.watch):
                 status = main(argv)
+            wrong = list(self._wrong(status, out.getvalue(), err.getvalue(), before, outputs))
         except _TooLong:
-            return argv, [f"takes more than {SECONDS} s"]
-        except BaseException as error:      # of a command: SystemExit, RecursionError in a handler, anything
-            return argv, [f"raises {type(error).__name__}: {str(error)[:200]}"]
+            status, wrong = None, [f"takes more than {SECONDS} s"]
+        except BaseException as error:      # whatever a command lets through
+            status, wrong = None, [f"raises {type(error).__name__}: {str(error)[:200]}"]
         finally:
             signal.alarm(0)
-        return argv, list(self._wrong(status, out.getvalue(), err.getvalue(), before, outputs))
+        return {"command": argv, "status": status, "wrong": wrong}
 
-    def _wrong(self, status: object, out: str, err: str, before: dict[str, bytes], outputs: set[str]) -> Iterator[str]:
+    def _wrong(self, status: int, out: str, err: str, before: dict[str, bytes], outputs: set[str]) -> Iterator[str]:
         said = err.splitlines()
         if status not in (0, 1, 2):
             yield f"exit status {status}"
@@ -184,7 +184,8 @@ class Fuzzer:
         new = {name for name, content in after.items() if before.get(name) != content}
         differ = "gen run: error: " in err and "differ from the reference" in err
         if new != (outputs if status == 0 or differ else set()) or before.keys() - after.keys():
-            yield f"exit status {status}, but files changed: {sorted(new)}, gone: {sorted(before.keys() - after.keys())}"
+            gone = sorted(before.keys() - after.keys())
+            yield f"exit status {status}, but files changed: {sorted(new)}, gone: {gone}"
 
 
 KINDS = ("model", "program", "config", "input")
@@ -227,9 +228,9 @@ def run(kind: str, seed: int, first: int, count: int, models: list[Path],
         fuzzer = Fuzzer(folder, bases)
         for number in range(first, first + count):
             report({"begins": number})
-            argv, wrong = fuzzer.case(kind, seed, number)
-            report({"number": number, "command": argv, "wrong": wrong})
-            if wrong and (kept := os.environ.get("NPUGEN_FUZZ_KEEP")):
+            result = fuzzer.case(kind, seed, number)
+            report({"number": number, **result})
+            if result["wrong"] and (kept := os.environ.get("NPUGEN_FUZZ_KEEP")):
                 shutil.copytree(folder, Path(kept) / f"{kind}-{seed}-{number}", dirs_exist_ok=True)
         os.chdir("/")
 
