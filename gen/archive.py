@@ -1,9 +1,13 @@
 """Members of zip files, which are looked at before they are read: a small file can hold a member of any size."""
 
 import zipfile
+import zlib
 from typing import IO
 
-__all__ = ["ArchiveError", "open_member", "read_member"]
+__all__ = ["BAD_ARCHIVE", "ArchiveError", "described", "open_member", "read_member"]
+
+#: What `zipfile` raises for damaged archives; OSError where an offset leads out of the file.
+BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, RuntimeError, OSError)
 
 #: What we and NumPy write; the other methods' readers are not bounded.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -12,6 +16,11 @@ _ENCRYPTED = 1
 
 class ArchiveError(ValueError):
     """A member that is not read; the message names it."""
+
+
+def described(error: Exception) -> str:
+    """One of `BAD_ARCHIVE` in words."""
+    return "it points outside itself" if isinstance(error, OSError) else str(error) or "it is cut short"
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:

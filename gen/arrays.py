@@ -52,8 +52,7 @@ class Header:
 class ArrayFile:
     """A .npy file, whose array has no name, or an .npz file. Members are read only when they are asked for.
 
-    Methods raise ArrayError, and what zipfile, zlib and NumPy raise for damaged files: ValueError, BadZipFile, EOFError
-    and zlib.error.
+    Methods raise ArrayError, and those of `gen.archive.BAD_ARCHIVE`, for damaged files.
     """
 
     def __init__(self, path: Path) -> None:

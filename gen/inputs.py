@@ -1,12 +1,11 @@
 """Samples from files: arrays by name (.npz), one array (.npy), or an image."""
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from gen.archive import BAD_ARCHIVE, described
 from gen.arrays import ArrayFile, Header
 from gen.files import require_file
 from gen.ir import Graph
@@ -125,12 +124,13 @@ def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *
         if len(names) > 1:
             raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
         return _read_image(path, graph, names[0], shapes[names[0]])
+    path.open("rb").close()     # what is raised from here on is about the content
     try:
         return _read_arrays(path, graph, shapes, limit)
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, NotImplementedError) as error:
+    except BAD_ARCHIVE as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({error})") from None
+        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})") from None
 
 
 def zero_samples(graph: Graph, shapes: dict[str, tuple[int, ...]]) -> Samples:

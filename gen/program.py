@@ -4,7 +4,6 @@ import dataclasses
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from cores.config import NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, decode
 from cores.numerics import MAP_PIXELS, POSITIONS
 from cores.registers import VERSION
-from gen.archive import read_member
+from gen.archive import BAD_ARCHIVE, described, read_member
 from gen.files import is_zip, write_file
 from sim.binary import unpack_map
 
@@ -254,8 +253,10 @@ class Program:
         try:
             if not is_zip(Path(path)):
                 raise ProgramError(f"{path}: not a program; the command `compile` makes one of an ONNX model")
-            # Weights and model are stored as they are.
             size = Path(path).stat().st_size
+        except OSError as error:
+            raise ProgramError(f"{path}: {error.strerror or error}") from None
+        try:
             with zipfile.ZipFile(path) as archive:
                 names = set(archive.namelist())
                 if not {"program.json", "code.bin", "data.bin"} <= names:
@@ -263,14 +264,13 @@ class Program:
                 header = read_member(archive, "program.json", _MAX_HEADER)
                 kind = msgspec.json.decode(header, type=_Kind)
                 code = read_member(archive, "code.bin", INSTRUCTION_BYTES * _MAX_INSTRUCTIONS)
+                # Weights and model are stored as they are.
                 constants = read_member(archive, "data.bin", size)
                 model = read_member(archive, "model.onnx", size) if "model.onnx" in names else None
-        except OSError as error:
-            raise ProgramError(f"{path}: {error.strerror or error}") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, RuntimeError) as error:
+        except BAD_ARCHIVE as error:
             if isinstance(error, ProgramError):
                 raise
-            raise ProgramError(f"{path}: not a program, or damaged ({error}); compile it again") from None
+            raise ProgramError(f"{path}: not a program, or damaged ({described(error)}); compile it again") from None
         if kind.format != _FORMAT:
             raise ProgramError(f"{path}: not a program; compile a model to make one")
         if kind.version != VERSION:

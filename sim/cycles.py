@@ -43,7 +43,8 @@ class Timing:
 def estimate(config: NpuConfig, code: bytes, *, latency: int = 40) -> Timing:
     """Time a program on a memory that answers after ``latency`` cycles and then moves a beat a cycle.
 
-    Raises MachineError for an illegal instruction, a program without END, or one that stands still.
+    Raises MachineError for an illegal instruction, a program without END, or one that stands still; HazardError for a
+    load of more than the input buffer holds.
     """
     program = []
     seen: set[Opcode] = set()

@@ -241,12 +241,12 @@ def _members(content: bytes) -> dict[str, bytes]:
 def _archive(rng: Rng, members: dict[str, bytes]) -> bytes:
     """A zip file of members; now and then one that is damaged or lies."""
     buffer = io.BytesIO()
-    method = int(rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA]))
+    method = zipfile.ZIP_LZMA if rng.integers(20) == 0 else int(rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
     with zipfile.ZipFile(buffer, "w", method) as archive:
         for name, member in members.items():
             archive.writestr(name, member)
     content = buffer.getvalue()
-    if rng.integers(4):
+    if rng.integers(10):
         return content
     at = content.rindex(b"PK\x01\x02") if rng.integers(2) else 0
     return content[:at] + _edit(rng, content[at:], 3)
@@ -287,14 +287,15 @@ def mutate_npz(rng: Rng, content: bytes) -> bytes:
 # -- JSON ----------------------------------------------------------------------------------------------------------
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    """(container, key) of everything in a JSON value."""
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
-    return [place for key in keys for place in ((value, key), *_places(value[key]))]
+def _place(rng: Rng, value: Any) -> tuple[Any, Any]:
+    """(container, key) of something in a JSON value that is not empty; every field of it is as likely."""
+    key = _pick(rng, list(value) if isinstance(value, dict) else range(len(value)))
+    deeper = isinstance(value[key], dict | list) and len(value[key]) and rng.integers(6)
+    return _place(rng, value[key]) if deeper else (value, key)
 
 
 def _mutate_json(rng: Rng, value: Any) -> None:
-    container, key = _pick(rng, _places(value))
+    container, key = _place(rng, value)
     old = container[key]
     others = [None, True, False, "", "x", [], {}, [old], {"a": old}, *_FLOATS, 10 ** 4000, _pick(rng, _STRINGS)]
     match int(rng.integers(8)):
@@ -348,7 +349,8 @@ def _mutate_code(rng: Rng, code: bytes) -> bytes:
                 word = int.from_bytes(data[other:other + INSTRUCTION_BYTES], "little")
             case _ if word & 15 in list(Opcode):
                 fields = (*HEADER, *LAYOUTS[Opcode(word & 15)])
-                chosen = int(rng.integers(1, len(fields)))
+                flags = [index for index, field in enumerate(fields) if index >= len(HEADER) and field.bits == 1]
+                chosen = _pick(rng, flags) if flags and rng.integers(2) else int(rng.integers(1, len(fields)))
                 place = sum(field.bits for field in fields[:chosen])
                 mask = (1 << fields[chosen].bits) - 1
                 new = _integer(rng, word >> place & mask) & mask
@@ -370,7 +372,8 @@ def mutate_program(rng: Rng, content: bytes) -> bytes:
         case 3 | 4 | 5:
             header = json.loads(members["program.json"])
             for _ in range(int(rng.choice([1, 1, 2]))):
-                _mutate_json(rng, header)
+                if header:
+                    _mutate_json(rng, header)
             members["program.json"] = json.dumps(header).encode()
         case _:
             members["code.bin"] = _mutate_code(rng, members["code.bin"])

@@ -35,7 +35,7 @@ SECONDS = 60
 BYTES = 4 << 30
 
 #: Never what a user should see.
-_FORBIDDEN = ("Traceback", "internal error", "Warning", "out of memory")
+_FORBIDDEN = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/tmp/")
 
 
 class _TooLong(BaseException):
@@ -146,7 +146,7 @@ class Fuzzer:
     # -- running -----------------------------------------------------------------------------------------------------
 
     def case(self, kind: str, seed: int, number: int) -> dict[str, Any]:
-        """Run a case; returns its ``command``, exit ``status`` and what is ``wrong``."""
+        """Run a case; returns its ``command``, exit ``status``, what it ``said`` and what is ``wrong``."""
         for path in self.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         self.watch.programs = False
@@ -166,7 +166,7 @@ class Fuzzer:
             status, wrong = None, [f"raises {type(error).__name__}: {str(error)[:200]}"]
         finally:
             signal.alarm(0)
-        return {"command": argv, "status": status, "wrong": wrong}
+        return {"command": argv, "status": status, "said": err.getvalue()[-300:], "wrong": wrong}
 
     def _wrong(self, status: int, out: str, err: str, before: dict[str, bytes], outputs: set[str]) -> Iterator[str]:
         said = err.splitlines()

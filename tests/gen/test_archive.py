@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from gen.archive import ArchiveError, open_member, read_member
+from gen.archive import BAD_ARCHIVE, ArchiveError, described, open_member, read_member
 
 CONTENT = b"abcdefgh" * 1000
 
@@ -32,6 +32,18 @@ def test_other_methods(method: int):
     with zipfile.ZipFile(io.BytesIO(archive_of(method))) as archive:
         with pytest.raises(ArchiveError, match="member x is encrypted or compressed in an unknown way"):
             open_member(archive, "x")
+
+
+@pytest.mark.parametrize("offset", [16, 42])
+def test_offsets_that_lead_nowhere(offset: int):
+    """Of the directory, and of the member in it."""
+    content = bytearray(archive_of())
+    at = content.index(b"PK\x05\x06") if offset == 16 else content.index(b"PK\x01\x02")
+    struct.pack_into("<I", content, at + offset, 1 << 30)
+    with pytest.raises(BAD_ARCHIVE) as caught:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            read_member(archive, "x", 1 << 20)
+    assert "argument" not in described(caught.value)
 
 
 @pytest.mark.parametrize("said", [0, 5, len(CONTENT) - 1, len(CONTENT) + 1, 1 << 31])
