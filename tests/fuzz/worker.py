@@ -35,7 +35,7 @@ SECONDS = 60
 BYTES = 4 << 30
 
 #: Never what a user should see.
-_FORBIDDEN = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/tmp/")
+_FORBIDDEN = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/npugen-")
 
 
 class _TooLong(BaseException):
