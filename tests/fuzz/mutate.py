@@ -248,7 +248,7 @@ def _archive(rng: Rng, members: dict[str, bytes]) -> bytes:
     content = buffer.getvalue()
     if rng.integers(10):
         return content
-    at = content.rindex(b"PK\x01\x02") if rng.integers(2) else 0
+    at = max(0, content.rfind(b"PK\x01\x02")) if rng.integers(2) else 0
     return content[:at] + _edit(rng, content[at:], 3)
 
 
