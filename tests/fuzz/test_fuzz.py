@@ -19,7 +19,7 @@ from tests.fuzz.worker import KINDS, SECONDS
 FULL = {"model": 2000, "program": 1000, "config": 500, "input": 500}
 CASES = 100
 #: Further models that are mutated in the long run, if they are there.
-MODELS = ("mlperf_kws_dscnn_int8", "tinymaix_mnist_resnet_int8", "mlperf_resnet8_int8", "resnet20_cifar10_bn")
+MODELS = ("mlperf_kws_dscnn_int8", "tinymaix_mnist_resnet_int8", "mlperf_resnet8_int8")
 
 
 def fuzz(kind: str, first: int, models: list[Path], folder: Path) -> None:
