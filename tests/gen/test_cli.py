@@ -291,6 +291,15 @@ def test_output_that_nobody_takes(redirection: str, command: str):
     assert (done.stderr, done.returncode) == (expected, 1 if expected else 0)
 
 
+def test_warnings_are_not_for_users():
+    code = ("import runpy, sys, warnings, gen.cli.boards as boards; boards.run = lambda _: warnings.warn('raw'); "
+            "sys.argv = ['gen', 'boards']; runpy.run_module('gen', run_name='__main__')")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    for options, said in (([], False), (["-W", "default"], True)):
+        done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0 and ("UserWarning: raw" in done.stderr) == said
+
+
 def test_internal_errors_are_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     def broken(arguments):
         raise KeyError("no such\nthing")
