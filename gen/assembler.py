@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Instruction, Opcode, decode, disassemble, encode
-from gen.names import printable
+from gen.printable import printable
 from gen.program import Program
 
 __all__ = ["AssemblyError", "assemble", "disassemble_code", "disassemble_program", "encode_all"]

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from gen.names import printable
+from gen.printable import printable
 
 __all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
 

@@ -15,7 +15,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.files import require_writable, write_file
-from gen.names import printable
+from gen.printable import printable
 
 if TYPE_CHECKING:
     from gen.workload import Workload
