@@ -33,6 +33,10 @@ FEATURES: dict[str, tuple[str, ...]] = {
 }
 
 
+#: Bytes of a ``config.json`` beyond any.
+_MAX_FILE = 1 << 16
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be built; the message says what to change."""
 
@@ -296,7 +300,7 @@ class NpuConfig:
         """Raises ConfigError when ``text`` is not a configuration."""
         try:
             values = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:     # ValueError also of a number of thousands of digits
             raise ConfigError(f"configuration is not JSON: {error}") from None
         if not isinstance(values, dict):
             raise ConfigError(f"configuration must be a JSON object, not {type(values).__name__}")
@@ -306,6 +310,8 @@ class NpuConfig:
     def load(cls, path: Path) -> Self:
         """Read a ``config.json``. Raises ConfigError with the file's name."""
         try:
+            if path.stat().st_size > _MAX_FILE:
+                raise ConfigError(f"no configuration has {path.stat().st_size:,} bytes")
             return cls.from_json(path.read_text())
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from None

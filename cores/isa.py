@@ -15,8 +15,8 @@ from .numerics import FIRST_BITS
 
 __all__ = [
     "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS",
-    "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "decode", "disassemble",
-    "encode", "is_supported",
+    "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "absent_fields", "as_taken",
+    "decode", "disassemble", "encode", "is_supported",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -310,6 +310,20 @@ class Instruction:
 def is_supported(opcode: Opcode, config: object) -> bool:
     """Whether a machine of this `NpuConfig` has the operation."""
     return opcode not in _OPCODE_FEATURES or bool(getattr(config, _OPCODE_FEATURES[opcode]))
+
+
+def absent_fields(instruction: Instruction, config: object) -> dict[str, str]:
+    """Fields that are not zero and that a machine of this `NpuConfig` takes for zero, and what each needs."""
+    return {name: feature for name, feature in FIELD_FEATURES.get(instruction.opcode, {}).items()
+            if instruction[name] and not getattr(config, feature)}
+
+
+def as_taken(instruction: Instruction, config: object) -> Instruction:
+    """The instruction as a machine of this `NpuConfig` understands it."""
+    absent = absent_fields(instruction, config)
+    if not absent:
+        return instruction
+    return Instruction(instruction.opcode, **{**instruction.fields, **dict.fromkeys(absent, 0)})
 
 
 def encode(instruction: Instruction) -> bytes:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 
 from gen.name import speaker
@@ -29,6 +30,9 @@ def _open_streams() -> None:
 
 def run() -> int:
     """Run the command that the program was called with; returns the exit status."""
+    # Warnings are for whoever asks for them (-W): errors are said in one line, and what is no error is not said.
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
     # `kill` and a closed terminal are as good as Ctrl-C: what is half made goes. `nohup` stays what it is.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:

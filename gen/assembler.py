@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Instruction, Opcode, decode, disassemble, encode
+from gen.printable import printable
 from gen.program import Program
 
 __all__ = ["AssemblyError", "assemble", "disassemble_code", "disassemble_program", "encode_all"]
@@ -81,5 +82,5 @@ def disassemble_program(program: Program) -> Iterator[str]:
     for index, (instruction, layer) in enumerate(zip(program.instructions, program.instruction_layers, strict=True)):
         place = instruction.opcode.queue.name.lower()
         if layer >= 0:
-            place += f" {program.layers[layer].name}"
+            place += f" {printable(program.layers[layer].name)}"
         yield f"{index:6}: {disassemble(instruction)}  # {place}"

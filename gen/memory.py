@@ -8,12 +8,9 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.ir import Graph, Requantize
 from gen.pack import PackedWeights, pack_parameters
-from gen.program import Placement
+from gen.program import ALIGNMENT, Placement
 
 __all__ = ["Memory"]
-
-#: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
-_ALIGNMENT = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +41,7 @@ class Memory:
                 constants.append(part)
                 beats += len(part)
             offsets += [beats - sum(map(len, constants[-2:])) if weights else 0, beats - len(constants[-1])]
-        step = _ALIGNMENT // config.beat_bytes
+        step = ALIGNMENT // config.beat_bytes
         start = write_start = -(-beats // step) * step
         names = [tensor for tensor, _ in graph.inputs.values()] + [layer.output for layer in graph.layers]
         tensors: dict[str, Placement] = {}

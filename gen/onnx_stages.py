@@ -22,7 +22,8 @@ __all__ = ["emit", "emit_sum"]
 def _bounds(importer: "Importer", node: Node, low: float, high: float, scale: float, zero_point: int,
             bits: int = 8) -> tuple[int, int]:
     """Clip bounds in quantised units; quantising is monotonic, so clipping commutes with it."""
-    steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
+    with np.errstate(over="ignore"):    # infinite is as good
+        steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
     lower, upper = (int(v) for v in np.clip(steps, -(1 << bits - 1), (1 << bits - 1) - 1))
     if low > high:
         importer.fail(node, f"clips to an empty range, {low:g}..{high:g}")

@@ -24,7 +24,9 @@ def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
         case "quantize":
             number = np.uint8 if p["unsigned"] else np.int8
             limits = np.iinfo(number)
-            return np.clip(np.rint(x / np.float32(p["scale"])) + p["zero_point"], limits.min, limits.max).astype(number)
+            with np.errstate(over="ignore"):    # infinite is as good
+                steps = np.rint(x / np.float32(p["scale"])) + p["zero_point"]
+            return np.clip(steps, limits.min, limits.max).astype(number)
         case "dequantize":
             return (x.astype(np.float32) - np.float32(p["zero_point"])) * np.float32(p["scale"])
         case "softmax":

@@ -1,7 +1,6 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,10 +105,11 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
             raise ConflictError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
-    with tempfile.TemporaryDirectory(prefix="npugen-") as folder:
-        model = Path(folder) / f"{program.name}.onnx"
-        model.write_bytes(program.model)
-        again = _from_model(load_model(model), program.config, program.density, shifts=program.winograd)
+    again = _from_model(load_model(path, program.model), program.config, program.density, shifts=program.winograd)
+    for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
+        if names != {name: tensor for name, (tensor, _) in ends.items()}:
+            raise ProgramError(f"{path}: damaged (inputs or outputs are not those of the model inside); "
+                               "compile it again")
     for name, place in program.tensors.items():
         if name not in again.graph.tensors or again.graph.tensors[name].shape != place.shape:
             raise ProgramError(f"{path}: damaged (tensor {name} is not that of the model inside); compile it again")

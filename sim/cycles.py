@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Opcode, decode
+from cores.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Opcode, as_taken, decode, is_supported
 
 from .errors import MachineError
 from .timing.compute import Compute
@@ -43,16 +43,20 @@ class Timing:
 def estimate(config: NpuConfig, code: bytes, *, latency: int = 40) -> Timing:
     """Time a program on a memory that answers after ``latency`` cycles and then moves a beat a cycle.
 
-    Raises MachineError for an illegal instruction, a program without END, or one that stands still.
+    Raises MachineError for an illegal instruction, a program without END, or one that stands still; HazardError for a
+    load of more than the input buffer holds.
     """
     program = []
     seen: set[Opcode] = set()
     for index in range(len(code) // INSTRUCTION_BYTES):
         try:
-            program.append(decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES]))
+            instruction = decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
         except ValueError as error:
             raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
-        opcode = program[-1].opcode
+        opcode = instruction.opcode
+        if not is_supported(opcode, config):
+            raise MachineError(ErrorCode.ILLEGAL, index, f"this machine has no {opcode.name}")
+        program.append(as_taken(instruction, config))
         if opcode in GEOMETRY and GEOMETRY[opcode] not in seen:
             raise MachineError(ErrorCode.ILLEGAL, index, f"no {GEOMETRY[opcode].name} is in front of it")
         seen.add(opcode)

@@ -16,13 +16,14 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.isa import (
-    FIELD_FEATURES,
     GEOMETRY,
     INSTRUCTION_BYTES,
     ErrorCode,
     Instruction,
     Opcode,
     Queue,
+    absent_fields,
+    as_taken,
     decode,
     is_supported,
 )
@@ -134,14 +135,11 @@ class Machine:
 
     def _supported(self, index: int, instruction: Instruction) -> Instruction:
         """The instruction without the fields of units that the configuration does not have."""
-        absent = {name: feature for name, feature in FIELD_FEATURES.get(instruction.opcode, {}).items()
-                  if instruction[name] and not getattr(self.config, feature)}
-        if not absent:
-            return instruction
-        if self.strict:
+        absent = absent_fields(instruction, self.config)
+        if self.strict and absent:
             name, feature = next(iter(absent.items()))
             raise MachineError(ErrorCode.ILLEGAL, index, f"{name} needs {feature} in the configuration")
-        return Instruction(instruction.opcode, **{**instruction.fields, **dict.fromkeys(absent, 0)})
+        return as_taken(instruction, self.config)
 
     def post(self, queue: Queue, index: int, instruction: Instruction, flag: str, *done: Stage) -> None:
         """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""

@@ -11,16 +11,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.isa import Queue
+from cores.isa import Instruction, Queue
+from cores.numerics import SIGN_BLOCKS
 
 from .errors import HazardError
 
-__all__ = ["Clock", "Hazards", "Stage"]
+__all__ = ["Clock", "Hazards", "Stage", "check_box"]
 
 #: For each stage of `Stage` the last instruction known to be done; -1 before the first.
 Clock = tuple[int, ...]
 
 _NEVER = np.int32(-1)
+
+
+def check_box(config: NpuConfig, index: int, geometry: Instruction, instruction: Instruction,
+              gather: Instruction | None = None) -> None:
+    """Raise HazardError for a LOAD_ACT of more pixels, or runs, than the input buffer has places for.
+
+    It overwrites what it has written, so no program needs it; and simulating it may take any time and memory.
+    """
+    rows = instruction["pad_top"] + instruction["rows"] + instruction["pad_bottom"]
+    if gather is not None:
+        cols, parts = max(geometry["cols"], gather["outputs"]), config.beat_bytes
+    else:
+        cols = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
+        parts = SIGN_BLOCKS if geometry["sign"] else 1
+    if instruction["blocks"] * rows * cols > config.banks * config.input_depth * parts:
+        raise HazardError(index, "it writes an input-buffer entry twice")
 
 
 class Stage(enum.IntEnum):

@@ -14,17 +14,27 @@ from .errors import HazardError, MachineError
 if TYPE_CHECKING:
     from .functional import Machine
 
-__all__ = ["tile_places", "write_tiles"]
+__all__ = ["check_tiles", "tile_places", "write_tiles"]
+
+
+def check_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
+                rows: int, cols: int) -> None:
+    """Raise BUFFER unless a padded box of ``rows`` x ``cols`` pixels makes tiles, and the buffer has their entries."""
+    if rows < 4 or rows % 2 or cols != 2 * tiles["tile_cols"] + 2 or tiles["tile_cols"] > MAX_TILE_COLS:
+        raise MachineError(ErrorCode.BUFFER, index,
+                           f"a box of {rows}x{cols} pixels does not make rows of {tiles['tile_cols']} tiles")
+    last = (rows // 2 - 1) * tiles["tile_cols"] - 1
+    machine.check_entries(index, instruction["buf_base"] + (instruction["blocks"] - 1) * geometry["buf_block_pitch"]
+                          + (POSITIONS - 1) * tiles["position_pitch"] + last // machine.config.banks)
 
 
 def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
                 box: np.ndarray) -> None:
-    """LOAD_ACT behind LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer."""
+    """LOAD_ACT behind LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer.
+
+    `check_tiles` is true of it.
+    """
     config = machine.config
-    _, rows, cols, _ = box.shape
-    if rows < 4 or rows % 2 or cols != 2 * tiles["tile_cols"] + 2 or tiles["tile_cols"] > MAX_TILE_COLS:
-        raise MachineError(ErrorCode.BUFFER, index,
-                           f"a box of {rows}x{cols} pixels does not make rows of {tiles['tile_cols']} tiles")
     shifts = None
     if config.winograd == 1:
         shifts = [tiles["shifts"] >> 2 * position & 3 for position in range(POSITIONS)]
@@ -37,7 +47,6 @@ def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: In
     tile = np.arange(count)
     entries = (instruction["buf_base"] + np.arange(blocks)[:, None, None] * geometry["buf_block_pitch"]
                + np.arange(POSITIONS)[:, None] * tiles["position_pitch"] + tile // config.banks)
-    machine.check_entries(index, int(entries.max()))
     places = entries + tile % config.banks * config.input_depth
     if machine.strict:
         machine.hazards.load_writes(index, places)
@@ -51,6 +60,7 @@ def tile_places(machine: "Machine", index: int, geometry: Instruction) -> tuple[
     if geometry["spread"] or geometry["alternate"]:
         raise HazardError(index, "transformed tiles are neither spread nor alternate")
     across, lanes = -(-cols // 2), config.pixel_lanes
+    machine.check_words(index, -(-rows // 2) * across // lanes)     # of one position: before all take memory
     y, x = np.divmod(np.arange(rows * cols), cols)
     tile = y // 2 * across + x // 2
     nth = np.arange(3)

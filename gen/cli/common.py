@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from gen.cli.errors import UsageError
+from gen.printable import printable
 
 __all__ = [
     "OUTPUT", "add_json_option", "console", "counter", "lines", "messages", "print_json", "refuse_to_replace", "status",
@@ -26,10 +27,21 @@ OUTPUT = Path("build")
 
 #: Columns of tables that are not read on a terminal, unless COLUMNS says otherwise: all of them fit.
 _FILE_COLUMNS = 160
-#: Tables and results go to stdout, everything said on the way to stderr. Names of files and layers are no markup.
-console = Console(highlight=False, markup=False, emoji=False, width=(
-    None if sys.stdout.isatty() or "COLUMNS" in os.environ else _FILE_COLUMNS))
-messages = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+class _Console(Console):
+    """Names of files and layers are no markup, and what is in them does not move a terminal's cursor."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text, keep="\n"), **options)
+
+
+#: Tables and results go to stdout, everything said on the way to stderr.
+console = _Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else _FILE_COLUMNS)
+messages = _Console(stderr=True)
 
 
 def refuse_to_replace(output: Path, *inputs: Path | None) -> None:
@@ -110,8 +122,9 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
         with lines.step(text) as remark:
             yield remark
         return
-    with messages.status(text) as spinner:
-        yield lambda remark: spinner.update(Text.assemble(text, " ", (remark, "dim")))
+    plain = Text(printable(text))
+    with messages.status(plain) as spinner:
+        yield lambda remark: spinner.update(Text.assemble(plain, " ", (remark, "dim")))
 
 
 @contextmanager

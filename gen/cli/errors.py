@@ -2,6 +2,8 @@
 
 from contextlib import suppress
 
+from gen.printable import printable
+
 __all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
 
 FAILED = 1
@@ -17,6 +19,9 @@ _OWN = frozenset({
 
 #: Of these, what the options are to blame for.
 _ARGUMENTS = frozenset({"BoardError", "ConfigError", "ConflictError", "UsageError"})
+
+#: Characters of a message: what a file has written into it may have no end.
+_LONGEST = 1000
 
 #: The project's own: a module missing there is a mistake of ours.
 _PACKAGES = ("boards", "cores", "gen", "sim")
@@ -40,7 +45,8 @@ def _names(error: Exception) -> set[str]:
 
 def one_line(error: Exception) -> str:
     """What to print after ``error:``, whatever names a file has in it."""
-    return "".join(character if character.isprintable() else "?" for character in _message(error))
+    text = printable(_message(error))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _way_to_packages() -> str:

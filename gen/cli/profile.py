@@ -15,6 +15,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.files import require_writable, write_file
+from gen.printable import printable
 
 if TYPE_CHECKING:
     from gen.workload import Workload
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 _COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
             "wait_load": "tab:orange", "wait_store": "tab:purple", "short_steps": "tab:brown", "setup": "tab:olive",
             "idle": "lightgray"}
+
+#: Characters of a name in a plot, and pixels of its height, which Matplotlib has limits for.
+_LONGEST_NAME = 60
+_HIGHEST = 60_000
 
 #: Beyond any FPGA: what is larger was meant in Hz or kHz.
 _MAX_MHZ = 10_000
@@ -147,29 +152,33 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     names = [_plain(layer["name"]) for layer in layers]
+    places = range(len(layers))     # names need not be different
     left = [layer["useful"] for layer in layers]
     by_use = colormaps["RdYlGn"]
-    axes.barh(names, left, color=[by_use(layer["useful"] / max(1, layer["cycles"])) for layer in layers])
-    axes.barh(names[:1], [0], label="useful, by share", color=by_use(1.0))
+    axes.barh(places, left, color=[by_use(layer["useful"] / max(1, layer["cycles"])) for layer in layers])
+    axes.barh(places[:1], [0], label="useful, by share", color=by_use(1.0))
     for cause, colour in _COLOURS.items():
         widths = [part[cause] for part in parts]
         if any(widths):
-            axes.barh(names, widths, left=left, label=cause.replace("_", " "), color=colour)
+            axes.barh(places, widths, left=left, label=cause.replace("_", " "), color=colour)
         left = [start + width for start, width in zip(left, widths, strict=True)]
     for index, layer in enumerate(layers):
         axes.text(left[index], index, f" {100 * layer['utilisation']:.0f} %", va="center", fontsize="small")
+    axes.set_yticks(places, names)
     axes.invert_yaxis()
-    axes.set_xlim(right=1.12 * max(left))  # room for the text behind the longest bar
+    axes.set_xlim(right=1.12 * max(1, *left))  # room for the text behind the longest bar
     axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
     axes.set_title(_plain(title))
     axes.legend(fontsize="small")
     buffer = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of characters that the font does not have
-        figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
+        figure.savefig(buffer, format="png", dpi=min(120, _HIGHEST / figure.get_figheight()),
+                       metadata={"Software": None})
     return buffer.getvalue()
 
 
 def _plain(text: str) -> str:
     """A name that Matplotlib can draw and does not take for a formula."""
-    return text.encode(errors="replace").decode().replace("$", r"\$")
+    short = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
+    return printable(short).replace("$", r"\$")

@@ -21,6 +21,8 @@ __all__ = ["compute_engine"]
 
 #: float32 holds every integer up to here, so products and sums below it are exact in a matrix product.
 _EXACT = 1 << 24
+#: Taps that are pooled at once: memory does not grow with the instruction.
+_POOLED = 1 << 18
 
 
 def compute_engine(machine: "Machine") -> "Steps":
@@ -38,9 +40,9 @@ def compute_engine(machine: "Machine") -> "Steps":
         yield None
 
 
-def _window_places(machine: "Machine", index: int, geometry: Instruction, bases: np.ndarray, kys: np.ndarray,
-                   kxs: np.ndarray) -> np.ndarray:
-    """Where the machine reads: (rows * cols, taps) places in ``machine.input`` of every output pixel's taps.
+def _row_places(machine: "Machine", index: int, geometry: Instruction, bases: np.ndarray, kys: np.ndarray,
+                kxs: np.ndarray) -> np.ndarray:
+    """Where the machine reads: (cols, taps) places in ``machine.input`` of the taps of the first row's output pixels.
 
     ``bases`` (first entry of the tap's block), ``kys``, ``kxs``: (taps,). All banks are read in every cycle, so the
     pixels that complete the last read of a row must lie inside the buffer too.
@@ -52,9 +54,13 @@ def _window_places(machine: "Machine", index: int, geometry: Instruction, bases:
         bank, entry = entry_places(config.banks, stride, int(kx), len(banks), stride)
         banks[:, kxs == kx], entries[:, kxs == kx] = bank[:, None], entry[:, None]
     entries = entries + bases + kys * geometry["buf_row_pitch"]
-    rows = np.arange(geometry["rows"])[:, None, None] * geometry["buf_row_step"]
-    machine.check_entries(index, int(entries.max() + rows.max()))
-    return (rows + (entries + banks * config.input_depth)[:cols]).reshape(-1, len(kxs))
+    machine.check_entries(index, int(entries.max()) + (geometry["rows"] - 1) * geometry["buf_row_step"])
+    return (entries + banks * config.input_depth)[:cols]
+
+
+def _all_rows(geometry: Instruction, places: np.ndarray, rows: range) -> np.ndarray:
+    """(rows * cols, taps) places of output ``rows``, from those of the first row."""
+    return (np.array(rows)[:, None, None] * geometry["buf_row_step"] + places).reshape(-1, places.shape[1])
 
 
 def _compute(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
@@ -102,7 +108,7 @@ def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction
     block, tap = np.divmod(taps, geometry["kernel_h"] * geometry["kernel_w"])
     ky, kx = np.divmod(tap, geometry["kernel_w"])
     bases = instruction["buf_base"] + block * geometry["buf_block_pitch"]
-    inputs = _window_places(machine, index, geometry, bases, ky, kx)
+    inputs = _all_rows(geometry, _row_places(machine, index, geometry, bases, ky, kx), range(geometry["rows"]))
     if machine.strict:
         machine.hazards.compute_reads(index, inputs)
     if instruction["binary"]:
@@ -134,22 +140,24 @@ def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: In
                     "resumes no window" if resume else "does not resume the window that is open")
     ky, kx = np.divmod(np.arange(geometry["kernel_h"] * geometry["kernel_w"]), geometry["kernel_w"])
     half = 1 << POOL_WIDTH - 1
+    combine = np.maximum if instruction["maximum"] else np.add
+    together = max(1, _POOLED // (geometry["cols"] * len(ky)))
     for block in range(instruction["blocks"]):
         bases = np.full(len(ky), instruction["buf_base"] + block * geometry["buf_block_pitch"])
-        places = _window_places(machine, index, geometry, bases, ky, kx)
-        while len(places):
-            while not machine.pool_demand() and not still_open:
-                yield "a STORE to take pooled pixels"
-            count = 1 if still_open else min(machine.pool_demand(), len(places))
-            if machine.strict:
-                machine.hazards.compute_reads(index, places[:count])
-            windows = machine.input[places[:count]].astype(np.int64)
-            reduce = np.maximum.reduce if instruction["maximum"] else np.add.reduce
-            values = reduce(windows, axis=1)
-            if machine.pool_part is not None:
-                values = reduce([machine.pool_part, values])
-            machine.pool_part = values if still_open else None
-            if not still_open:
-                machine.pool_pixels.append((values + half & 2 * half - 1) - half)
-            places = places[count:]
-            yield None
+        row = _row_places(machine, index, geometry, bases, ky, kx)
+        for begin in range(0, geometry["rows"], together):
+            places = _all_rows(geometry, row, range(begin, min(begin + together, geometry["rows"])))
+            while len(places):
+                while not machine.pool_demand() and not still_open:
+                    yield "a STORE to take pooled pixels"
+                many = 1 if still_open else min(machine.pool_demand(), max(1, _POOLED // len(ky)))
+                now, places = places[:many], places[many:]
+                if machine.strict:
+                    machine.hazards.compute_reads(index, now)
+                values = combine.reduce(machine.input[now].astype(np.int64), axis=1)
+                if machine.pool_part is not None:
+                    values = combine(machine.pool_part, values)
+                machine.pool_part = values if still_open else None
+                if not still_open:
+                    machine.pool_pixels.append((values + half & 2 * half - 1) - half)
+                yield None

@@ -10,9 +10,9 @@ from cores.numerics import SIGN_BLOCKS
 from ..binary import pack_signs
 from ..errors import HazardError
 from ..gather import gather_box
-from ..hazards import Stage
+from ..hazards import Stage, check_box
 from ..storage import Ring, entry_places
-from ..winograd import write_tiles
+from ..winograd import check_tiles, write_tiles
 
 if TYPE_CHECKING:
     from ..functional import Machine, Steps
@@ -71,14 +71,21 @@ def _fill(machine: "Machine", index: int, ring: Ring, beats: np.ndarray, name: s
         yield None
 
 
+def _check_range(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> None:
+    """Raise READ_RANGE for a LOAD_ACT whose data is not in the data region."""
+    first, blocks, rows = instruction["offset"], instruction["blocks"], instruction["rows"]
+    if rows:
+        last = first + (blocks - 1) * geometry["block_pitch"] + (rows - 1) * geometry["row_pitch"] + geometry["cols"]
+        machine.check_read(index, first, last)
+
+
 def _fetch_box(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> np.ndarray:
-    """The beats of LOAD_ACT's data: int8 (blocks, rows, cols, beat_bytes)."""
+    """The beats of LOAD_ACT's data, of which `_check_range` is true: int8 (blocks, rows, cols, beat_bytes)."""
     blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
     if not rows:
         return np.empty((blocks, 0, cols, machine.config.beat_bytes), np.int8)
     beats = (instruction["offset"] + np.arange(blocks)[:, None, None] * geometry["block_pitch"]
              + np.arange(rows)[:, None] * geometry["row_pitch"] + np.arange(cols))
-    machine.check_read(index, int(beats[0, 0, 0]), int(beats[-1, -1, -1]) + 1)
     if machine.strict:
         machine.hazards.load_reads(index, beats)
     machine.read_beats += beats.size
@@ -94,6 +101,8 @@ def _load_runs(machine: "Machine", index: int, geometry: Instruction, gather: In
                     f"a run of {length} bytes does not fit byte {gather['place']} and following of {lanes}")
     machine.require(blocks == 1 or lanes % length == 0, index,
                     f"blocks of {length} bytes do not fill entries of {lanes}")
+    _check_range(machine, index, geometry, instruction)
+    check_box(config, index, geometry, instruction, gather)
     runs = gather_box(config, geometry, gather, instruction, _fetch_box(machine, index, geometry, instruction))
     machine.check_entries(index, int(runs.entries.max()))
     places = runs.entries + runs.banks * config.input_depth
@@ -113,6 +122,15 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Inst
     blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
     top, left = instruction["pad_top"], geometry["pad_left"]
     box_rows, box_cols = top + rows + instruction["pad_bottom"], left + cols + geometry["pad_right"]
+    _check_range(machine, index, geometry, instruction)
+    bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
+    if tiles is not None:
+        check_tiles(machine, index, geometry, tiles, instruction, box_rows, box_cols)
+    else:
+        last = (blocks - 1) // (SIGN_BLOCKS if geometry["sign"] else 1) * geometry["buf_block_pitch"]
+        machine.check_entries(index, instruction["buf_base"] + last + (box_rows - 1) * geometry["buf_row_pitch"]
+                              + int(entry.max()))
+    check_box(config, index, geometry, instruction)
     box = np.full((blocks, box_rows, box_cols, config.beat_bytes), geometry["pad_value"], np.int8)
     box[:, top:top + rows, left:left + cols] = _fetch_box(machine, index, geometry, instruction)
     if tiles is not None:
@@ -120,12 +138,10 @@ def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Inst
         return
     padding = np.full(box.shape[:-1], bool(geometry["pad_zero"]))
     padding[:, top:top + rows, left:left + cols] = False
-    bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
     block = np.arange(blocks)[:, None, None]
     to_block, part = np.divmod(block, SIGN_BLOCKS) if geometry["sign"] else (block, np.zeros_like(block))
     entries = (instruction["buf_base"] + to_block * geometry["buf_block_pitch"]
                + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
-    machine.check_entries(index, int(entries.max()))
     places = entries + bank * config.input_depth
     if machine.strict:
         machine.hazards.load_writes(index, places, part)

@@ -11,6 +11,7 @@ from cores.config import NpuConfig
 from cores.isa import SETTERS, Instruction, Opcode, Queue
 from cores.run_gatherer import RunGatherer
 
+from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import FIRST_REQUEST, GATHER_CYCLES, LOAD_ARRIVAL, ROW_CYCLES
 from .state import Shared, Steps, TimedSteps
@@ -131,6 +132,8 @@ class Writer:
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
             accepted = max(seen, tokens)
             if instruction.opcode == Opcode.LOAD_ACT:
+                assert geometry is not None
+                check_box(shared.config, index, geometry, instruction, gather)
                 accepted = max(accepted, transformed)
             shared.contexts.pop_one(accepted)
             shared.spent(engine, "wait_compute", index, max(0, tokens - waiting))
@@ -152,8 +155,8 @@ class Writer:
                 last, done = yield from self._tiles(index, geometry, tiles, instruction, accepted)
                 self.clock, transformed = last, done + 1
             elif instruction.opcode == Opcode.LOAD_ACT:
+                assert geometry is not None
                 if gather:
-                    assert geometry is not None
                     last = yield from self._runs(index, geometry, gather, instruction, accepted)
                 else:
                     last = yield from self._box(index, geometry, instruction, accepted)
@@ -172,9 +175,8 @@ class Writer:
             shared.idle_from[engine] = max(last + 2, transformed + 1) + behind
             yield None
 
-    def _box(self, index: int, geometry: Instruction | None, instruction: Instruction, accepted: int) -> TimedSteps:
+    def _box(self, index: int, geometry: Instruction, instruction: Instruction, accepted: int) -> TimedSteps:
         """LOAD_ACT: a pixel a cycle, those of the padding without waiting for data. Returns the last pixel's cycle."""
-        assert geometry is not None
         left, top = geometry["pad_left"], instruction["pad_top"]
         cols, rows, blocks = geometry["cols"], instruction["rows"], instruction["blocks"]
         width, height = left + cols + geometry["pad_right"], top + rows + instruction["pad_bottom"]

@@ -79,6 +79,7 @@ def test_depthwise_keeps_the_buffers_bytes():
     ("{}", "configuration without acc_depth, .*winograd; all fields must be there"),
     (json.dumps({name: value for name, value in NpuConfig().to_dict().items() if name != "gather"}),
      "configuration without gather; "),
+    (f'{{"acc_width": 1{"0" * 5000}}}', "configuration is not JSON: Exceeds the limit"),
 ])
 def test_refuses_json(text, message):
     with pytest.raises(ConfigError, match=message):
@@ -89,6 +90,9 @@ def test_load_names_the_file(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**NpuConfig().to_dict(), "ic_lanes": 5}))
     with pytest.raises(ConfigError, match=r"config\.json: ic_lanes must be"):
+        NpuConfig.load(path)
+    path.write_text(" " * 100_000)
+    with pytest.raises(ConfigError, match=r"config\.json: no configuration has 100,000 bytes"):
         NpuConfig.load(path)
     with pytest.raises(ConfigError, match="missing"):
         NpuConfig.load(tmp_path / "missing")

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -179,8 +181,103 @@ def test_names_are_only_names(model: str, samples: str, capsys: pytest.CaptureFi
     assert "a?[2Jb.onnx: No such file" in error_line(capsys, 1, "compile", "a\x1b[2Jb.onnx", "-o", "y.npu")
 
 
+@pytest.fixture
+def evil(model: str, capsys: pytest.CaptureFixture) -> Callable[..., str]:
+    """A program of the digits with entries of its header replaced."""
+    assert main(["compile", model, "--macs", "16", "-o", "good.npu"]) == 0
+    capsys.readouterr()
+
+    def make(**changes: object) -> str:
+        with zipfile.ZipFile("good.npu") as source, zipfile.ZipFile("evil.npu", "w") as archive:
+            for name in source.namelist():
+                content = source.read(name)
+                if name == "program.json":
+                    content = json.dumps({**json.loads(content), **changes}).encode()
+                archive.writestr(name, content)
+        return "evil.npu"
+
+    return make
+
+
+@pytest.mark.parametrize("up", ["../", "", "/"])
+def test_a_programs_name_is_no_path(up: str, evil: Callable[..., str], samples: str, tmp_path: Path,
+                                    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    (tmp_path / "in").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "in"))
+    for victim in (tmp_path / "victim.onnx", tmp_path / "in" / "victim.onnx"):
+        victim.write_text("mine")
+    path = evil(name=f"{tmp_path}/victim" if up == "/" else f"{up * 2}victim" if up else "x" * 100_000)
+    for argv in (["run", path, "--input", samples, "--limit", "1"], ["profile", path, "-o", "p"]):
+        assert main(argv) == 0
+    there = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert there == {"good.npu", "evil.npu", "victim.onnx", "in/victim.onnx", "p/profile.json", "p/profile.png"}
+    assert (tmp_path / "victim.onnx").read_text() == (tmp_path / "in" / "victim.onnx").read_text() == "mine"
+
+
+def test_names_of_a_program_do_not_move_the_cursor(evil: Callable[..., str], capsys: pytest.CaptureFixture):
+    layers = json.loads(zipfile.ZipFile("good.npu").read("program.json"))["layers"]
+    path = evil(layers=[{**layer, "name": "same\x1b[2J\n9: end\u202e"} for layer in layers], name="a\nb\x07")
+    assert main(["disasm", path]) == main(["profile", path, "-o", "p"]) == 0
+    captured = capsys.readouterr()
+    assert not {character for character in captured.out if not character.isprintable()} - {"\n"}
+    assert "same?[2J?9: end?" in captured.out and len(captured.out) > 10_000
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"inputs": {"other": "image_quantized"}}, "damaged "),
+    ({"outputs": {}}, "inputs or outputs are not those of the model inside"),
+    ({"board": "atari"}, "damaged (unknown board 'atari'; known: zu3eg"),
+    ({"layers": []}, "Expected `array` of length >= 1"),
+])
+def test_a_program_that_is_not_that_of_its_model(changes: dict, message: str, evil: Callable[..., str], samples: str,
+                                                 capsys: pytest.CaptureFixture):
+    line = error_line(capsys, 1, "run", evil(**changes), "--input", samples, "--target", "functional")
+    assert line.startswith("gen run: error: evil.npu: damaged (") and message in line
+
+
+def test_a_model_inside_a_program_is_whole(evil: Callable[..., str], model: str, samples: str,
+                                           capsys: pytest.CaptureFixture):
+    """It may not ask for other files, wherever they are."""
+    data = onnx.load(model)
+    tensor = data.graph.initializer[0]
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret")
+    tensor.ClearField("raw_data")
+    Path("secret").write_bytes(bytes(100_000))
+    evil()
+    for content, message in ((data.SerializeToString(), "evil.npu: the model inside has weights in another file"),
+                             (b"\x08\xff", "evil.npu: the model inside is damaged")):
+        with zipfile.ZipFile("good.npu") as source, zipfile.ZipFile("evil.npu", "w") as archive:
+            for name in source.namelist():
+                archive.writestr(name, content if name == "model.onnx" else source.read(name))
+        assert message in error_line(capsys, 1, "run", "evil.npu", "--input", samples)
+
+
+def test_long_messages_are_cut(capsys: pytest.CaptureFixture):
+    Path("c.json").write_text(json.dumps({"x" * 50_000: 1}))
+    line = error_line(capsys, 2, "build", "--config", "c.json")
+    assert len(line) < 1100 and line.endswith("...\n")
+
+
+def test_file_names_are_no_markup(samples: str, capsys: pytest.CaptureFixture):
+    Path("[").mkdir()
+    Path("[/red].npu").write_text("nonsense")
+    assert "[/red].npu: not a program" in error_line(capsys, 1, "run", "[/red].npu", "--input", samples)
+
+
+def test_outputs_of_any_name(model: str, samples: str):
+    data = onnx.load(model)
+    for node in data.graph.node:
+        node.output[:] = ["file" if name == "logits" else name for name in node.output]
+    data.graph.output[0].name = "file"      # an argument of np.savez
+    onnx.save(data, "x.onnx")
+    assert main(["run", "x.onnx", "--input", samples, "--limit", "2", "-o", "y.npz"]) == 0
+    with np.load("y.npz") as outputs:
+        assert outputs.files == ["file"] and outputs["file"].shape == (2, 10)
+
+
 def test_configurations_that_have_no_end(model: str, capsys: pytest.CaptureFixture):
-    Path("deep.json").write_text("[" * 100_000)
+    Path("deep.json").write_text("[" * 50_000)
     for path, message in (("deep.json", "configuration is not JSON"), ("/dev/zero", "not a regular file")):
         assert f"{path}: {message}" in error_line(capsys, 2, "compile", model, "--config", path, "-o", "y.npu")
 
@@ -192,6 +289,15 @@ def test_output_that_nobody_takes(redirection: str, command: str):
     done = subprocess.run(line, shell=True, capture_output=True, text=True)
     expected = "gen boards: error: No space left on device\n" if "full" in redirection else ""
     assert (done.stderr, done.returncode) == (expected, 1 if expected else 0)
+
+
+def test_warnings_are_not_for_users():
+    code = ("import runpy, sys, warnings, gen.cli.boards as boards; boards.run = lambda _: warnings.warn('raw'); "
+            "sys.argv = ['gen', 'boards']; runpy.run_module('gen', run_name='__main__')")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    for options, said in (([], False), (["-W", "default"], True)):
+        done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0 and ("UserWarning: raw" in done.stderr) == said
 
 
 def test_internal_errors_are_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):

@@ -1,5 +1,9 @@
 """Samples from files, and what is said about files that do not fit."""
 
+import io
+import struct
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +62,8 @@ def test_image_in_the_type_of_the_input(picture: Path, kind: dict, dtype: type, 
 def test_what_was_done_to_an_image_is_said(tmp_path: Path):
     Image.new("RGBA", (12, 9)).save(tmp_path / "x.png")
     samples = read_samples(tmp_path / "x.png", graph(), {"image": (1, 1, 4, 6)})
-    assert samples.remark.endswith("x.png: 12 x 9 RGBA converted to 6 x 4 gray; pixels 0..255 are taken as -128..127")
+    assert samples.remark.endswith("x.png: 12 x 9 RGBA converted to 6 x 4 gray, without its transparency; "
+                                   "pixels 0..255 are taken as -128..127")
 
 
 def test_image_with_channels_last(picture: Path):
@@ -76,13 +81,13 @@ def test_image_with_channels_last(picture: Path):
     ({"image": np.zeros((2, 3, 4, 6)), "label": np.array(["a", "b"])}, "label must have one number"),
     ({"image": np.zeros((0, 3, 4, 6))}, "there are no samples"),
     ({"image": np.full((1, 3, 4, 6), np.nan)}, "input image holds values that are not numbers"),
-    ({"image": np.zeros((1, 3, 4, 6), complex)}, "input image must be int8, not complex128"),
+    ({"image": np.zeros((1, 3, 4, 6), complex)}, "input image must be float32, not complex128"),
     ({"image": np.zeros((2, 3, 4, 6)), "label": np.array([1, np.nan])}, "labels must be whole numbers"),
 ])
 def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(InputError, match=message) as caught:
-        read_samples(tmp_path / "x.npz", graph(), SHAPES)
+        read_samples(tmp_path / "x.npz", graph(quantized=True), SHAPES)
     assert str(tmp_path / "x.npz") in str(caught.value)
 
 
@@ -109,3 +114,126 @@ def test_truncated_image(tmp_path: Path, rng: np.random.Generator):
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(InputError, match="noise.png: "):
         read_samples(path, graph(), SHAPES)
+
+
+def test_only_what_is_needed_of_an_npz_is_read(tmp_path: Path):
+    """The other members may be anything, and of the samples only those that are asked for take memory."""
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("huge.npy", bytes(1 << 26))
+        archive.writestr("nonsense", b"no array")
+        with archive.open("image.npy", "w") as member:
+            np.lib.format.write_array(member, np.ones((200_000, 3, 4, 6), np.int8))
+    tracemalloc.start()
+    try:
+        samples = read_samples(tmp_path / "x.npz", graph(), SHAPES, limit=3)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(samples.inputs["image"], np.ones((3, 3, 4, 6), np.int8))
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+@pytest.mark.parametrize(("array", "limit"), [
+    (np.asfortranarray(np.arange(360).reshape(5, 3, 4, 6) % 100, np.int8), 2),
+    (np.asfortranarray(np.arange(72).reshape(3, 4, 6), np.int8), None),
+    (np.arange(72).reshape(3, 4, 6).astype(np.int8), 2),
+], ids=["fortran", "single-fortran", "single"])
+def test_orders_and_single_samples(suffix: str, array: np.ndarray, limit: int | None, tmp_path: Path):
+    path = tmp_path / f"x.{suffix}"
+    np.save(path, array) if suffix == "npy" else np.savez_compressed(path, image=array)
+    found = read_samples(path, graph(), SHAPES, limit=limit).inputs["image"]
+    np.testing.assert_array_equal(found, array.reshape(-1, 3, 4, 6)[:limit])
+
+
+def npy(shape: str, descr: str = "'|i1'", data: bytes = bytes(72), version: bytes = b"\x01\x00") -> bytes:
+    """An .npy file with this text as header."""
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}".encode()
+    return b"\x93NUMPY" + version + struct.pack("<H" if version[0] == 1 else "<I", len(header)) + header + data
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+@pytest.mark.parametrize(("content", "message"), [
+    (npy("(1, 3, 4, 6)")[:-1], "cut short: an array of shape"),
+    (npy("(9, 3, 4, 6)"), "cut short: an array of shape"),
+    (npy("(4611686018427387904, 3, 4, 6)"), "samples of 332,041,393,326,771,929,088 bytes; at most 1,073,741,824"),
+    (npy("(-1, 3, 4, 6)"), "an array of shape"),
+    (npy("(1, 3, 4, 6)", "'|O'"), "input image must be int8, not object"),
+    (npy("(1, 3, 4, 6)", "[('a', '|i1')]"), "input image must be int8, not"),
+    (npy("(1, 3, 4, 6)", "'|i1'", version=b"\x04\x00"), "damaged, or not an .np"),
+    (npy("(1, 3, 4, 6"), "a damaged header, TokenError"),
+    (npy("__import__('os')"), "a damaged header, ValueError"),
+    (npy("(" * 5000), "a damaged header, TokenError"),
+    (b"\x93NUMPY\x01\x00\xff\xff", "a damaged header, ValueError"),
+    (b"\x93NUMPY", "damaged, or not an .np"),
+    (b"no array", "x.np"),
+], ids=range(13))
+def test_damaged_arrays(content: bytes, message: str, suffix: str, tmp_path: Path):
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "npz":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("image.npy", content)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_samples(path, graph(), SHAPES)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_floats_beyond_float32_are_infinite(tmp_path: Path):
+    np.save(tmp_path / "x.npy", np.full((1, 3, 4, 6), -1e300))
+    assert np.isneginf(read_samples(tmp_path / "x.npy", graph(quantized=True), SHAPES).inputs["image"]).all()
+
+
+#: Black, white and a gray of 0.4 in every mode that has 8 bits or fewer, or a range of its own.
+_SIXTEEN = np.array([[0, 65535, 26214]], np.uint16)
+_EIGHT = np.array([[0, 255, 102]], np.uint8)
+
+
+@pytest.mark.parametrize(("image", "name", "options", "said"), [
+    (Image.fromarray(_EIGHT), "x.png", {}, "3 x 1 gray, as it is;"),
+    (Image.fromarray(_SIXTEEN), "x.png", {}, "3 x 1 16-bit gray converted to 3 x 1 gray;"),
+    (Image.fromarray(_SIXTEEN), "x.tiff", {}, "16-bit gray"),
+    (Image.fromarray(_SIXTEEN), "x.tiff", {"tiffinfo": {262: 0}}, "16-bit gray"),
+    (Image.fromarray(_SIXTEEN.astype(np.int32)), "x.pgm", {}, "16-bit gray"),
+    (Image.fromarray(_EIGHT).convert("RGB"), "x.png", {}, "RGB converted"),
+    (Image.fromarray(_EIGHT).convert("RGBA"), "x.png", {}, "RGBA converted to 3 x 1 gray, without its transparency;"),
+    (Image.fromarray(_EIGHT).convert("LA"), "x.png", {}, "gray with alpha converted"),
+    (Image.fromarray(_EIGHT).convert("P"), "x.png", {}, "palette converted"),
+    (Image.fromarray(_EIGHT).convert("RGB").convert("CMYK"), "x.tiff", {}, "CMYK converted"),
+    (Image.fromarray(_EIGHT).convert("1", dither=Image.Dither.NONE), "x.png", {}, "black and white converted"),
+])
+def test_every_mode_keeps_its_range(image: Image.Image, name: str, options: dict, said: str, tmp_path: Path):
+    image.save(tmp_path / name, **options)
+    samples = read_samples(tmp_path / name, graph(unsigned=True), {"image": (1, 1, 1, 3)})
+    pixels = samples.inputs["image"].ravel().tolist()
+    inverted = "tiffinfo" in options
+    expected = [255, 0, 153] if inverted else [0, 255, 0 if image.mode == "1" else 102]
+    assert pixels == expected and said in samples.remark
+
+
+@pytest.mark.parametrize(("image", "name", "message"), [
+    (Image.fromarray(_EIGHT.astype(np.float32)), "x.tiff", "its pixels are floating-point numbers, whose range is not"),
+    (Image.fromarray(_EIGHT.astype(np.int32)), "x.tiff", "its pixels are 32-bit integers, whose range is not known; "),
+    (Image.new("LAB", (3, 1)), "x.tiff", "its pixels are in mode LAB, whose range is not known; save it as 8-bit PNG"),
+])
+def test_modes_without_a_range(image: Image.Image, name: str, message: str, tmp_path: Path):
+    image.save(tmp_path / name)
+    with pytest.raises(InputError, match=message):
+        read_samples(tmp_path / name, graph(unsigned=True), {"image": (1, 1, 1, 3)})
+
+
+@pytest.mark.parametrize("times", [1.5, 3])
+def test_images_beyond_any_camera(times: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Pillow warns of the one and refuses the other."""
+    Image.new("L", (100, 100)).save(tmp_path / "x.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(10_000 / times))
+    with pytest.raises(InputError, match=r"x\.png: an image of more than [\d,]+ pixels; scale it down"):
+        read_samples(tmp_path / "x.png", graph(unsigned=True), {"image": (1, 1, 1, 3)})
+
+
+def test_formats_that_start_programs_are_not_read(tmp_path: Path):
+    buffer = io.BytesIO()
+    Image.new("RGB", (3, 1)).save(buffer, "EPS")
+    (tmp_path / "x.png").write_bytes(buffer.getvalue())
+    with pytest.raises(InputError, match=r"x\.png: not an \.npz or \.npy file, nor an image"):
+        read_samples(tmp_path / "x.png", graph(unsigned=True), {"image": (1, 1, 1, 3)})

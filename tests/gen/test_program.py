@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -137,8 +138,8 @@ def rewritten(path, target, change) -> None:
     (lambda h: next(iter(h["tensors"].values())).update(offset=0), "outside the data region"),
     (lambda h: h["layers"][0].pop("name"), "damaged"),
     (lambda h: h.update(winograd={"nothing": [2] * 16}), "a layer that is not there"),
-    (lambda h: h.update(winograd={h["layers"][0]["name"]: [2] * 15}), "not 16 of 0 to 2"),
-    (lambda h: h.update(winograd={h["layers"][0]["name"]: [3] * 16}), "not 16 of 0 to 2"),
+    (lambda h: h.update(winograd={h["layers"][0]["name"]: [2] * 15}), "array` of length >= 16 - at"),
+    (lambda h: h.update(winograd={h["layers"][0]["name"]: [3] * 16}), "Expected `int` <= 2 - at"),
 ], ids=range(13))
 def test_damaged_header(program, tmp_path, change, message):
     program.save(tmp_path / "a.npu")
@@ -176,13 +177,25 @@ def test_assembly_errors(line, message):
 
 
 @pytest.mark.parametrize(("field", "value", "message"), [
-    (("layers", 0, "mode"), None, "a layer's mode is None"),
-    (("layers", 0, "macs"), -1, "a layer's macs is -1"),
-    (("density",), 1.5, "a density of 1.5"),
-    (("board",), ["ecp5"], r"a board \['ecp5'\]"),
-    (("data_beats",), 10 ** 30, "the data region is larger than the bus reaches"),
-    (("instruction_layers", 0, 1), 10 ** 30, "code and header differ in length"),
-])
+    (("layers", 0, "mode"), None, r"Expected `str`, got `null` - at `\$\.layers\[0\]\.mode`"),
+    (("layers", 0, "macs"), -1, r"Expected `int` >= 0 - at `\$\.layers\[0\]\.macs`"),
+    (("layers",), [], r"Expected `array` of length >= 1 - at `\$\.layers`"),
+    (("density",), 1.5, "Expected `float` <= 1"),
+    (("board",), ["ecp5"], "Expected `str | null`, got `array`"),
+    (("name",), 5, "Expected `str`, got `int`"),
+    (("data_beats",), 10 ** 30, "Expected `int` <= 9007199254740992"),
+    (("data_beats",), 10 ** 4000, "Expected `int` <= 9007199254740992"),
+    (("data_beats",), 1 << 28, "a data region of 268,435,456 beats for what takes [0-9,]{3,6}"),
+    (("data_beats",), True, "Expected `int`, got `bool`"),
+    (("write_start",), 64.0, "Expected `int`, got `float`"),
+    (("instruction_layers", 0, 1), 10 ** 30, "Expected `int` <= 2097152"),
+    (("instruction_layers", 0, 1), 1 << 20, "code and header differ in length"),
+    (("instruction_layers", 0, 1), 0, "Expected `int` >= 1"),
+    (("instruction_layers", 0, 0), -2, "Expected `int` >= -1"),
+    (("instruction_layers", 0, 0), 99, "an instruction belongs to a layer that is not there"),
+    (("config", "acc_width"), 10 ** 4000, "Expected `int` <= 9007199254740992"),
+    (("config", "acc_width"), 27.0, "Expected `int`, got `float`"),
+], ids=range(18))
 def test_headers_that_make_no_sense(field, value, message, program, tmp_path):
     program.save(tmp_path / "a.npu")
     with zipfile.ZipFile(tmp_path / "a.npu") as archive:
@@ -197,3 +210,24 @@ def test_headers_that_make_no_sense(field, value, message, program, tmp_path):
             archive.writestr(name, content)
     with pytest.raises(ProgramError, match=rf"b\.npu: damaged \({message}"):
         Program.load(tmp_path / "b.npu")
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("data.bin", bytes(1 << 25), "member data.bin has 33,554,432 bytes where "),
+    ("model.onnx", bytes(1 << 25), "member model.onnx has 33,554,432 bytes where "),
+    ("code.bin", bytes((1 << 25) + 16), "member code.bin has 33,554,448 bytes where 33,554,432 are the most"),
+    ("program.json", b" " * ((1 << 24) + 1), "member program.json has 16,777,217 bytes where 16,777,216 are the most"),
+])
+def test_members_that_are_larger_than_needed(name, content, message, program, tmp_path):
+    """They are not even read: a small file must not take memory that it has no use for."""
+    program.save(tmp_path / "a.npu")
+    with zipfile.ZipFile(tmp_path / "a.npu") as source, zipfile.ZipFile(tmp_path / "b.npu", "w") as archive:
+        for member in source.namelist():
+            archive.writestr(member, content if member == name else source.read(member), zipfile.ZIP_DEFLATED)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProgramError, match=rf"b\.npu: .*{message}"):
+            Program.load(tmp_path / "b.npu")
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()

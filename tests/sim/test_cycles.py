@@ -20,7 +20,7 @@ from sim.rtl import RtlMachine, run_program
 from sim.timing.bus import burst_lengths
 from sim.timing.fifo import NEVER, TimedFifo, earliest
 
-from .cases import CONFIGS, SMALL, chain, pool_program
+from .cases import CONFIGS, SMALL, chain, compute_set, load_set, pool_program
 from .programs import END, assemble
 
 
@@ -225,6 +225,24 @@ def test_programs_that_fail(code, error, index):
     with pytest.raises(MachineError) as caught:
         estimate(SMALL, code)
     assert (caught.value.code, caught.value.index) == (error, index)
+
+
+@pytest.mark.parametrize("instruction", [Instruction(Opcode.LOAD_GATHER, outputs=1, length=1),
+                                         Instruction(Opcode.LOAD_WINOGRAD, tile_cols=1)])
+def test_operations_that_the_machine_does_not_have(instruction):
+    with pytest.raises(MachineError, match="ILLEGAL at instruction 1: this machine has no LOAD_"):
+        estimate(SMALL, assemble(load_set(), instruction, END))
+
+
+def test_fields_of_units_that_are_not_there_are_zero():
+    """As the hardware and the functional simulator take them."""
+    def program(**fields):
+        compute = dict(blocks=1, groups=4, first=1)
+        return assemble(Instruction(Opcode.LOAD_WGT, offset=0, beats=4 * SMALL.weight_beats), compute_set(),
+                        Instruction(Opcode.COMPUTE, **{**compute, **fields}), END)
+
+    assert not SMALL.binary_rows and not SMALL.winograd
+    assert estimate(SMALL, program(binary=1, acc_base=5)).cycles == estimate(SMALL, program()).cycles
 
 
 # -- against the RTL -----------------------------------------------------------------------------------------------

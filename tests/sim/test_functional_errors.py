@@ -1,10 +1,14 @@
 """Every way a program can fail in the functional simulator, and the hazards that its strict mode finds."""
 
+import dataclasses
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from cores.config import NpuConfig
 from cores.isa import HEADER, ErrorCode, Instruction, Opcode, encode
+from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, TOKEN_MAXIMUM, run
 
@@ -215,6 +219,37 @@ def test_leftovers_and_oddities():
     hazard("a window is still open at END", *loads, part, begun)
     hazard("only a POOL with one window", *loads, compute_set(), begun)
     hazard("5 groups of a dense block of 4", compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=5, first=1))
+
+
+@pytest.mark.parametrize(("cols", "mode"), [
+    (500, []), (4095, [Instruction(Opcode.LOAD_GATHER, outputs=500, length=1)]),
+    (4, [Instruction(Opcode.LOAD_WINOGRAD, tile_cols=1)])], ids=["plain", "gather", "winograd"])
+@pytest.mark.parametrize("data", [dict(rows=200), dict(pad_top=60)])
+def test_boxes_that_the_input_buffer_does_not_hold(cols, mode, data):
+    """Legal, but of no use; they must not take gigabytes and hours either."""
+    config = dataclasses.replace(SMALL, gather=1, winograd=1)
+    code = assemble(load_set(cols=cols, row_pitch=0, block_pitch=0, buf_row_pitch=0, buf_block_pitch=0), *mode,
+                    Instruction(Opcode.LOAD_ACT, blocks=1023, **data), END)
+    memory = np.zeros(5000 * config.beat_bytes, np.uint8)
+    with pytest.raises(HazardError, match="at instruction [12]: it writes an input-buffer entry twice"):
+        run(config, code, memory, write_start=0)
+    with pytest.raises(HazardError, match="at instruction [12]: it writes an input-buffer entry twice"):
+        estimate(config, code)
+
+
+def test_pools_of_many_windows_take_little_memory():
+    code = assemble(
+        load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, post_compute=1), PARAMETERS,
+        compute_set(kernel_h=20, kernel_w=20, rows=300, cols=100, buf_row_pitch=0, buf_row_step=0, buf_block_pitch=0),
+        Instruction(Opcode.POOL, blocks=1, maximum=1, wait_load=1),
+        store_set(rows=300, cols=100, row_pitch=0), Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1), END)
+    memory = np.zeros(1024 * SMALL.beat_bytes, np.uint8)
+    tracemalloc.start()
+    try:
+        run(SMALL, code, memory, write_start=512)
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_every_token_of_a_chain_matters(seed):

@@ -1,0 +1,257 @@
+"""Runs mutated files through the commands in this process, whose memory and time are limited.
+
+    python -m tests.fuzz.worker KIND SEED FIRST COUNT [MODEL.onnx ...]
+
+KIND is model, program, config or input. A case is its seed and its number, whatever runs beside it; its files are kept
+if it fails. Prints a JSON line for each case: its number, the command, and what is wrong with it.
+"""
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+
+from cores.config import ConfigError, NpuConfig  # noqa: E402
+from gen.cli import main  # noqa: E402
+from tests.fuzz import mutate  # noqa: E402
+from tests.fuzz.bases import Bases  # noqa: E402
+
+#: Limits of a case: seconds of this processor, as others may be at work beside it, and times as many by the clock.
+SECONDS = 60
+_PATIENCE = 10
+BYTES = 4 << 30
+
+#: Never what a user should see.
+_FORBIDDEN = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/npugen-")
+
+
+class _TooLong(BaseException):
+    """Not an Exception: no command catches it."""
+
+
+def _time_up(number: int, frame: FrameType | None) -> None:
+    raise _TooLong
+
+
+class Watch:
+    """Notes what is written or removed outside ``folder``, and what is started, from Python's audit events."""
+
+    _PATHS = {"os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "os.chmod": 1,
+              "os.link": 2, "os.symlink": 2}
+    _FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = os.path.realpath(folder)
+        self.seen: list[str] = []
+        self.watching, self.programs = False, False     # programs: other programs may be started
+        sys.addaudithook(self._event)
+
+    def _event(self, event: str, arguments: tuple) -> None:
+        if not self.watching:
+            return
+        if event == "open":
+            path, _, flags = arguments
+            if isinstance(path, str | bytes | os.PathLike) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                self._path(event, path)
+        elif event in self._PATHS:
+            for path in arguments[:self._PATHS[event]]:
+                self._path(event, path)
+        elif event in self._FORBIDDEN and not self.programs:
+            self.seen.append(f"{event} {arguments}"[:300])
+
+    def _path(self, event: str, path: Any) -> None:
+        if isinstance(path, int) or os.fspath(path) in ("/dev/null", b"/dev/null"):
+            return
+        real = os.path.realpath(os.fsdecode(path))
+        if not (real + os.sep).startswith(self.folder + os.sep):
+            self.seen.append(f"{event} {real}")
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class Fuzzer:
+    """Makes and runs cases in ``folder``, which is the working directory."""
+
+    def __init__(self, folder: Path, bases: Bases) -> None:
+        self.folder, self.bases = folder, bases
+        self.watch = Watch(folder)
+
+    # -- cases -------------------------------------------------------------------------------------------------------
+
+    def model(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        base = self._base(rng)
+        Path("m.onnx").write_bytes(mutate.mutate_model(rng, base.model))
+        Path("x.npz").write_bytes(base.samples[0].content)
+        machine = [[], ["--macs", "16"], ["--macs", "64", "--features", "all"]][int(rng.integers(3))]
+        commands: list[tuple[list[str], set[str]]] = [
+            (["compile", "m.onnx", "-o", "out.npu", *machine], {"out.npu"}),
+            (["run", "m.onnx", "--input", "x.npz", "-o", "out.npz", "--json"], {"out.npz"}),
+            (["run", "m.onnx", "--input", "x.npz", "--target", "functional", "--limit", "1", *machine], set()),
+            (["profile", "m.onnx", "-o", "out", *machine], {"out/profile.json", "out/profile.png"}),
+        ]
+        return commands[int(rng.integers(4))]
+
+    def program(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        base = self._base(rng)
+        content = base.programs[int(rng.integers(len(base.programs)))]
+        Path("p.npu").write_bytes(mutate.mutate_program(rng, content))
+        Path("x.npz").write_bytes(base.samples[0].content)
+        commands: list[tuple[list[str], set[str]]] = [
+            (["run", "p.npu", "--input", "x.npz", "--limit", "1"], set()),
+            (["run", "p.npu", "--input", "x.npz", "--target", "functional", "--limit", "1", "-o", "out.npz"],
+             {"out.npz"}),
+            (["profile", "p.npu", "-o", "out"], {"out/profile.json", "out/profile.png"}),
+            (["profile", "p.npu", "--json"], set()),
+            (["disasm", "p.npu"], set()),
+        ]
+        return commands[int(rng.integers(5))]
+
+    def config(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        content = self.bases.configs[int(rng.integers(len(self.bases.configs)))]
+        Path("c.json").write_bytes(mutate.mutate_config(rng, content))
+        Path("m.onnx").write_bytes(self._base(rng).model)
+        if rng.integers(20) == 0 and self._is_small(Path("c.json")):
+            self.watch.programs = True      # Yosys writes the Verilog
+            return ["build", "--config", "c.json", "-o", "out"], {
+                f"out/{name}" for name in ("npu.v", "config.json", "register_map.md", "npugen_regs.h", "npu_axi.v",
+                                           "vivado_project.tcl")}
+        return ["compile", "m.onnx", "--config", "c.json", "-o", "out.npu"], {"out.npu"}
+
+    def input(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        base = self._base(rng)
+        sample = base.samples[int(rng.integers(len(base.samples)))]
+        change = mutate.mutate_npz if sample.name.endswith(".npz") else mutate.mutate_bytes
+        Path("m.onnx").write_bytes(base.model)
+        Path(sample.name).write_bytes(change(rng, sample.content))
+        return ["run", "m.onnx", "--input", sample.name, "-o", "out.npz"], {"out.npz"}
+
+    @staticmethod
+    def _is_small(path: Path) -> bool:
+        """Whether a configuration is refused, or Yosys writes its Verilog in seconds."""
+        try:
+            return NpuConfig.load(path).macs <= 64
+        except ConfigError:
+            return True
+
+    def _base(self, rng: np.random.Generator) -> Any:
+        return self.bases.bases[int(rng.integers(len(self.bases.bases)))]
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def case(self, kind: str, seed: int, number: int) -> dict[str, Any]:
+        """Run a case; returns its ``command``, exit ``status``, what it ``said`` and what is ``wrong``."""
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.watch.programs = False
+        argv, outputs = getattr(self, kind)(np.random.default_rng([seed, KINDS.index(kind), number]))
+        (self.folder / "victim").write_text("mine")
+        before = _content(self.folder)
+        out, err = io.StringIO(), io.StringIO()
+        self.watch.seen.clear()
+        try:
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.alarm(_PATIENCE * SECONDS)
+            # Yosys, in WebAssembly, reserves addresses that it does not use.
+            limit = resource.RLIM_INFINITY if self.watch.programs else BYTES
+            resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+            with _streams(out, err), _watched(self.watch):
+                status = main(argv)
+            wrong = list(self._wrong(status, out.getvalue(), err.getvalue(), before, outputs))
+        except _TooLong:
+            status, wrong = None, [f"takes more than {SECONDS} s"]
+        except BaseException as error:      # whatever a command lets through
+            status, wrong = None, [f"raises {type(error).__name__}: {str(error)[:200]}"]
+        finally:
+            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        return {"command": argv, "status": status, "said": err.getvalue()[-300:], "wrong": wrong}
+
+    def _wrong(self, status: int, out: str, err: str, before: dict[str, bytes], outputs: set[str]) -> Iterator[str]:
+        said = err.splitlines()
+        if status not in (0, 1, 2):
+            yield f"exit status {status}"
+        if status and not (said and said[-1].startswith("gen ") and sum(line.startswith("gen ") for line in said) == 1):
+            yield f"exit status {status} and not one line: {err[:500]!r}"
+        if status == 0 and any(line.startswith("gen ") for line in said):
+            yield f"exit status 0 and an error: {err[:500]!r}"
+        if any(not character.isprintable() for character in (out + err).replace("\n", "")):
+            yield "control characters are printed"
+        yield from (f"{word} in what is printed: {err[-700:]!r}" for word in _FORBIDDEN if word in out + err)
+        yield from self.watch.seen
+        after = _content(self.folder)
+        new = {name for name, content in after.items() if before.get(name) != content}
+        differ = "gen run: error: " in err and "differ from the reference" in err
+        if new != (outputs if status == 0 or differ else set()) or before.keys() - after.keys():
+            gone = sorted(before.keys() - after.keys())
+            yield f"exit status {status}, but files changed: {sorted(new)}, gone: {gone}"
+
+
+KINDS = ("model", "program", "config", "input")
+
+
+@contextlib.contextmanager
+def _streams(out: io.StringIO, err: io.StringIO) -> Iterator[None]:
+    """Commands print here; rich asks for the present streams whenever it prints."""
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+        # What warns may be wrong without a word where warnings are off, as they are for users.
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _watched(watch: Watch) -> Iterator[None]:
+    watch.watching = True
+    try:
+        yield
+    finally:
+        watch.watching = False
+
+
+def run(kind: str, seed: int, first: int, count: int, models: list[Path],
+        report: Callable[[dict[str, Any]], None]) -> None:
+    """Cases ``first``... in a folder of their own; those that fail leave their files beside it."""
+    with tempfile.TemporaryDirectory(prefix="npugen-fuzz-") as name:
+        root = Path(name)
+        bases = Bases.make(root, models)
+        os.environ["MPLCONFIGDIR"] = name
+        importlib.import_module("matplotlib.font_manager")      # looks for fonts, once
+        folder = root / "case"
+        folder.mkdir()
+        os.chdir(folder)
+        tempfile.tempdir = str(folder)
+        for limit in (signal.SIGALRM, signal.SIGPROF):
+            signal.signal(limit, _time_up)
+        fuzzer = Fuzzer(folder, bases)
+        for number in range(first, first + count):
+            report({"begins": number})
+            result = fuzzer.case(kind, seed, number)
+            report({"number": number, **result})
+            if result["wrong"] and (kept := os.environ.get("NPUGEN_FUZZ_KEEP")):
+                shutil.copytree(folder, Path(kept) / f"{kind}-{seed}-{number}", dirs_exist_ok=True)
+        os.chdir("/")
+
+
+if __name__ == "__main__":
+    _kind, _seed, _first, _count, *_models = sys.argv[1:]
+    _results = os.fdopen(os.dup(1), "w")    # commands have the other
+    run(_kind, int(_seed), int(_first), int(_count), [Path(model).resolve() for model in _models],
+        lambda result: print(json.dumps(result), file=_results, flush=True))
