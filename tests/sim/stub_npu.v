@@ -75,7 +75,7 @@ module npu (
             read_answer <= 1;
             case (s_axi_araddr)
                 'h00: read_value <= 32'h4E505547;
-                'h04: read_value <= 1;
+                'h04: read_value <= `VERSION;
                 'h08: read_value <= `DIGEST;
                 'h0C: read_value <= `LANES;
                 'h14: read_value <= {29'b0, error, done, state != IDLE};

@@ -9,6 +9,7 @@ import pytest
 from cores.axi import AxiResponse
 from cores.config import NpuConfig
 from cores.isa import ErrorCode
+from cores.registers import VERSION
 from sim.errors import MachineError
 from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachine, run_program
 from sim.rtl.machine import WriteOrder
@@ -26,7 +27,7 @@ def stub(config=CONFIG):
     lanes = config.oc_lanes | config.ic_lanes << 8 | config.nnz_lanes << 16 | config.pixel_lanes << 24
     defines = {
         "BEAT_BYTES": config.beat_bytes, "ADDRESS_BITS": config.address_width,
-        "DIGEST": f"32'd{config.digest}", "LANES": lanes,
+        "DIGEST": f"32'd{config.digest}", "LANES": lanes, "VERSION": VERSION,
     }
     return "".join(f"`define {name} {value}\n" for name, value in defines.items()) + TEXT
 
