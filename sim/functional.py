@@ -88,8 +88,8 @@ class Machine:
         #: Pixels that the store engine would take from the pool unit now, and those on their way.
         self.pool_demand: Callable[[], int] = lambda: 0
         self.pool_pixels: deque[np.ndarray] = deque()
-        #: What the pool unit has of a window that is still open.
-        self.pool_part: np.ndarray | None = None
+        #: What the pool unit has of a window that is still open: whether it is a maximum, and its values.
+        self.pool_part: tuple[bool, np.ndarray] | None = None
         self.queues: dict[Queue, deque[tuple[int, Instruction]]] = {queue: deque() for queue in _ENGINE_QUEUES}
         self.in_hand: dict[Queue, int | None] = dict.fromkeys(_ENGINE_QUEUES)
         #: Operations that were taken so far.

@@ -132,15 +132,17 @@ def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction
 
 def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
     """POOL: windows of one block after the other, as many pixels at a time as the store engine takes."""
-    resume, still_open = bool(instruction["resume"]), bool(instruction["open"])
+    resume, still_open, maximum = (bool(instruction[name]) for name in ("resume", "open", "maximum"))
     if resume or still_open:
         machine.require(instruction["blocks"] * geometry["rows"] * geometry["cols"] == 1, index,
                         "only a POOL with one window takes a part of it")
     machine.require(resume == (machine.pool_part is not None), index,
                     "resumes no window" if resume else "does not resume the window that is open")
+    machine.require(machine.pool_part is None or machine.pool_part[0] == maximum, index,
+                    "goes on with a sum as a maximum, or the other way round")
     ky, kx = np.divmod(np.arange(geometry["kernel_h"] * geometry["kernel_w"]), geometry["kernel_w"])
     half = 1 << POOL_WIDTH - 1
-    combine = np.maximum if instruction["maximum"] else np.add
+    combine = np.maximum if maximum else np.add
     together = max(1, _POOLED // (geometry["cols"] * len(ky)))
     for block in range(instruction["blocks"]):
         bases = np.full(len(ky), instruction["buf_base"] + block * geometry["buf_block_pitch"])
@@ -156,8 +158,8 @@ def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: In
                     machine.hazards.compute_reads(index, now)
                 values = combine.reduce(machine.input[now].astype(np.int64), axis=1)
                 if machine.pool_part is not None:
-                    values = combine(machine.pool_part, values)
-                machine.pool_part = values if still_open else None
+                    values = combine(machine.pool_part[1], values)
+                machine.pool_part = (maximum, values) if still_open else None
                 if not still_open:
                     machine.pool_pixels.append((values + half & 2 * half - 1) - half)
                 yield None

@@ -123,6 +123,11 @@ def _requantize(machine: "Machine", index: int, geometry: Instruction, second: I
         half = 1 << machine.config.acc_width - 1
         biased = sums + bias
         machine.require(-half <= biased.min() and biased.max() < half, index, "an accumulator overflows with its bias")
+        stages = [geometry, second] if geometry["add"] and second else [geometry]
+        machine.require(all(stage["low"] <= stage["high"] for stage in stages), index,
+                        "a clip's bounds are not in order")
+        machine.require(bool(geometry["add"]) or -128 <= geometry["low"] and geometry["high"] <= 127, index,
+                        "clip bounds beyond int8 are for a result that something is added to")
         shifts = [*shift, second["shift"]] if geometry["add"] and second else shift
         machine.require(MIN_SHIFT <= min(shifts) and max(shifts) <= MAX_SHIFT, index,
                         f"shifts must be in {MIN_SHIFT}..{MAX_SHIFT}")

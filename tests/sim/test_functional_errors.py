@@ -205,6 +205,12 @@ def test_never_there():
            Instruction(Opcode.COMPUTE, blocks=1, groups=1))
     hazard("stores accumulators that were never computed", PARAMETERS, store_set(), store)
     hazard("no STORE_ADD", store_set(add=1), store)
+    pool = (load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1), PARAMETERS, Instruction(Opcode.SYNC),
+            compute_set(rows=1, cols=1), Instruction(Opcode.POOL, blocks=1))
+    pooled = Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1)
+    hazard("bounds are not in order", *pool, store_set(rows=1, cols=1, low=5, high=4), pooled)
+    hazard("bounds beyond int8", *pool, store_set(rows=1, cols=1, high=128), pooled)
+    hazard("bounds beyond int8", *pool, store_set(rows=1, cols=1, low=-129), pooled)
 
 
 def test_leftovers_and_oddities():
@@ -216,6 +222,8 @@ def test_leftovers_and_oddities():
     begun = Instruction(Opcode.POOL, blocks=1, open=1)
     hazard("resumes no window", *loads, part, Instruction(Opcode.POOL, blocks=1, resume=1))
     hazard("does not resume the window that is open", *loads, part, begun, begun)
+    hazard("goes on with a sum as a maximum", *loads, part, begun,
+           Instruction(Opcode.POOL, blocks=1, resume=1, maximum=1))
     hazard("a window is still open at END", *loads, part, begun)
     hazard("only a POOL with one window", *loads, compute_set(), begun)
     hazard("5 groups of a dense block of 4", compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=5, first=1))
