@@ -21,6 +21,8 @@ __all__ = ["load_external", "simplify"]
 
 #: Nodes of a model at most, its functions inlined: many times what a machine of a few MiB can hold.
 _MAX_NODES = 20_000
+#: Bytes of its functions' bodies, as often as they are inlined: constants in them are copied with them.
+_MAX_INLINED = 1 << 28
 #: Bytes of the weights in files beside the model, as of the model itself.
 _MAX_EXTERNAL = 1 << 31
 #: Initializers up to this size may decide about shapes, and take part in type inference with their values.
@@ -109,7 +111,9 @@ def load_external(model: onnx.ModelProto, folder: Path | None) -> None:
 
 
 def _bytes(tensor: TensorProto) -> int:
-    """What a tensor takes as raw data. Raises GraphError unless its type is a number."""
+    """What a tensor takes as raw data. Raises GraphError unless its type is a number and its shape is one."""
+    if min(tensor.dims, default=0) < 0:
+        raise GraphError(f"initializer {tensor.name} has a negative dimension; export the model again")
     try:
         bits = 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     except KeyError:
@@ -131,22 +135,28 @@ def _nested(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
 
 
 def _bound_nodes(model: onnx.ModelProto) -> None:
-    """Functions that call each other can stand for more nodes than there are atoms."""
-    calls = {(f.domain, f.name): Counter((n.domain, n.op_type) for n in _nested(f.node)) for f in model.functions}
+    """Functions that call each other can stand for more nodes, and more bytes, than there are atoms."""
+    functions = {(f.domain, f.name): f for f in model.functions}
+    calls = {name: Counter((n.domain, n.op_type) for n in _nested(f.node)) for name, f in functions.items()}
+    nodes: dict[tuple[str, str], int] = {}
     size: dict[tuple[str, str], int] = {}
 
-    def total(called: Counter[tuple[str, str]]) -> int:
-        return sum(times * size.get(name, 1) for name, times in called.items())
+    def total(called: Counter[tuple[str, str]], each: dict[tuple[str, str], int], other: int) -> int:
+        return sum(times * each.get(name, other) for name, times in called.items())
 
     try:
         for name in TopologicalSorter({name: called.keys() & calls.keys() for name, called in calls.items()}
                                       ).static_order():
-            size[name] = total(calls[name])
+            nodes[name] = total(calls[name], nodes, 1)
+            size[name] = functions[name].ByteSize() + total(calls[name], size, 0)
     except CycleError:
         raise GraphError("not a valid ONNX model: a function of it calls itself") from None
-    nodes = total(Counter((n.domain, n.op_type) for n in _nested(model.graph.node)))
-    if nodes > _MAX_NODES:
-        raise GraphError(f"the model has {nodes:,} nodes, functions inlined; at most {_MAX_NODES:,} are supported")
+    called = Counter((n.domain, n.op_type) for n in _nested(model.graph.node))
+    if (found := total(called, nodes, 1)) > _MAX_NODES:
+        raise GraphError(f"the model has {found:,} nodes, functions inlined; at most {_MAX_NODES:,} are supported")
+    if (found := total(called, size, 0)) > _MAX_INLINED:
+        raise GraphError(f"the model's functions have {found:,} bytes, inlined; at most {_MAX_INLINED:,} are "
+                         "supported: make their constants initializers")
 
 
 def _check_order(graph: onnx.GraphProto) -> None:

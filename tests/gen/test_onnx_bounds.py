@@ -133,6 +133,28 @@ def test_functions_that_call_each_other(changes: str, rng: Rng, tmp_path: Path) 
     refuse(path, f"{2**29 + len(model.graph.node) - 1:,} nodes, functions inlined")
 
 
+@pytest.mark.parametrize("calls", [2, 5])
+def test_constants_in_functions(calls: int, rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inlining copies them with every call: a megabyte can become gigabytes."""
+    monkeypatch.setattr(onnx_simplify, "_MAX_INLINED", 20_000)
+    b = Builder(rng)
+    y = b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(4, 3, 3, 3))
+    for _ in range(calls):
+        y = b.node("heavy", y, domain="mine")
+    b.output(b.quantize(y))
+    model, opsets = b.build(), [helper.make_opsetid("", 13), helper.make_opsetid("mine", 1)]
+    model.opset_import.append(opsets[1])
+    model.functions.append(helper.make_function("mine", "heavy", ["a"], ["c"], [
+        helper.make_node("Constant", [], ["unused"], value=numpy_helper.from_array(_ones(1000))),
+        helper.make_node("Identity", ["a"], ["c"])], opsets))
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    if calls == 2:
+        assert load(path).layers
+    else:
+        refuse(path, "the model's functions have 2", "bytes, inlined")
+
+
 def test_function_that_calls_itself(rng: Rng, tmp_path: Path) -> None:
     model = network(Builder(rng)).build()
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("mine", 1)]
