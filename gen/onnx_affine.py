@@ -54,8 +54,6 @@ def scaled(importer: "Importer", node: Node, value: Pending | PendingPool, facto
     """
     if np.isfinite([value.low, value.high]).any():
         importer.fail(node, f"scales or shifts behind an activation function of {value.name}, which is not quantised")
-    if not (np.isfinite(factor).all() and np.isfinite(shift).all()):
-        importer.fail(node, "its constants must be finite")
     if isinstance(value, PendingPool):
         return replace(value, factor=value.factor * factor, shift=value.shift * factor + shift,
                        nodes=(*value.nodes, node.name))
@@ -69,6 +67,8 @@ def scaled(importer: "Importer", node: Node, value: Pending | PendingPool, facto
 def affine(importer: "Importer", node: Node, value: Value | None, factor: np.ndarray, shift: np.ndarray, *,
            always: bool = False) -> Value:
     """``value * factor + shift`` with constants that can be broadcast to its shape; ``always`` as a layer's result."""
+    if not (np.isfinite(factor).all() and np.isfinite(shift).all()):
+        importer.fail(node, "its constants must be finite")
     if isinstance(value, Real):
         if not always and factor.size == 1 and factor.item() > 0 and not shift.any():
             return replace(value, scale=value.scale * factor.item())
@@ -95,7 +95,9 @@ def arithmetic(importer: "Importer", node: Node, inputs: Sequence[Value | None])
         case "Mul":
             return affine(importer, node, inputs[first], number, zero)
         case "Div" if first == 0:
-            return affine(importer, node, inputs[0], 1 / number, zero)
+            with np.errstate(divide="ignore"):  # `affine` refuses what is not finite
+                inverse = 1 / number
+            return affine(importer, node, inputs[0], inverse, zero)
         case "Sub":
             return affine(importer, node, inputs[first], one if first == 0 else -one, -number if first == 0 else number)
     importer.fail(node, "divides a constant by an activation")
@@ -142,9 +144,11 @@ def batch_normalization(importer: "Importer", node: Node, inputs: Sequence[Value
         importer.fail(node, "is in training mode; export the model for inference")
     gamma, beta, mean, variance = (
         importer.constant(node, at(inputs, i), "a parameter").astype(np.float64) for i in range(1, 5))
-    factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+    with np.errstate(divide="ignore", invalid="ignore"):    # `affine` refuses what is not finite
+        factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+        shift = beta - mean * factor
     value = inputs[0]
     if not isinstance(value, Pending | PendingPool | Real):
         importer.refuse(node, value, "its input")
     column = (-1,) + (1,) * (value.order.ndim - 2)
-    return affine(importer, node, value, factor.reshape(column), (beta - mean * factor).reshape(column))
+    return affine(importer, node, value, factor.reshape(column), shift.reshape(column))

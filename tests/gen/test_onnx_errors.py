@@ -316,3 +316,14 @@ def test_inputs_that_do_not_fit(inputs: dict, word: str, rng: np.random.Generato
     with pytest.raises(GraphError) as caught:
         reference.run(graph, inputs)
     assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("operator", ["Div", "BatchNormalization", "Mul"])
+def test_constants_that_are_not_finite(operator: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """A division by zero and the root of a negative variance are refused, without a warning of NumPy's before."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 3, 6, 6))
+    one, bad = np.ones(3, np.float32), {"Div": 0, "BatchNormalization": -1, "Mul": np.inf}[operator]
+    constants = [one, one, one, np.full(3, bad, np.float32)] if operator == "BatchNormalization" else [np.float32(bad)]
+    b.output(b.quantize(b.node(operator, x, *map(b.constant, constants))))
+    refuse(b.save(tmp_path), f"node {operator.lower()}", "its constants must be finite")
