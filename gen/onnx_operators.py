@@ -151,7 +151,8 @@ def _keeps_samples(importer: "Importer", node: Node, order: np.ndarray) -> np.nd
 def reshape(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> Value:
     def change(array: np.ndarray) -> np.ndarray:
         if node.op == "Flatten":
-            axis = int(node.attributes.get("axis", 1)) % (array.ndim + 1)
+            axis = int(node.attributes.get("axis", 1))
+            axis += array.ndim if axis < 0 else 0
             return array.reshape(int(np.prod(array.shape[:axis])), -1)
         if node.op == "Reshape":
             wanted = list(importer.integers(node, at(inputs, 1), "the shape"))

@@ -111,7 +111,7 @@ def test_activation_at_another_scale_stays_a_layer(rng: Rng, tmp_path: Path) -> 
 # -- matrix products -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flatten", ["Flatten", "Reshape", "dynamic", "nhwc", "Squeeze"])
+@pytest.mark.parametrize("flatten", ["Flatten", "Flatten behind", "Reshape", "dynamic", "nhwc", "Squeeze"])
 @pytest.mark.parametrize("transposed", [True, False])
 def test_gemm_behind_a_feature_map(flatten: str, transposed: bool, rng: Rng, tmp_path: Path) -> None:
     b = Builder(rng)
@@ -120,6 +120,8 @@ def test_gemm_behind_a_feature_map(flatten: str, transposed: bool, rng: Rng, tmp
     match flatten:
         case "Flatten":
             y = b.node("Flatten", y)
+        case "Flatten behind":
+            y = b.node("Flatten", y, axis=-3)
         case "Reshape":
             y = b.node("Reshape", y, b.constant([-1, 72]))
         case "Squeeze":
