@@ -25,6 +25,8 @@ _OPERATORS = frozenset("""
 """.split())
 #: Bytes that all results together may have: a fixed part, and one in proportion to the model's own constants.
 _FLOOR, _SHARE = 1 << 27, 4
+#: Bytes that all nodes together may read, as often as they do: time, as those above are memory.
+_READ_FLOOR, _READ_SHARE = 1 << 30, 16
 #: Inputs up to this size are known to shape inference with their values.
 _SMALL = 1024
 #: An operator set that has QuantizeLinear as com.microsoft has it.
@@ -84,13 +86,19 @@ class Folder:
 
     def __init__(self, model: Model) -> None:
         self._opsets = {o.domain: o.version for o in model.proto.opset_import}
-        self._left = _FLOOR + _SHARE * sum(array.nbytes for array in model.constants.values())
+        constants = sum(array.nbytes for array in model.constants.values())
+        self._left = _FLOOR + _SHARE * constants
+        self._unread = _READ_FLOOR + _READ_SHARE * constants
 
     def __call__(self, node: Node, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Raises NodeError for an operator that is not folded, and as `evaluate`."""
         if node.op not in _OPERATORS or node.domain not in ("", MICROSOFT):
             raise NodeError(f"operator {node.op} is not evaluated on constants; store its result as an initializer, "
                             "for example by onnxruntime's offline optimisation (docs/models.md)")
+        self._unread -= sum(array.nbytes for array in values.values())
+        if self._unread < 0:
+            raise NodeError("the constants that are read up to here have more bytes than what is computed when the "
+                            "model is compiled may read (docs/models.md); store its result as an initializer")
         results = evaluate(node, self._opsets, values, self._left)
         self._left -= sum(array.nbytes for array in results)
         return results

@@ -6,6 +6,7 @@ Operators are in `gen.onnx_operators`, `gen.onnx_layers` and `gen.onnx_qoperator
 are the passes of `gen.passes`.
 """
 
+from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -19,7 +20,7 @@ import numpy as np
 from onnx import TensorProto
 
 from gen import onnx_affine, onnx_binary, onnx_layers, onnx_model, onnx_operators, onnx_qoperators
-from gen.ir import Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
+from gen.ir import MAX_VALUES, Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
 from gen.onnx_fold import Folder
 from gen.onnx_handlers import MICROSOFT, NodeError
 from gen.onnx_model import Model, Node
@@ -50,6 +51,9 @@ __all__ = ["Imported", "Importer", "load", "load_model"]
 
 _HANDLERS = {**onnx_operators.HANDLERS, **onnx_layers.HANDLERS, **onnx_affine.HANDLERS, **onnx_binary.HANDLERS,
              **onnx_qoperators.HANDLERS}
+
+#: Values of all layers' results together, whose arrangements are kept; and of the results of all nodes, for time.
+_MAX_LAYER_VALUES, _MAX_NODE_VALUES = 8 * MAX_VALUES, 64 * MAX_VALUES
 
 
 @dataclass
@@ -93,6 +97,7 @@ class Importer:
         self.inputs: dict[str, _InputRecord] = {}
         self._clip_bounds: dict[str, tuple[int, int]] = {}
         self._layer_names: set[str] = set()
+        self._layer_values = self._node_values = 0
         for model_input in model.inputs:
             self._add_input(model_input)
 
@@ -302,6 +307,10 @@ class Importer:
         name = self._layer_name(value)
         tensor = self._tensor_name(node.outputs[0] if node else f"{name}/parts")
         onnx_name = node.outputs[0] if node else ""
+        self._layer_values += order.size
+        if self._layer_values > _MAX_LAYER_VALUES:
+            raise GraphError(f"{self.model.path}: the feature maps up to that of {name} have more than "
+                             f"{_MAX_LAYER_VALUES:,} values together; take smaller images, or fewer layers")
         self.tensors[tensor] = Tensor(tensor, shape, scale, zero_point, onnx_name, unsigned, signs)
         self.orders[tensor] = order
         last = residual or requantize
@@ -313,10 +322,17 @@ class Importer:
     # -- walking -------------------------------------------------------------------------------------------------
 
     def run(self) -> Imported:
+        # An arrangement takes eight bytes for each element: a value goes behind the last node that reads it.
+        uses = Counter(chain(self.model.outputs, *(node.inputs for node in self.model.nodes)))
         for node in self.model.nodes:
             operands = [self._operand(node, n) if n else None for n in node.inputs]
             outputs = self._apply(node, operands)
+            self._bound(node, outputs)
             self.values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
+            uses.subtract(node.inputs)
+            for name in {*node.inputs, *node.outputs}:
+                if not uses[name]:
+                    self.values.pop(name, None)
         outputs_of_graph = {name: self._output(name) for name in self.model.outputs}
         inputs = {i.name: self._input(i) for i in self.model.inputs}
         graph = Graph(Path(self.model.path).stem, self.tensors, self.layers, inputs, outputs_of_graph)
@@ -328,6 +344,12 @@ class Importer:
         if not graph.layers:
             raise GraphError(f"{self.model.path}: no output needs a layer of the machine; the processor does all of it")
         return Imported(self.model, graph, self.orders)
+
+    def _bound(self, node: Node, outputs: list[Value]) -> None:
+        self._node_values += sum(v.order.size for v in outputs if not isinstance(v, Constant | QuantisedConstant))
+        if self._node_values > _MAX_NODE_VALUES:
+            self.fail(node, f"the results of the nodes up to here have more than {_MAX_NODE_VALUES:,} values together; "
+                            "take smaller images, or fewer nodes")
 
     def _operand(self, node: Node, name: str) -> Value:
         if name not in self.values:

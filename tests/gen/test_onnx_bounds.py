@@ -1,6 +1,7 @@
 """What a model may cost its reader: constants within a budget, no control flow, no file but those beside it."""
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from gen import onnx_fold, onnx_simplify
+from gen import onnx_fold, onnx_import, onnx_simplify
 from gen.ir import GraphError
 from gen.onnx_import import load, load_model
 from tests.gen.qdq import Builder
@@ -88,6 +89,57 @@ def test_constants_have_a_budget(name: str, rng: Rng, tmp_path: Path, monkeypatc
     b = Builder(rng)
     make(b)
     assert len(load(network(b).save(tmp_path)).layers) == 1
+
+
+def test_constants_are_not_read_for_ever(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large constant, and any number of nodes that make a small one of it."""
+    monkeypatch.setattr(onnx_fold, "_READ_FLOOR", 60_000)
+    monkeypatch.setattr(onnx_fold, "_READ_SHARE", 0)
+    for times, refused in ((3, False), (4, True)):
+        b = Builder(rng)
+        value = b.node("ConstantOfShape", b.constant([4000]))
+        total = b.node("ReduceSum", value)
+        for _ in range(times - 1):
+            total = b.node("Add", total, b.node("ReduceSum", value))
+        path = network(b, b.node("Expand", total, b.constant([4]))).save(tmp_path)
+        if refused:
+            refuse(path, "node reducesum", "may read (docs/models.md)")
+        else:
+            assert load(path).layers
+
+
+def rearranged(b: Builder, size: int, times: int) -> Builder:
+    """A layer, and its output turned over and over."""
+    y = b.quantize(b.node("Conv", b.dequantize(b.input(1, 8, size, size)), b.weights(8, 8, 1, 1)))
+    for _ in range(times):
+        y = b.node("Reshape", b.node("Transpose", y, perm=[0, 1, 3, 2]), b.constant([1, size, size, 8]))
+        y = b.node("Reshape", y, b.constant([1, 8, size, size]))
+    b.output(y)
+    return b
+
+
+def test_arrangements_go_with_their_last_reader(rng: Rng, tmp_path: Path) -> None:
+    """Each takes eight bytes for a value: half a megabyte here, many times."""
+    path = rearranged(Builder(rng), 90, 50).save(tmp_path)
+    tracemalloc.start()
+    try:
+        load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("bound", "words"), [
+    ("_MAX_NODE_VALUES", ("node transpose", "the results of the nodes up to here")),
+    ("_MAX_LAYER_VALUES", ("the feature maps up to that of conv",))])
+def test_feature_maps_have_a_bound(bound: str, words: tuple[str, ...], rng: Rng, tmp_path: Path,
+                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    path = rearranged(Builder(rng), 10, 5).save(tmp_path)
+    monkeypatch.setattr(onnx_import, bound, 10_000 if bound == "_MAX_NODE_VALUES" else 800)
+    if bound == "_MAX_LAYER_VALUES":
+        assert load(path).layers
+        monkeypatch.setattr(onnx_import, bound, 799)
+    refuse(path, *words)
 
 
 def test_modest_constants_are_folded(rng: Rng, tmp_path: Path) -> None:
