@@ -20,13 +20,12 @@ def vgg16_graph(*, size: int = 224, zero_point: int = -128, deviation: float = _
     tensor = Tensor("image", (3, size, size), 1.0, 0)
     tensors, layers = {tensor.name: tensor}, list[Layer]()
 
-    def convolve(name: str, outputs: int, kernel: int, *, relu: bool = True) -> None:
+    def convolve(name: str, outputs: int, kernel: int, *, pad: int = 0, relu: bool = True) -> None:
         nonlocal tensor
         channels, height, width = tensor.shape
         drawn = rng.normal(0, deviation, (outputs, channels, kernel, kernel)).astype(np.float32)
         weights = np.clip(np.rint(drawn), -127, 127).astype(np.int16)
-        pad = kernel // 2 if kernel == 3 else 0
-        shape = (outputs, height, width) if pad else (outputs, 1, 1)
+        shape = (outputs, height + 2 * pad - kernel + 1, width + 2 * pad - kernel + 1)
         # Sums of independent products spread like the root of their number.
         spread = 60 * deviation * np.sqrt(channels * kernel * kernel)
         multiplier, shift = quantize_multiplier(np.full(outputs, 60 / spread))
@@ -48,7 +47,7 @@ def vgg16_graph(*, size: int = 224, zero_point: int = -128, deviation: float = _
 
     for stage, outputs in enumerate(_STAGES, start=1):
         for number, channels in enumerate(outputs, start=1):
-            convolve(f"conv{stage}_{number}", channels, 3)
+            convolve(f"conv{stage}_{number}", channels, 3, pad=1)
         pool(f"pool{stage}")
     for number, channels in enumerate(_FULLY_CONNECTED, start=6):
         convolve(f"fc{number}", channels, tensor.shape[1], relu=number < 8)
