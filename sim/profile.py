@@ -16,7 +16,7 @@ import numpy as np
 from cores.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from cores.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
-from cores.numerics import MAP_PIXELS
+from cores.numerics import MAP_PIXELS, POSITIONS
 from cores.registers import ENGINE_STATES
 
 __all__ = ["LayerTiming", "instruction_beats", "layer_timings"]
@@ -25,7 +25,7 @@ _COMPUTE = tuple(ENGINE_STATES).index("compute")
 _BUSY = ENGINE_STATES["compute"].index("busy")
 _WORKING = (Opcode.COMPUTE, Opcode.POOL)
 #: Products for each MAC of a layer, where a mode makes fewer: 16 for four pixels instead of 36.
-_MULTIPLIED = {"winograd": 16 / 36}
+_MULTIPLIED = {"winograd": POSITIONS / 36}
 
 
 class Layer(Protocol):
