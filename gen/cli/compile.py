@@ -8,6 +8,7 @@ from gen.cli.common import add_json_option, messages, print_json, refuse_to_repl
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_config, described, named_board
 from gen.files import is_zip, require_writable
+from gen.name import called
 
 if TYPE_CHECKING:
     from gen.workload import Workload
@@ -78,7 +79,7 @@ def checked(workload: "Workload", model: Path) -> dict[str, Any] | None:
         messages.print(f"{model}: warning: layer {row.layer} is up to {row.largest} units from onnxruntime on a random "
                        f"sample; {row.differing:,} of its {row.values:,} values differ", soft_wrap=True)
     if len(off) > _WARNINGS:
-        messages.print(f"{model}: warning: and {len(off) - _WARNINGS} more layers; `gen compare` lists all",
+        messages.print(f"{model}: warning: and {len(off) - _WARNINGS} more layers; `{called()} compare` lists all",
                        soft_wrap=True)
     return {"largest": max((row.largest for row in rows), default=0),
             "layers": [{"name": row.layer, "largest": row.largest, "differing": row.differing} for row in off]}
