@@ -39,15 +39,15 @@ def test_long_steps_say_that_they_go_on(hasty: None, capsys: pytest.CaptureFixtu
     def has(text: str) -> bool:
         nonlocal said
         said += capsys.readouterr().err
-        return text in said
+        return re.search(rf"^{text}, \d+ s$", said, re.MULTILINE) is not None
 
     with status("yosys, xcup") as remark:
-        _until(lambda: has("yosys, xcup, 0 s\n"))
+        _until(lambda: has("yosys, xcup"))
         remark("2.17 ABC")
-        _until(lambda: has("yosys, xcup: 2.17 ABC, 0 s\n"))
+        _until(lambda: has("yosys, xcup: 2.17 ABC"))
     with counter("rtl", 1000) as update:
         update(3, 24_994)
-        _until(lambda: has("rtl: 3 of 1,000, 24,994 cycles, 0 s\n"))
+        _until(lambda: has("rtl: 3 of 1,000, 24,994 cycles"))
     assert set(re.sub(r"\d+ s$", "", line) for line in said.splitlines()) <= {
         "yosys, xcup, ", "yosys, xcup: 2.17 ABC, ", "rtl, ", "rtl: 3 of 1,000, 24,994 cycles, "}
 
@@ -83,7 +83,8 @@ def test_json_is_all_there_is_on_stdout(monkeypatch: pytest.MonkeyPatch, hasty: 
     monkeypatch.setattr("gen.cli.doctor.tool_checks", slow)
     assert main(["doctor", "--json"]) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out)["ok"] and "looking: building with Verilator, starting Yosys, 0 s\n" in captured.err
+    assert json.loads(captured.out)["ok"]
+    assert re.search(r"^looking: building with Verilator, starting Yosys, \d+ s$", captured.err, re.MULTILINE)
 
 
 class _Bench:
