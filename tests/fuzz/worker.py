@@ -37,7 +37,7 @@ _PATIENCE = 10
 BYTES = 4 << 30
 
 #: Never what a user should see.
-_FORBIDDEN = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/npugen-")
+_NEVER_SAID = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/npugen-")
 
 
 class _TooLong(BaseException):
@@ -53,7 +53,7 @@ class Watch:
 
     _PATHS = {"os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.truncate": 1, "os.chmod": 1,
               "os.link": 2, "os.symlink": 2}
-    _FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect")
+    _STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect")
 
     def __init__(self, folder: Path) -> None:
         self.folder = os.path.realpath(folder)
@@ -71,7 +71,7 @@ class Watch:
         elif event in self._PATHS:
             for path in arguments[:self._PATHS[event]]:
                 self._path(event, path)
-        elif event in self._FORBIDDEN and not self.programs:
+        elif event in self._STARTS and not self.programs:
             self.seen.append(f"{event} {arguments}"[:300])
 
     def _path(self, event: str, path: Any) -> None:
@@ -193,7 +193,7 @@ class Fuzzer:
             yield f"exit status 0 and an error: {err[:500]!r}"
         if any(not character.isprintable() for character in (out + err).replace("\n", "")):
             yield "control characters are printed"
-        yield from (f"{word} in what is printed: {err[-700:]!r}" for word in _FORBIDDEN if word in out + err)
+        yield from (f"{word} in what is printed: {err[-700:]!r}" for word in _NEVER_SAID if word in out + err)
         yield from self.watch.seen
         after = _content(self.folder)
         new = {name for name, content in after.items() if before.get(name) != content}
