@@ -154,11 +154,12 @@ def convolution(importer: "Importer", node: Node, inputs: Sequence[Value | None]
         weights = _ungrouped(weights, groups)
     if weights.shape[1] != (1 if depthwise else dims[0]):
         importer.fail(node, f"weights of {weights.shape[1]} channels on an input of {dims[0]}")
-    if not padded and any(windows.pads) and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
-        importer.fail(node, "pads a tensor that was quantised with another zero point")
+    pad_value = padded.pad_value if padded else None
+    if not padded and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
+        pad_value = source.zero_point   # zero is elsewhere for this reader
     bias = _bias(importer, node, at(inputs, 2), weights.shape[0], broadcast=False)
     order = _result((weights.shape[0], *windows.output), rank)
-    return _pending(node, source, weights, scale, bias, depthwise, windows, order, padded.pad_value if padded else None)
+    return _pending(node, source, weights, scale, bias, depthwise, windows, order, pad_value)
 
 
 def _padded_windows(importer: "Importer", node: Node, size: Sequence[int], kernel: Sequence[int],
@@ -311,8 +312,6 @@ def average_pool(importer: "Importer", node: Node, inputs: Sequence[Value | None
     if averaged.min() != averaged.max():
         importer.fail(node, f"windows at the edge average {averaged.min()} values, others {averaged.max()}; "
                             "use count_include_pad=1, no padding or no ceil_mode")
-    if any(windows.pads) and importer.tensors[source.quantised.tensor].zero_point != source.zero_point:
-        importer.fail(node, "pads a tensor that was quantised with another zero point")
     order = _result((dims[0], *windows.output), source.order.ndim)
     return _pool(node, source, False, windows, int(averaged.flat[0]), order, dims[0])
 

@@ -179,3 +179,22 @@ def test_clip_into_the_other_type(rng: Rng, tmp_path: Path) -> None:
     y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 1, 1)), 0.05, 2)
     b.output(_retyped(b, b.node("Relu", y), 0.05, 130, np.uint8), np.uint8)
     assert len(check(b, tmp_path).layers) == 1
+
+
+@pytest.mark.parametrize("op", ["Conv", "AveragePool"])
+@pytest.mark.parametrize("first", ["MaxPool", "Conv"])
+def test_padding_where_zero_is_another_number(first: str, op: str, rng: Rng, tmp_path: Path) -> None:
+    """Read with another scale and zero point than the tensor was quantised with, or of an input that has none yet."""
+    b = Builder(rng)
+    x = b.input(1, 3, 8, 8)
+    if first == "MaxPool":
+        y = b.node("MaxPool", x, kernel_shape=[2, 2])
+    else:
+        y = b.quantize(b.node("Conv", b.dequantize(x), b.weights(3, 3, 1, 1)), 0.05, 3)
+    y = b.dequantize(y, 0.08, -70)
+    if op == "Conv":
+        y = b.node("Conv", y, b.weights(4, 3, 3, 3), pads=[1, 1, 1, 1])
+    else:
+        y = b.node("AveragePool", y, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    b.output(b.quantize(y, 0.05, 3))
+    check(b, tmp_path)
