@@ -226,7 +226,7 @@ def concat(importer: "Importer", node: Node, inputs: Sequence[Value | None]) -> 
 
 def _without_order(value: Real | Quantised) -> tuple[object, ...]:
     if isinstance(value, Real):
-        return *_without_order(value.quantised), value.scale, value.zero_point
+        return value.quantised.tensor, value.scale, value.zero_point
     return value.tensor, value.unsigned
 
 

@@ -174,6 +174,15 @@ def test_outputs_in_both_types(number: type, rng: Rng, tmp_path: Path) -> None:
     assert [r.dtype for r in results.values()] == [number, other, np.float32, other]
 
 
+def test_parts_read_in_both_types_are_joined(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 1, 1)), 0.05, 2)
+    again = _dequantised(b, _retyped(b, y, 0.05, 130, np.uint8), 0.05, 130, np.uint8)
+    b.output(b.node("Concat", y, again, axis=1), np.float32)
+    b.output(_retyped(b, b.node("Concat", again, y, axis=1), 0.05, 130, np.uint8), np.uint8)
+    assert len(check(b, tmp_path).layers) == 1
+
+
 def test_clip_into_the_other_type(rng: Rng, tmp_path: Path) -> None:
     b = Builder(rng)
     y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 1, 1)), 0.05, 2)
