@@ -22,7 +22,13 @@ from .store_engine import StoreEngine
 from .token_counter import TokenCounter
 from .write_engine import WriteEngine
 
-__all__ = ["Npu"]
+__all__ = ["TRACE", "Npu"]
+
+#: Ports of ``trace`` and their bits.
+TRACE = {
+    **{f"{engine}_{part}": bits for engine in ENGINE_STATES for part, bits in (("state", 4), ("index", INDEX_BITS))},
+    "fetch_index": INDEX_BITS, "fetch_waiting": 1, "stores": 16, "halt": 1,
+}
 
 
 class Npu(wiring.Component):
@@ -40,10 +46,7 @@ class Npu(wiring.Component):
             "irq": Out(1),
             "s_axi": In(AxiLite()),
             "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),
-            "trace": Out(wiring.Signature({
-                f"{engine}_{part}": Out(bits)
-                for engine in ENGINE_STATES for part, bits in (("state", 4), ("index", INDEX_BITS))
-            } | {"fetch_index": Out(INDEX_BITS), "fetch_waiting": Out(1), "stores": Out(16), "halt": Out(1)})),
+            "trace": Out(wiring.Signature({name: Out(bits) for name, bits in TRACE.items()})),
         })
 
     def elaborate(self, platform):

@@ -13,6 +13,7 @@ from boards.board import Board
 from cores.axi import Axi4Read, Axi4Write, AxiLite
 from cores.config import NpuConfig
 from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode
+from cores.npu import TRACE
 from cores.registers import COUNTERS, ENGINE_STATES, MAGIC, REGISTERS, VERSION, Control, Status
 
 __all__ = ["driver_header", "register_map", "vendor_project"]
@@ -90,7 +91,7 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     narrower = [bits for bits in board.memory_bus_bits if bits <= config.beat_bits]
     values = {
         "board": board, "config": config, "ports": _bus_ports(config),
-        "trace_ports": [f"trace_{engine}_{part}" for engine in ENGINE_STATES for part in ("state", "index")],
+        "trace_ports": [f"trace_{name}" for name in TRACE],
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}

@@ -109,7 +109,7 @@ def test_exact_parameters():
 def test_narrow_sums_must_fit(rng):
     """A channel that cannot matter loses its weights in both forms; one that matters is refused."""
     layer = narrow_layer(conv_graph(rng.integers(1, 128, (2, 600, 3, 3)), (4, 4)).layers[0], 0)
-    with pytest.raises(CompileError, match="build with acc_width"):
+    with pytest.raises(CompileError, match="build and compile with --acc-width"):
         fit_sums(layer, NpuConfig(winograd=1, acc_width=24))
     first = layer.requantize
     dead = replace(layer, requantize=replace(
