@@ -3,15 +3,16 @@
 import argparse
 import io
 import zipfile
+from collections.abc import Iterable
 from contextlib import ExitStack
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
-from gen.cli.errors import FAILED, UsageError
+from gen.cli.errors import FAILED, CommandError, UsageError
 from gen.cli.machine import add_machine_options, open_given
 from gen.files import require_writable, write_file
 from gen.name import speaker
@@ -68,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.config)
         require_writable(arguments.output)
     workload = open_given(arguments, arguments.model)
+    if arguments.output:
+        require_member_names(arguments.model, workload.graph.outputs)
     from gen.inputs import read_samples
 
     samples = read_samples(arguments.input, workload.graph, workload.input_shapes, limit=arguments.limit)
@@ -89,6 +92,14 @@ def run(arguments: argparse.Namespace) -> int:
                        f"first in tensor {tensors[0]}", soft_wrap=True)
         return FAILED
     return 0
+
+
+def require_member_names(model: Path, names: Iterable[str]) -> None:
+    """Raises CommandError for an output's name that would lead whoever unpacks an archive of it out of his folder."""
+    for name in names:
+        parts = PurePosixPath(name.replace("\\", "/"))
+        if parts.is_absolute() or ".." in parts.parts:
+            raise CommandError(f"{model}: output {name} has the name of a path, which -o does not write; rename it")
 
 
 def write_outputs(path: Path, result: "Run") -> None:

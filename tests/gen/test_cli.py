@@ -265,15 +265,30 @@ def test_file_names_are_no_markup(samples: str, capsys: pytest.CaptureFixture):
     assert "[/red].npu: not a program" in error_line(capsys, 1, "run", "[/red].npu", "--input", samples)
 
 
-def test_outputs_of_any_name(model: str, samples: str):
+def with_output(model: str, output: str) -> str:
+    """The model with its output called ``output``."""
     data = onnx.load(model)
     for node in data.graph.node:
-        node.output[:] = ["file" if name == "logits" else name for name in node.output]
-    data.graph.output[0].name = "file"      # an argument of np.savez
+        node.output[:] = [output if name == "logits" else name for name in node.output]
+    data.graph.output[0].name = output
     onnx.save(data, "x.onnx")
-    assert main(["run", "x.onnx", "--input", samples, "--limit", "2", "-o", "y.npz"]) == 0
+    return "x.onnx"
+
+
+@pytest.mark.parametrize("name", ["file", "a/b:0"])     # an argument of np.savez; as TensorFlow names them
+def test_outputs_of_any_name(name: str, model: str, samples: str):
+    argv = ["run", with_output(model, name), "--input", samples, "--limit", "2"]
+    assert main([*argv, "-o", "y.npz"]) == 0
     with np.load("y.npz") as outputs:
-        assert outputs.files == ["file"] and outputs["file"].shape == (2, 10)
+        assert outputs.files == [name] and outputs[name].shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "a/../../x", "..\\x"])
+def test_outputs_that_are_paths_are_not_written(name: str, model: str, samples: str, capsys: pytest.CaptureFixture):
+    argv = ["run", with_output(model, name), "--input", samples, "--limit", "2"]
+    line = error_line(capsys, 1, *argv, "-o", "y.npz")
+    assert f"output {name} has the name of a path" in line and not Path("y.npz").exists()
+    assert main(argv) == 0
 
 
 def test_configurations_that_have_no_end(model: str, capsys: pytest.CaptureFixture):
