@@ -10,6 +10,7 @@ from cores.engine_pair import EnginePair
 from cores.tile_sequencer import TileSequencer
 from cores.weight_loader import WeightLoader
 from tests.bench import run_bench
+from tests.selection import with_full
 
 _SMALL = {"input_depth": 512, "acc_depth": 64}
 CONFIGS = {
@@ -38,7 +39,7 @@ FULL_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", with_full(CONFIGS, "exact_two_pixels"))
 def test_compute_engine(name):
     run_bench(ComputeEngine(CONFIGS[name]), module="tests.cores.bench_compute_engine", name=f"compute_engine_{name}",
               parameters={"config": CONFIGS[name].to_dict()})
@@ -53,15 +54,14 @@ BINARY_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", BINARY_CONFIGS)
+@pytest.mark.parametrize("name", with_full(BINARY_CONFIGS, "64", "depthwise"))
 def test_binary_compute(name):
     config = BINARY_CONFIGS[name]
     run_bench(ComputeEngine(config), module="tests.cores.bench_binary_compute", name=f"binary_compute_{name}",
               parameters={"config": config.to_dict()})
 
 
-@pytest.mark.parametrize("name", ["16", "one_pixel", *(pytest.param(name, marks=pytest.mark.full)
-                                                       for name in ("64", "depthwise"))])
+@pytest.mark.parametrize("name", with_full(BINARY_CONFIGS, "16", "64", "depthwise"))
 def test_engine_pair(name):
     config = dataclasses.replace(BINARY_CONFIGS[name], binary_engine=1)
     for bench in ("binary_compute", "compute_engine"):

@@ -5,6 +5,7 @@ import pytest
 from cores.config import NpuConfig
 from cores.load_engine import LoadEngine
 from tests.bench import run_bench
+from tests.selection import with_full
 
 CONFIGS = {
     "16": NpuConfig.preset(16, input_depth=512),
@@ -22,7 +23,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("bench", ["bench_load_engine", "bench_load_flow"])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", with_full(CONFIGS, "winograd_gather", "winograd_local", "gather_local"))
 def test_load_engine(name, bench):
     config = CONFIGS[name]
     run_bench(LoadEngine(config), module=f"tests.cores.{bench}", name=f"load_engine_{name}",

@@ -15,6 +15,7 @@ from sim import functional, golden
 from sim.cycles import estimate
 from sim.functional import ORDERS
 from sim.rtl import Bus, RtlMachine, run_program
+from tests.selection import with_full
 
 CONFIGS = {
     "16": NpuConfig.preset(16, gather=1, input_depth=512),
@@ -79,7 +80,7 @@ def test_random_layers(rng):
     assert "gathered" in modes and len(modes) > 1
 
 
-@pytest.mark.parametrize("name", ["16", "four_banks"])
+@pytest.mark.parametrize("name", with_full(["16", "four_banks"], "four_banks"))
 def test_random_layers_on_rtl(name, rng):
     """Also cycles: the time model follows the machine."""
     with RtlMachine(CONFIGS[name]) as machine:

@@ -108,7 +108,7 @@ def test_steps_that_lack_weights_or_words():
     assert short.stalls["short_steps"] == pytest.approx(steps * (ComputeEngine.min_step(config) - 2), abs=2)
 
 
-@pytest.mark.parametrize("features", [(), ("fusion", "winograd")])
+@pytest.mark.parametrize("features", [(), pytest.param(("fusion", "winograd"), marks=pytest.mark.full)])
 def test_the_split_is_the_rtls_too(features):
     config = NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, input_depth=512, acc_depth=64, weight_depth=512)
     config = replace(config, **config.feature_fields(features))

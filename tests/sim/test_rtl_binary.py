@@ -32,8 +32,8 @@ CONFIGS = {
 
 
 @pytest.fixture(scope="module", params=[
-    "16", "32-pixel", "engine",
-    *(pytest.param(name, marks=pytest.mark.full) for name in ("64", "128-depthwise", "engine-depthwise"))])
+    "16", "engine",
+    *(pytest.param(name, marks=pytest.mark.full) for name in ("32-pixel", "64", "128-depthwise", "engine-depthwise"))])
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine

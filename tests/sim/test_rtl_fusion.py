@@ -12,6 +12,7 @@ from gen.trial import Trial
 from sim.errors import MachineError
 from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_random
+from tests.selection import with_full
 
 from .local_programs import copy_program
 from .on_rtl import check_on_rtl
@@ -24,7 +25,7 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "64"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine

@@ -5,6 +5,7 @@ import pytest
 from cores.config import NpuConfig
 from sim.rtl import RtlMachine
 from tests.compiled import compile_random
+from tests.selection import with_full
 
 from .on_rtl import check_on_rtl
 
@@ -21,7 +22,7 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "64"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine

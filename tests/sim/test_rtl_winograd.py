@@ -10,6 +10,7 @@ from gen.random_layers import random_graph
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.gen.test_winograd import narrow_shifts
+from tests.selection import with_full
 
 from .on_rtl import check_on_rtl
 
@@ -24,7 +25,7 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "narrow-4banks", "exact-tight"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine
