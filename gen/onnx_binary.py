@@ -11,7 +11,7 @@ from gen.onnx_affine import affine, turned_copy
 from gen.onnx_handlers import Registry, at
 from gen.onnx_layers import copy, only_copies, sign_maximum
 from gen.onnx_model import Node
-from gen.onnx_ranges import finer, sum_range
+from gen.onnx_ranges import finer, pending_sums
 from gen.onnx_values import (
     Condition,
     Constant,
@@ -71,7 +71,7 @@ def finer_units(importer: "Importer", value: Pending, scale: float) -> Pending:
 
 def _reach(importer: "Importer", value: Pending) -> np.ndarray:
     """A bound of each channel's absolute sum, int64 (C,)."""
-    low, high = sum_range(importer, value)
+    low, high = pending_sums(importer, value)
     return np.maximum(np.abs(low), np.abs(high))
 
 

@@ -14,7 +14,7 @@ from sim.golden import quantize_multiplier
 if TYPE_CHECKING:
     from gen.onnx_import import Importer
 
-__all__ = ["as_convolution", "branch_quantisation", "finer", "real_range", "same", "sum_range"]
+__all__ = ["as_convolution", "branch_quantisation", "finer", "real_range", "same", "pending_sums"]
 
 #: Error of a bias, in units of the output, that is not worth finer units.
 _BIAS_ERROR = 1 / 64
@@ -29,7 +29,7 @@ _LARGEST_SUM = 1 << 24
 _COARSEST_BRANCH = 2.0
 
 
-def sum_range(importer: "Importer", value: Pending) -> Range:
+def pending_sums(importer: "Importer", value: Pending) -> Range:
     """Lowest and highest sum of each channel over all inputs that the tensor's clip bounds allow, int64 (C,)."""
     arguments, source = value.arguments, importer.tensors[value.arguments["input"]]
     low, high = importer.clip_bounds(source.name)
@@ -48,7 +48,7 @@ def real_range(importer: "Importer", value: Pending | Real) -> tuple[float, floa
     if isinstance(value, Real):
         low, high = importer.clip_bounds(value.quantised.tensor)
         return (low - value.zero_point) * value.scale, (high - value.zero_point) * value.scale
-    lowest, highest = ((end + value.offset) * value.scale + value.bias for end in sum_range(importer, value))
+    lowest, highest = ((end + value.offset) * value.scale + value.bias for end in pending_sums(importer, value))
     low, high = np.clip([lowest.min(), highest.max()], value.low, value.high)
     return float(low), float(high)
 
@@ -110,7 +110,7 @@ def finer(importer: "Importer", value: Pending, scale: float) -> Pending:
         value = as_convolution(importer, value)
     weights = value.arguments["weights"]
     largest = int(np.abs(weights).max(initial=1))
-    sums = max(int(np.abs(end).max()) for end in sum_range(importer, value))
+    sums = max(int(np.abs(end).max()) for end in pending_sums(importer, value))
     room = min(_LARGEST_WEIGHT // max(1, largest), _LARGEST_SUM // max(1, sums))
     parts = 1 << max(0, room.bit_length() - 1)
     return replace(value, arguments={**value.arguments, "weights": weights * np.int16(parts)},
