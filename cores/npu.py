@@ -5,22 +5,22 @@ from amaranth.lib import wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from .axi import Axi4Read, Axi4Write, AxiLite
-from .compute_engine import ComputeEngine
+from .arch.instruction_layout import INDEX_BITS
+from .arch.isa import ErrorCode
+from .arch.registers import COUNTERS, ENGINE_STATES
+from .bus.axi import Axi4Read, Axi4Write, AxiLite
+from .bus.read_engine import ReadEngine
+from .bus.write_engine import WriteEngine
+from .compute.compute_engine import ComputeEngine
+from .compute.engine_pair import EnginePair
 from .config import NpuConfig
-from .engine_pair import EnginePair
-from .instruction_fetch import InstructionFetch
-from .instruction_layout import INDEX_BITS
-from .isa import ErrorCode
-from .load_engine import LoadEngine
-from .machine_control import MachineControl
-from .performance_counters import PerformanceCounters
-from .read_engine import ReadEngine
-from .register_file import RegisterFile
-from .registers import COUNTERS, ENGINE_STATES
-from .store_engine import StoreEngine
-from .token_counter import TokenCounter
-from .write_engine import WriteEngine
+from .control.instruction_fetch import InstructionFetch
+from .control.machine_control import MachineControl
+from .control.performance_counters import PerformanceCounters
+from .control.register_file import RegisterFile
+from .control.token_counter import TokenCounter
+from .load.load_engine import LoadEngine
+from .store.store_engine import StoreEngine
 
 __all__ = ["TRACE", "Npu"]
 

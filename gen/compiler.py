@@ -7,23 +7,23 @@ from typing import Literal
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.assembler import encode_all
-from gen.binary import BinaryLayers, pack_binary
-from gen.depthwise import WindowGeometry, pack_windows
-from gen.fusion import FusedPlan, fusable, plan_fused
-from gen.gather import GatherGeometry, gathered_layer, is_gatherable
-from gen.geometry import CompileError, Geometry
-from gen.ir import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
+from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
+from gen.ir.ranges import Range, input_ranges
 from gen.lowering.layers import Lowering
-from gen.memory import Memory
-from gen.pack import PackedWeights, pack_conv, prune
-from gen.pool_schedule import plan_pool
-from gen.program import LayerInfo, Program
-from gen.ranges import Range, input_ranges
-from gen.schedule import Plan, plan_conv, plan_windows, plan_winograd
-from gen.sums import fit_exact, fit_sums
-from gen.trial import Trial
-from gen.winograd import SAFE_SHIFTS, WinogradGeometry, is_eligible, narrow_layer, pack_tiles
+from gen.mapping.binary import BinaryLayers, pack_binary
+from gen.mapping.depthwise import WindowGeometry, pack_windows
+from gen.mapping.fusion import FusedPlan, fusable, plan_fused
+from gen.mapping.gather import GatherGeometry, gathered_layer, is_gatherable
+from gen.mapping.pack import PackedWeights, pack_conv, prune
+from gen.mapping.pool_schedule import plan_pool
+from gen.mapping.sums import fit_exact, fit_sums
+from gen.mapping.trial import Trial
+from gen.mapping.winograd import SAFE_SHIFTS, WinogradGeometry, is_eligible, narrow_layer, pack_tiles
+from gen.memory.placement import Memory
+from gen.program.assembler import encode_all
+from gen.program.program import LayerInfo, Program
+from gen.tiling.geometry import CompileError, Geometry
+from gen.tiling.schedule import Plan, plan_conv, plan_windows, plan_winograd
 
 __all__ = ["CompileError", "DepthwiseMode", "FusionMode", "GatherMode", "WinogradMode", "choose_narrow",
            "compile_graph", "narrow_graph"]
@@ -266,7 +266,7 @@ def compile_graph(graph: Graph, config: NpuConfig, *, density: float | None = No
     """Compile a graph. Returns the program and the graph it computes: pruned, if ``density`` is given, and with narrow
     Winograd layers if there are some.
 
-    ``density`` (0..1) prunes by magnitude (`gen.pack.prune`); layers that are sparse already are found without it.
+    ``density`` (0..1) prunes by magnitude (`prune`); layers that are sparse already are found without it.
     ``depthwise_mode`` matters only where the configuration has ``depthwise``, ``fusion_mode`` where it also has
     ``local_store``: what fused layers hand on has no place in memory. ``gather_mode`` matters where the configuration
     has ``gather``: a model input that a gathering layer reads is interleaved. ``winograd_shifts`` names the layers that

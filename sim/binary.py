@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cores.isa import Instruction
-from cores.numerics import MAP_PIXELS
+from cores.arch.isa import Instruction
+from cores.arch.numerics import MAP_PIXELS
 
 from . import golden
 from .errors import HazardError

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Opcode, as_taken, decode, is_supported
 from cores.config import NpuConfig
-from cores.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Opcode, as_taken, decode, is_supported
 
 from .errors import MachineError
 from .timing.compute import Compute
@@ -29,7 +29,7 @@ class Timing:
 
     ``first``, ``last``: int64 (engine, instruction), the first and last cycle with it in hand, -1 for other engines';
     ``counts``: int64 (engine, state, instruction), cycles spent there; engines and states as in
-    `cores.registers.ENGINE_STATES`, idle not counted. The same as the trace of `sim.rtl`.
+    `cores.arch.registers.ENGINE_STATES`, idle not counted. The same as the trace of `sim.rtl`.
     """
 
     cycles: int

@@ -1,6 +1,6 @@
 """How a program can fail, on the simulators and on the hardware alike."""
 
-from cores.isa import ErrorCode
+from cores.arch.isa import ErrorCode
 
 __all__ = ["HazardError", "MachineError"]
 

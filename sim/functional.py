@@ -14,8 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from cores.config import NpuConfig
-from cores.isa import (
+from cores.arch.isa import (
     GEOMETRY,
     INSTRUCTION_BYTES,
     ErrorCode,
@@ -27,6 +26,7 @@ from cores.isa import (
     decode,
     is_supported,
 )
+from cores.config import NpuConfig
 
 from .engines.compute import compute_engine
 from .engines.load import load_engine

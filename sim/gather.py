@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import Instruction
 from cores.config import NpuConfig
-from cores.isa import Instruction
 
 __all__ = ["Gathered", "gather_box", "gather_row"]
 

@@ -7,7 +7,7 @@ into the bias (``bias - zero_point * sum(w)``), and padding is done with the zer
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cores.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = [
     "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize",
@@ -219,7 +219,7 @@ def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
                zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Results of a layer's first and last stage; the same array without a residual.
 
-    ``layer`` is a Conv or Pool of `gen.ir`, ``x`` its input (..., C, H, W) int8, ``zero_point`` that of the input (a
+    ``layer`` is a Conv or Pool of `gen.ir.graph`, ``x`` its input (..., C, H, W) int8, ``zero_point`` its zero point (a
     convolution without ``pad_value`` pads with it), ``residual`` the tensor that the layer adds.
     Raises ValueError when ``residual`` is missing or not wanted.
     """

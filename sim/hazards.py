@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Queue
+from cores.arch.numerics import SIGN_BLOCKS
 from cores.config import NpuConfig
-from cores.isa import Instruction, Queue
-from cores.numerics import SIGN_BLOCKS
 
 from .errors import HazardError
 

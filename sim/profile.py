@@ -13,11 +13,11 @@ from typing import Protocol
 
 import numpy as np
 
-from cores.compute_engine import ComputeEngine
+from cores.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
+from cores.arch.numerics import MAP_PIXELS, POSITIONS
+from cores.arch.registers import ENGINE_STATES
+from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
-from cores.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
-from cores.numerics import MAP_PIXELS, POSITIONS
-from cores.registers import ENGINE_STATES
 
 __all__ = ["LayerTiming", "instruction_beats", "layer_timings"]
 

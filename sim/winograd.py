@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cores.isa import MAX_TILE_COLS, ErrorCode, Instruction
-from cores.numerics import POSITIONS
+from cores.arch.isa import MAX_TILE_COLS, ErrorCode, Instruction
+from cores.arch.numerics import POSITIONS
 
 from . import golden
 from .errors import HazardError, MachineError

@@ -7,11 +7,11 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
-from gen.geometry import CompileError
-from gen.ir import Graph
-from gen.program import Program
-from gen.random_layers import random_graph
+from gen.ir.graph import Graph
+from gen.program.program import Program
+from gen.tiling.geometry import CompileError
 from sim import golden
+from tests.random_layers import random_graph
 
 
 def compile_random(config: NpuConfig, seed: int, *, max_size: int,

@@ -17,7 +17,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.errors import FAILED, UsageError
 from gen.cli.journal import Journal
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config
-from gen.files import require_writable
+from gen.files.write import require_writable
 from gen.name import speaker
 from sim.folders import cache_folder, checkout
 
@@ -119,7 +119,7 @@ def _machine(config: "NpuConfig") -> "RtlMachine":
 
 
 def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from gen.benchmarks import LAYERS, measure_layer
+    from gen.bench.layers import LAYERS, measure_layer
 
     rows = []
     with _machine(chosen_config(arguments)) as machine:
@@ -142,7 +142,7 @@ def _layers(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _large(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from gen.large_benchmarks import LARGE, measure_large
+    from gen.bench.large import LARGE, measure_large
 
     rows: list[dict[str, Any]] = []
     with _machine(chosen_config(arguments)) as machine:
@@ -172,10 +172,10 @@ def _models(arguments: argparse.Namespace) -> Path | None:
 
 
 def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from gen.benchmarks import NETWORKS
-    from gen.inputs import read_samples
-    from gen.runner import run_model
-    from gen.workload import open_workload
+    from gen.bench.layers import NETWORKS
+    from gen.run.inputs import read_samples
+    from gen.run.runner import run_model
+    from gen.run.workload import open_workload
 
     folder = _models(arguments)
     if folder is None:
@@ -201,7 +201,7 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from cores.config import FEATURES
     from cores.emit import emit_verilog
-    from gen.synth import synthesize
+    from gen.hw.synth import synthesize
 
     board = chosen_board(arguments)
     machines = {f"{macs} MACs": board.config(macs) for macs in (64, 128, 256)}
@@ -227,7 +227,7 @@ def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _speed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from cores.emit import emit_verilog
-    from gen.benchmarks import LAYERS, measure_layer
+    from gen.bench.layers import LAYERS, measure_layer
 
     config = chosen_config(arguments)
     started = time.perf_counter()

@@ -13,11 +13,11 @@ from rich.table import Table
 from gen.cli.common import console, messages, status
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_config
-from gen.files import write_file
+from gen.files.write import write_file
 
 if TYPE_CHECKING:
     from cores.config import NpuConfig
-    from gen.comparisons import Case, Comparison
+    from gen.bench.comparisons import Case, Comparison
     from sim.rtl.machine import RtlMachine
 
 __all__ = ["PLOT", "measure", "narrow_errors", "plot"]
@@ -37,7 +37,9 @@ class _Part(NamedTuple):
 
 
 def _parts(arguments: argparse.Namespace) -> tuple[_Part, ...]:
-    from gen import binary_benchmarks, comparisons, winograd_benchmarks
+    from gen.bench import binary as binary_benchmarks
+    from gen.bench import comparisons
+    from gen.bench import winograd as winograd_benchmarks
 
     def features(*names: str) -> "NpuConfig":
         return chosen_config(arguments, names)
@@ -153,7 +155,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 def narrow_errors(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """A row for each Winograd layer of ResNet-8 and each way to choose its shifts; shown unless JSON is asked for."""
-    from gen.winograd_benchmarks import resnet8_errors
+    from gen.bench.winograd import resnet8_errors
 
     rows = []
     with status("winograd narrow: ResNet-8 on photographs"):

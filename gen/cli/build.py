@@ -11,13 +11,13 @@ from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of
-from gen.files import require_writable, write_file
+from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
 
 if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
-    from gen.synth import Report
+    from gen.hw.synth import Report
 
 EXAMPLE = "example: %(prog)s --board zu3eg --macs 256 -o build/zu3eg --synth"
 
@@ -73,7 +73,7 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
     for name in ("npu.v", *board.project):
         require_writable(folder / name)
     from cores.emit import emit_verilog
-    from gen.export import driver_header, register_map, vendor_project
+    from gen.hw.export import driver_header, register_map, vendor_project
 
     with status(f"{config.macs} MACs for {board.title}"):
         verilog = emit_verilog(config)
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files]}
     if arguments.synth:
-        from gen.synth import synthesize
+        from gen.hw.synth import synthesize
 
         with status(f"yosys, {board.family}") as remark:
             report = synthesize(verilog, "npu", board.family, cache=cache_folder() / "synth", progress=remark)

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.text import Text
 
 from gen.cli.errors import UsageError
-from gen.printable import printable
+from gen.files.printable import printable
 
 __all__ = [
     "OUTPUT", "add_json_option", "console", "counter", "lines", "messages", "print_json", "refuse_to_replace", "status",

@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gen.compare import compare_model, print_comparison
-    from gen.inputs import read_samples
-    from gen.onnx_import import load_model
+    from gen.check.compare import compare_model, print_comparison
+    from gen.onnx.importer import load_model
+    from gen.run.inputs import read_samples
 
     imported = load_model(arguments.model)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_config, described, named_board
-from gen.files import is_zip, require_writable
+from gen.files.write import is_zip, require_writable
 from gen.name import called
 
 if TYPE_CHECKING:
-    from gen.workload import Workload
+    from gen.run.workload import Workload
 
 #: Layers that a warning names.
 _WARNINGS = 3
@@ -64,9 +64,9 @@ def checked(workload: "Workload", model: Path) -> dict[str, Any] | None:
 
     Returns what `--json` says of it; None where there was nothing to compare with.
     """
-    from gen.compare import compare_layers
-    from gen.inputs import random_samples
-    from gen.ir import GraphError
+    from gen.check.compare import compare_layers
+    from gen.ir.graph import GraphError
+    from gen.run.inputs import random_samples
 
     imported = workload.imported
     try:
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> None:
     require_writable(arguments.output)
     if is_zip(arguments.model):
         raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")
-    from gen.workload import open_workload
+    from gen.run.workload import open_workload
 
     with status(f"compiling {arguments.model.name}"):
         workload = open_workload(arguments.model, config, density=arguments.density,

@@ -17,10 +17,10 @@ from gen.cli.run import positive
 if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
-    from gen.inputs import Samples
-    from gen.program import Program
-    from gen.runner import Run
-    from gen.workload import Workload
+    from gen.program.program import Program
+    from gen.run.inputs import Samples
+    from gen.run.runner import Run
+    from gen.run.workload import Workload
 
 EXAMPLE = "example: %(prog)s --limit 20"
 
@@ -72,9 +72,9 @@ class _Demo:
         """Returns the JSON form."""
         from gen.cli import profile
         from gen.cli.run import summary
-        from gen.inputs import read_samples
-        from gen.report import profile_of
-        from gen.workload import open_workload
+        from gen.run.inputs import read_samples
+        from gen.run.report import profile_of
+        from gen.run.workload import open_workload
 
         self.build()
         workload = open_workload(model, self.config, board=self.board.name)

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from gen.assembler import disassemble_program
-    from gen.program import Program
+    from gen.program.assembler import disassemble_program
+    from gen.program.program import Program
 
     program = Program.load(arguments.program)
     if arguments.json:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gen.cli.common import add_json_option, console, print_json, status
 from gen.cli.errors import FAILED
-from gen.files import require_writable
+from gen.files.write import require_writable
 from sim.folders import cache_folder
 
 EXAMPLE = "example: %(prog)s"

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from gen.printable import printable
+from gen.files.printable import printable
 
 __all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from gen.cli.common import messages
-from gen.files import write_file
+from gen.files.write import write_file
 from sim.folders import cache_folder
 
 __all__ = ["Journal"]

@@ -11,10 +11,10 @@ from boards.registry import BOARDS, get_board
 from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
-from gen.files import require_file
+from gen.files.write import require_file
 
 if TYPE_CHECKING:
-    from gen.workload import Workload
+    from gen.run.workload import Workload
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "described", "features_of", "named_board", "open_given",
@@ -183,7 +183,7 @@ def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[st
 def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
     """The model or program at ``path``, for the machine of the options; a program brings its own if there are none."""
     config = chosen_config(arguments)
-    from gen.workload import is_program, open_workload
+    from gen.run.workload import is_program, open_workload
 
     with status(f"reading {path.name}"):
         compiled = is_program(path)

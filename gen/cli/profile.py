@@ -14,11 +14,11 @@ from boards.registry import get_board
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
-from gen.files import require_writable, write_file
-from gen.printable import printable
+from gen.files.printable import printable
+from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
-    from gen.workload import Workload
+    from gen.run.workload import Workload
 
 #: Of the parts of a bar behind the useful one, which is coloured by its share.
 _COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
@@ -76,9 +76,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 def measure(workload: "Workload", target: str, clock_mhz: float) -> dict[str, Any]:
     """The profile as ``--json`` prints it."""
-    from gen.inputs import zero_samples
-    from gen.report import profile_of
-    from gen.runner import run_model
+    from gen.run.inputs import zero_samples
+    from gen.run.report import profile_of
+    from gen.run.runner import run_model
     from sim import cycles
     from sim.rtl.machine import RtlMachine
 

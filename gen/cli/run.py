@@ -14,13 +14,13 @@ from gen.cli.common import add_json_option, console, counter, messages, print_js
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, CommandError, UsageError
 from gen.cli.machine import add_machine_options, open_given
-from gen.files import require_writable, write_file
+from gen.files.write import require_writable, write_file
 from gen.name import speaker
 
 if TYPE_CHECKING:
-    from gen.inputs import Samples
-    from gen.runner import Run
-    from gen.workload import Workload
+    from gen.run.inputs import Samples
+    from gen.run.runner import Run
+    from gen.run.workload import Workload
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5 --target rtl"""
@@ -49,8 +49,8 @@ def positive(text: str) -> int:
 
 
 def execute(workload: "Workload", samples: "Samples", target: str) -> "Run":
-    """`gen.runner.run_model` with progress on stderr."""
-    from gen.runner import run_model
+    """`gen.run.runner.run_model` with progress on stderr."""
+    from gen.run.runner import run_model
     from sim.rtl.machine import RtlMachine
 
     with ExitStack() as stack:
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     workload = open_given(arguments, arguments.model)
     if arguments.output:
         require_member_names(arguments.model, workload.graph.outputs)
-    from gen.inputs import read_samples
+    from gen.run.inputs import read_samples
 
     samples = read_samples(arguments.input, workload.graph, workload.input_shapes, limit=arguments.limit)
     if samples.remark:

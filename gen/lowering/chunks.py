@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cores.arch.isa import Opcode, Queue
+from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
-from cores.isa import Opcode, Queue
-from cores.numerics import MAP_PIXELS
-from gen.binary import SignSource
-from gen.emitter import Emitter
-from gen.gather import GatherGeometry, load_pieces
-from gen.geometry import Geometry, Window
-from gen.ir import Graph, pad_value
+from gen.ir.graph import Graph, pad_value
+from gen.lowering.emitter import Emitter
 from gen.lowering.places import BufferRing, Place
 from gen.lowering.stores import Stores
 from gen.lowering.weights import Weights
-from gen.pack import Pass
-from gen.program import Placement
-from gen.sign_loads import load_signs
-from gen.winograd import WinogradGeometry
+from gen.mapping.binary import SignSource
+from gen.mapping.gather import GatherGeometry, load_pieces
+from gen.mapping.pack import Pass
+from gen.mapping.sign_loads import load_signs
+from gen.mapping.winograd import WinogradGeometry
+from gen.program.program import Placement
+from gen.tiling.geometry import Geometry, Window
 
 __all__ = ["Chunk", "Chunks"]
 

@@ -5,13 +5,13 @@ Where the plan holds a window's input in the buffer, its first output tile loads
 
 from collections.abc import Sequence
 
-from gen.geometry import MAX_BLOCKS, Window
-from gen.ir import Conv
+from gen.ir.graph import Conv
 from gen.lowering.chunks import Chunk
 from gen.lowering.places import BufferRing
 from gen.lowering.tiles import Tile, Tiles
-from gen.pack import PackedWeights, Pass
-from gen.schedule import Plan
+from gen.mapping.pack import PackedWeights, Pass
+from gen.tiling.geometry import MAX_BLOCKS, Window
+from gen.tiling.schedule import Plan
 
 __all__ = ["convolution"]
 

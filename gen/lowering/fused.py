@@ -1,10 +1,10 @@
 """Depthwise layers in windows and the pointwise ones behind them, which read the result from the input buffer."""
 
-from gen.fusion import FusedPlan
 from gen.lowering.chunks import Chunk
 from gen.lowering.tiles import Tiles
 from gen.lowering.windows import window_tiles
-from gen.pack import PackedWeights
+from gen.mapping.fusion import FusedPlan
+from gen.mapping.pack import PackedWeights
 
 __all__ = ["fused"]
 

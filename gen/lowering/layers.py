@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 
+from cores.arch.isa import Instruction
 from cores.config import NpuConfig
-from cores.isa import Instruction
-from gen.binary import SignSource
-from gen.depthwise import WindowGeometry
-from gen.fusion import FusedPlan
-from gen.ir import Graph
+from gen.ir.graph import Graph
 from gen.lowering.convolution import convolution
 from gen.lowering.fused import fused
 from gen.lowering.pooling import pooling
 from gen.lowering.tiles import Tiles
 from gen.lowering.windows import windows
-from gen.memory import Memory
-from gen.pack import PackedWeights
-from gen.schedule import Plan
+from gen.mapping.binary import SignSource
+from gen.mapping.depthwise import WindowGeometry
+from gen.mapping.fusion import FusedPlan
+from gen.mapping.pack import PackedWeights
+from gen.memory.placement import Memory
+from gen.tiling.schedule import Plan
 
 __all__ = ["Lowering"]
 

@@ -1,8 +1,8 @@
 """Pool layers: a POOL and a STORE for each chunk of each window, or a POOL for each piece of one large window."""
 
-from gen.ir import Pool
+from gen.ir.graph import Pool
 from gen.lowering.tiles import Tiles
-from gen.schedule import Plan
+from gen.tiling.schedule import Plan
 
 __all__ = ["pooling"]
 

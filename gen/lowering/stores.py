@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cores.isa import Opcode, Queue
-from cores.numerics import MAP_PIXELS
-from gen.emitter import Emitter
-from gen.geometry import Window
-from gen.ir import Graph
+from cores.arch.isa import Opcode, Queue
+from cores.arch.numerics import MAP_PIXELS
+from gen.ir.graph import Graph
+from gen.lowering.emitter import Emitter
 from gen.lowering.places import TensorWrites
-from gen.pack import PARAMETER_BEATS
-from gen.program import Placement
+from gen.mapping.pack import PARAMETER_BEATS
+from gen.program.program import Placement
+from gen.tiling.geometry import Window
 
 __all__ = ["OutputTile", "Stores"]
 

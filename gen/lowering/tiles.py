@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cores.arch.isa import Opcode, Queue
+from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
-from cores.isa import Opcode, Queue
-from cores.numerics import POSITIONS
-from gen.binary import SignSource
-from gen.emitter import Emitter
-from gen.geometry import Geometry, Window
-from gen.ir import Graph
+from gen.ir.graph import Graph
 from gen.lowering.chunks import Chunk, Chunks
+from gen.lowering.emitter import Emitter
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
-from gen.memory import Memory
-from gen.pack import Pass
-from gen.winograd import WinogradGeometry
+from gen.mapping.binary import SignSource
+from gen.mapping.pack import Pass
+from gen.mapping.winograd import WinogradGeometry
+from gen.memory.placement import Memory
+from gen.tiling.geometry import Geometry, Window
 
 __all__ = ["Tile", "Tiles"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from cores.isa import Opcode
-from gen.emitter import Emitter
-from gen.geometry import Geometry, largest_field
-from gen.pack import Pass
+from gen.lowering.emitter import Emitter
+from gen.mapping.pack import Pass
+from gen.tiling.geometry import Geometry, largest_field
 
 __all__ = ["Weights"]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from gen.depthwise import WindowGeometry
 from gen.lowering.tiles import Tiles
-from gen.pack import PackedWeights
-from gen.schedule import Plan
+from gen.mapping.depthwise import WindowGeometry
+from gen.mapping.pack import PackedWeights
+from gen.tiling.schedule import Plan
 
 __all__ = ["window_tiles", "windows"]
 

@@ -3,8 +3,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from gen.ir import Graph, Layer, Requantize, Residual
-from gen.passes.queries import count_readers, only_clips, used_tensors
+from gen.ir.graph import Graph, Layer, Requantize, Residual
+from gen.ir.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_clips"]
 

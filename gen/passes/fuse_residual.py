@@ -1,8 +1,8 @@
 from dataclasses import replace
 from math import prod
 
-from gen.ir import Conv, Graph, Layer, Residual
-from gen.passes.queries import count_readers, only_clips, used_tensors
+from gen.ir.graph import Conv, Graph, Layer, Residual
+from gen.ir.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_residual"]
 

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from gen.ir import Graph
-from gen.passes.queries import used_tensors
+from gen.ir.graph import Graph
+from gen.ir.queries import used_tensors
 
 __all__ = ["remove_dead"]
 

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from gen.ir import Conv, Graph, Layer, output_size
+from gen.ir.graph import Conv, Graph, Layer, output_size
 
 __all__ = ["unit_strides"]
 

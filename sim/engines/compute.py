@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cores.isa import Instruction, Opcode, Queue
-from cores.numerics import POOL_WIDTH
+from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.numerics import POOL_WIDTH
 
 from ..binary import check_binary, multiply_binary
 from ..hazards import Stage

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cores.isa import Instruction, Opcode, Queue
-from cores.numerics import SIGN_BLOCKS
+from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.numerics import SIGN_BLOCKS
 
 from ..binary import pack_signs
 from ..errors import HazardError

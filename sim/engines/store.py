@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cores.isa import ErrorCode, Instruction, Opcode, Queue
-from cores.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
+from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue
+from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
 
 from .. import golden
 from ..binary import pack_map

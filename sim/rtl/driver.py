@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from cores.arch.isa import ErrorCode
+from cores.arch.registers import COUNTERS, MAGIC, VERSION, Control, Status, address_of
 from cores.config import NpuConfig
-from cores.isa import ErrorCode
-from cores.registers import COUNTERS, MAGIC, VERSION, Control, Status, address_of
 from sim.errors import MachineError
 
 __all__ = ["Driver", "DriverError", "Job", "Transport"]

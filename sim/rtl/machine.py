@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cores.axi import AxiResponse
+from cores.arch.registers import ENGINE_STATES
+from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
-from cores.registers import ENGINE_STATES
 
 from .build import build_library
 
@@ -22,7 +22,7 @@ __all__ = [
 
 #: First axis of the trace arrays.
 ENGINES = tuple(ENGINE_STATES)
-#: Second axis of the trace's histogram: a state's code (cores/registers.py), padded to the engine with the most.
+#: Second axis of the trace's histogram: a state's code (cores/arch/registers.py), padded to the engine with the most.
 _TRACE_STATES = max(map(len, ENGINE_STATES.values()))
 _NEVER = (1 << 64) - 1
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
+from cores.arch.registers import Status
 from cores.config import NpuConfig
-from cores.isa import INSTRUCTION_BYTES, ErrorCode
-from cores.registers import Status
 from sim.errors import MachineError
 
 from .driver import Driver, Job
@@ -32,7 +32,7 @@ def data_base(config: NpuConfig) -> int:
 class RtlResult:
     """Outcome of a program.
 
-    ``cycles``: from the START write to the interrupt. ``counters``: the machine's own (cores/registers.py).
+    ``cycles``: from the START write to the interrupt. ``counters``: the machine's own (cores/arch/registers.py).
     ``image``: uint8, the data region afterwards. ``stats``: what the memory saw. ``seconds``: of simulation.
     """
 

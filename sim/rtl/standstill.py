@@ -1,6 +1,6 @@
 """Why the machine stood still when TIMEOUT stopped it: what each queue had in hand and lacks."""
 
-from cores.isa import INSTRUCTION_BYTES, Instruction, Opcode, Queue, decode
+from cores.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, Queue, decode
 from sim.standstill import nothing_moves, tokens_of
 
 from .machine import Standing

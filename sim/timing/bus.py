@@ -5,7 +5,7 @@ from collections import deque
 
 import numpy as np
 
-from cores.axi import BOUNDARY_BYTES, MAX_BURST
+from cores.bus.axi import BOUNDARY_BYTES, MAX_BURST
 from cores.config import NpuConfig
 
 from .fifo import NEVER

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from cores.accumulators import Accumulators
-from cores.binary_unit import BinaryUnit
-from cores.compute_engine import ComputeEngine
-from cores.isa import Instruction, Opcode, Queue
-from cores.mac_array import MacArray
-from cores.weight_loader import WeightLoader
+from cores.arch.isa import Instruction, Opcode, Queue
+from cores.buffers.accumulators import Accumulators
+from cores.compute.binary.binary_unit import BinaryUnit
+from cores.compute.compute_engine import ComputeEngine
+from cores.compute.mac_array import MacArray
+from cores.compute.weight_loader import WeightLoader
 
 from .fifo import NEVER, earliest
 from .latencies import POOL_CYCLES, WINDOW_CYCLES

@@ -1,7 +1,7 @@
 """Time of instruction fetch and dispatch."""
 
-from cores.instruction_fetch import InstructionFetch
-from cores.isa import INSTRUCTION_BYTES, Opcode, Queue
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
+from cores.control.instruction_fetch import InstructionFetch
 
 from .fifo import NEVER
 from .latencies import DISPATCH_CYCLES, END_CYCLES, FETCH_ARRIVAL, START_CYCLES

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.axi import MAX_BURST
-from cores.byte_window import ByteWindow
+from cores.arch.isa import SETTERS, Instruction, Opcode, Queue
+from cores.bus.axi import MAX_BURST
 from cores.config import NpuConfig
-from cores.isa import SETTERS, Instruction, Opcode, Queue
-from cores.run_gatherer import RunGatherer
+from cores.load.gather.byte_window import ByteWindow
+from cores.load.gather.run_gatherer import RunGatherer
 
 from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest

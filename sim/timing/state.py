@@ -5,10 +5,10 @@ from typing import Protocol
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode, Queue
-from cores.load_engine import LoadEngine
-from cores.registers import ENGINE_STATES
+from cores.load.load_engine import LoadEngine
 
 from .bus import ReadBus
 from .fifo import NEVER, TimedFifo, earliest

@@ -5,13 +5,13 @@ from collections.abc import Generator
 
 import numpy as np
 
-from cores.buffer_writer import BufferWriter
-from cores.isa import Instruction, Opcode, Queue
-from cores.numerics import MAP_PIXELS, PARAMETER_BYTES
-from cores.requantizer import Requantizer
-from cores.store_engine import StoreEngine
-from cores.winograd_sums import WinogradSums
-from cores.write_engine import WriteEngine
+from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
+from cores.bus.write_engine import WriteEngine
+from cores.load.buffer_writer import BufferWriter
+from cores.store.requantizer import Requantizer
+from cores.store.store_engine import StoreEngine
+from cores.store.winograd_sums import WinogradSums
 
 from .bus import burst_lengths
 from .fifo import NEVER, TimedFifo, earliest

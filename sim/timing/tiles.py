@@ -1,8 +1,8 @@
-"""Time of the transformer of Winograd tiles (cores/winograd_input.py), which works on behind the buffer writer."""
+"""Time of the transformer of Winograd tiles (`cores.load.winograd`), which works on behind the buffer writer."""
 
 from cores.config import NpuConfig
-from cores.winograd_input import WinogradInput
-from cores.winograd_lines import WinogradLines
+from cores.load.winograd.winograd_input import WinogradInput
+from cores.load.winograd.winograd_lines import WinogradLines
 
 from .fifo import NEVER
 

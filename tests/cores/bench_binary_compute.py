@@ -4,8 +4,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
-from cores.compute_engine import ComputeEngine
-from cores.isa import Instruction, Opcode
+from cores.arch.isa import Instruction, Opcode
+from cores.compute.compute_engine import ComputeEngine
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters
 from tests.cores.bench_compute_engine import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start

@@ -8,8 +8,8 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles
 
-from cores.compute_engine import ComputeEngine
-from cores.isa import ErrorCode, Instruction, Opcode
+from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.compute.compute_engine import ComputeEngine
 from tests.cores.bench_binary_compute import compute
 from tests.cores.bench_compute_engine import CONFIG, PX, TN, Environment, Tile
 

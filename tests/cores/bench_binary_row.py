@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from cores.binary_row import BinaryRow
+from cores.compute.binary.binary_row import BinaryRow
 from cores.config import NpuConfig
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters

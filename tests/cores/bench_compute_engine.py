@@ -7,12 +7,12 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from cores.axi import ErrorReport
-from cores.compute_engine import ComputeEngine
+from cores.arch.instruction_layout import QueueEntry
+from cores.arch.isa import ErrorCode, Instruction, Opcode, encode
+from cores.arch.numerics import POOL_WIDTH
+from cores.bus.axi import ErrorReport
+from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
-from cores.instruction_layout import QueueEntry
-from cores.isa import ErrorCode, Instruction, Opcode, encode
-from cores.numerics import POOL_WIDTH
 from tests.bench import bench_parameters
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])

@@ -5,8 +5,8 @@ import random
 import cocotb
 import numpy as np
 
-from cores.isa import ErrorCode, Instruction, Opcode
-from cores.registers import ENGINE_STATES
+from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.registers import ENGINE_STATES
 from tests.cores.bench_binary_compute import compute
 from tests.cores.bench_compute_engine import CONFIG, PX, Environment, Tile, start
 

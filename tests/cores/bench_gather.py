@@ -6,8 +6,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
+from cores.arch.isa import ErrorCode, Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Instruction, Opcode
 from sim.gather import gather_box
 from tests.bench import bench_parameters
 from tests.cores.bench_load_engine import REGION, Program, Surroundings, content, fails

@@ -6,10 +6,10 @@ from collections import deque
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from cores.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from cores.arch.instruction_layout import QueueEntry
+from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, encode
+from cores.bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
-from cores.instruction_layout import QueueEntry
-from cores.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, encode
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, start
 from tests.cores.instruction_samples import broken_word, random_instruction

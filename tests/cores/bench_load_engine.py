@@ -7,12 +7,12 @@ import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 
-from cores.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
-from cores.buffer_writer import BufferWriter
+from cores.arch.instruction_layout import QueueEntry
+from cores.arch.isa import ErrorCode, Instruction, Opcode, encode
+from cores.buffers.input_buffer import KeptBeat
+from cores.bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
-from cores.input_buffer import KeptBeat
-from cores.instruction_layout import QueueEntry
-from cores.isa import ErrorCode, Instruction, Opcode, encode
+from cores.load.buffer_writer import BufferWriter
 from sim.golden import winograd_input
 from sim.storage import entry_places
 from tests.bench import bench_parameters

@@ -8,13 +8,13 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from cores.axi import AxiResponse, ErrorReport, read_request_layout
-from cores.byte_window import ByteWindow
+from cores.arch.instruction_layout import QueueEntry
+from cores.arch.isa import ErrorCode
+from cores.arch.registers import ENGINE_STATES
+from cores.bus.axi import AxiResponse, ErrorReport, read_request_layout
 from cores.config import NpuConfig
-from cores.instruction_layout import QueueEntry
-from cores.isa import ErrorCode
-from cores.registers import ENGINE_STATES
-from cores.run_gatherer import RunGatherer
+from cores.load.gather.byte_window import ByteWindow
+from cores.load.gather.run_gatherer import RunGatherer
 from tests.bench import bench_parameters
 from tests.cores.load_stimulus import LoadStimulus
 

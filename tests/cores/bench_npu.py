@@ -12,11 +12,10 @@ from cocotb.task import bridge, resume
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiSlave
 
+from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.registers import Control, Status, address_of
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Instruction, Opcode
 from cores.npu import Npu
-from cores.registers import Control, Status, address_of
-from gen.random_layers import random_graph, random_inputs
 from sim.errors import MachineError
 from sim.functional import run
 from sim.rtl.driver import Driver, Job
@@ -24,6 +23,7 @@ from tests.bench import bench_parameters
 from tests.compiled import check_tensors, compile_random, golden_tensors, random_image
 from tests.cores.bus_models import watch_resolved, watch_stable
 from tests.cores.npu_programs import Case, convolutions, pooled_sum
+from tests.random_layers import random_graph, random_inputs
 from tests.sim.programs import END, assemble
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])

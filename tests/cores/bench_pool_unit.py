@@ -6,8 +6,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.arch.numerics import POOL_WIDTH
 from cores.config import NpuConfig
-from cores.numerics import POOL_WIDTH
 from sim.golden import pool_accumulate
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start

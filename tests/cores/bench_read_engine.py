@@ -6,7 +6,7 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiRamRead, AxiReadBus
 
-from cores.axi import read_data_layout, read_request_layout
+from cores.bus.axi import read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import PipelinedMemory, burst_crosses_page, send, start, watch_stable

@@ -6,8 +6,8 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
+from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
 from cores.config import NpuConfig
-from cores.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start, watch_stable
 

@@ -8,11 +8,11 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode, encode
-from cores.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
-from cores.requantizer import IssueLayout, Requantizer
-from cores.requantizer_lane import ChannelLayout
+from cores.store.requantizer import IssueLayout, Requantizer
+from cores.store.requantizer_lane import ChannelLayout
 from sim.golden import requantize, residual_add
 from tests.bench import bench_parameters
 from tests.cores.store_values import pack, random_channels, random_clip, random_second_stage, random_sources

@@ -6,8 +6,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
+from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode
 from sim.binary import pack_signs
 from sim.gather import gather_box
 from sim.storage import entry_places

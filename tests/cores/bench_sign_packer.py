@@ -6,9 +6,9 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
-from cores.numerics import MAP_PIXELS
-from cores.sign_packer import SignPacker
+from cores.store.sign_packer import SignPacker
 from sim.binary import pack_map
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start

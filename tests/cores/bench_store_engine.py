@@ -8,12 +8,12 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from cores.axi import ErrorReport, write_run_layout
+from cores.arch.instruction_layout import QueueEntry
+from cores.arch.isa import ErrorCode, Opcode
+from cores.arch.registers import ENGINE_STATES
+from cores.buffers.input_buffer import KeptBeat
+from cores.bus.axi import ErrorReport, write_run_layout
 from cores.config import NpuConfig
-from cores.input_buffer import KeptBeat
-from cores.instruction_layout import QueueEntry
-from cores.isa import ErrorCode, Opcode
-from cores.registers import ENGINE_STATES
 from tests.bench import bench_parameters
 from tests.cores.store_stimulus import StoreStimulus
 

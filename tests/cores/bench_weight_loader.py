@@ -7,8 +7,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
-from cores.weight_loader import WeightLoader
 from tests.bench import bench_parameters
 from tests.cores.binary_values import pack_bits, parity_bits
 from tests.cores.bus_models import start

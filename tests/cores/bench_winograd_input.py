@@ -8,8 +8,8 @@ import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from cores.config import NpuConfig
-from cores.winograd_input import EntryLayout, TileLoad
-from cores.winograd_lines import PixelLayout
+from cores.load.winograd.winograd_input import EntryLayout, TileLoad
+from cores.load.winograd.winograd_lines import PixelLayout
 from sim.golden import winograd_input
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, send, start

@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from cores.winograd_lane import Operation
+from cores.load.winograd.winograd_lane import Operation
 from sim.golden import winograd_input
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start

@@ -7,9 +7,9 @@ import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, FallingEdge, RisingEdge
 
+from cores.arch.isa import MAX_TILE_COLS
 from cores.config import NpuConfig
-from cores.isa import MAX_TILE_COLS
-from cores.winograd_lines import PixelLayout
+from cores.load.winograd.winograd_lines import PixelLayout
 from tests.bench import bench_parameters
 from tests.cores.bus_models import send, start
 

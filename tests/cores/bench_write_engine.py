@@ -6,9 +6,9 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiRamWrite, AxiWriteBus
 
-from cores.axi import AxiResponse, ErrorReport, write_run_layout
+from cores.arch.isa import ErrorCode
+from cores.bus.axi import AxiResponse, ErrorReport, write_run_layout
 from cores.config import NpuConfig
-from cores.isa import ErrorCode
 from tests.bench import bench_parameters
 from tests.cores.bus_models import PipelinedMemory, send, start, watch_stable
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cores.popcount import parity_steps
+from cores.compute.binary.popcount import parity_steps
 
 __all__ = ["pack_bits", "parity_bits", "pixels_near"]
 
@@ -13,7 +13,7 @@ def pack_bits(bits: np.ndarray) -> int:
 
 
 def parity_bits(bits: np.ndarray, *, of_weights: bool = False) -> np.ndarray:
-    """What `cores.popcount.parities` makes of each row of 0 and 1, (..., n) -> (..., n / 2)."""
+    """What `cores.compute.binary.popcount.parities` makes of each row of 0 and 1, (..., n) -> (..., n / 2)."""
     items = list(np.moveaxis(bits, -1, 0))
     made = len(items)
     for step in parity_steps(made):

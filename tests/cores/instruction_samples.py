@@ -2,8 +2,7 @@
 
 import random
 
-from cores.config import NpuConfig
-from cores.isa import (
+from cores.arch.isa import (
     HEADER,
     INSTRUCTION_BYTES,
     LAYOUTS,
@@ -15,6 +14,7 @@ from cores.isa import (
     encode,
     is_supported,
 )
+from cores.config import NpuConfig
 
 __all__ = ["broken_word", "random_instruction", "random_word"]
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cores.axi import MAX_BURST
+from cores.arch.isa import Instruction, Opcode, encode
+from cores.bus.axi import MAX_BURST
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode, encode
 
 __all__ = ["Delivery", "Load", "LoadStimulus", "Request"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.numerics import FIRST_BITS, POOL_WIDTH
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode, encode
-from cores.numerics import FIRST_BITS, POOL_WIDTH
 from sim.binary import pack_map
 from sim.golden import requantize, residual_add, winograd_output
 from tests.cores.store_values import (

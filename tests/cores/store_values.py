@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = ["pack", "pack_parameters", "random_channels", "random_clip", "random_second_stage", "random_sources"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.accumulators import Accumulators, AccumulatorSlice
+from cores.buffers.accumulators import Accumulators, AccumulatorSlice
 from cores.config import NpuConfig
 from tests.bench import run_bench
 

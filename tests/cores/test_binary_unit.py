@@ -2,8 +2,8 @@
 
 import pytest
 
-from cores.binary_row import BinaryRow
-from cores.binary_unit import BinaryUnit
+from cores.compute.binary.binary_row import BinaryRow
+from cores.compute.binary.binary_unit import BinaryUnit
 from cores.config import NpuConfig
 from tests.bench import run_bench
 from tests.selection import with_full

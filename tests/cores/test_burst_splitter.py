@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cores.burst_splitter import BurstSplitter
+from cores.bus.burst_splitter import BurstSplitter
 from tests.cores.simulation import log_seed, simulate
 
 GOOD = dict(address_width=40, beat_bytes=16, beats_width=12, tag_width=4, burst_beats=256)

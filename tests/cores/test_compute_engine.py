@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from cores.compute_engine import ComputeEngine
+from cores.compute.compute_engine import ComputeEngine
+from cores.compute.engine_pair import EnginePair
+from cores.compute.tile_sequencer import TileSequencer
+from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
-from cores.engine_pair import EnginePair
-from cores.tile_sequencer import TileSequencer
-from cores.weight_loader import WeightLoader
 from tests.bench import run_bench
 from tests.selection import with_full
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cores.binary_engine import BinaryEngine
+from cores.compute.binary.binary_engine import BinaryEngine
+from cores.compute.engine_pair import EnginePair
 from cores.config import NpuConfig
-from cores.engine_pair import EnginePair
 from tests.bench import run_bench
 
 _SMALL = {"input_depth": 512, "acc_depth": 64, "gather": 1, "binary_engine": 1}

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cores.config import NpuConfig
-from cores.entry_placer import EntryPlacer
+from cores.load.entry_placer import EntryPlacer
 from sim.storage import entry_places
 from tests.cores.simulation import log_seed, simulate
 

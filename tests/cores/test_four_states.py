@@ -2,10 +2,10 @@
 
 import pytest
 
+from cores.bus.read_engine import ReadEngine
+from cores.bus.write_engine import WriteEngine
 from cores.config import NpuConfig
-from cores.read_engine import ReadEngine
-from cores.register_file import RegisterFile
-from cores.write_engine import WriteEngine
+from cores.control.register_file import RegisterFile
 from tests.bench import LANGUAGES, run_bench
 
 CONFIG = NpuConfig.preset(16)

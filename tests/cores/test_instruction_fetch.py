@@ -2,10 +2,10 @@
 
 import pytest
 
+from cores.arch.isa import Opcode, Queue, decode, is_supported
 from cores.config import NpuConfig
-from cores.instruction_check import InstructionCheck
-from cores.instruction_fetch import InstructionFetch
-from cores.isa import Opcode, Queue, decode, is_supported
+from cores.control.instruction_check import InstructionCheck
+from cores.control.instruction_fetch import InstructionFetch
 from tests.bench import run_bench
 from tests.cores.instruction_samples import broken_word, random_word
 from tests.cores.simulation import log_seed, simulate

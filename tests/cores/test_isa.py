@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.isa import HEADER, LAYOUTS, TOKEN_FLAGS, Instruction, Opcode, Queue, decode, disassemble, encode
+from cores.arch.isa import HEADER, LAYOUTS, TOKEN_FLAGS, Instruction, Opcode, Queue, decode, disassemble, encode
 
 
 def random_instruction(rng, opcode: Opcode) -> Instruction:

@@ -3,7 +3,7 @@
 import pytest
 
 from cores.config import NpuConfig
-from cores.load_engine import LoadEngine
+from cores.load.load_engine import LoadEngine
 from tests.bench import run_bench
 from tests.selection import with_full
 

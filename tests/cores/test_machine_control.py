@@ -2,8 +2,8 @@
 
 import pytest
 
-from cores.isa import ErrorCode
-from cores.machine_control import MachineControl
+from cores.arch.isa import ErrorCode
+from cores.control.machine_control import MachineControl
 from tests.cores.simulation import simulate
 
 

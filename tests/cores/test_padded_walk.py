@@ -3,7 +3,7 @@
 import random
 from itertools import product
 
-from cores.padded_walk import PaddedWalk
+from cores.load.padded_walk import PaddedWalk
 from tests.cores.simulation import log_seed, simulate
 
 _FLAGS = ("is_data", "row_end", "block_end", "last_block", "end")

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cores.performance_counters import PerformanceCounters
+from cores.control.performance_counters import PerformanceCounters
 from tests.cores.simulation import log_seed, simulate
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cores.compute.pool_unit import PoolUnit
 from cores.config import NpuConfig
-from cores.pool_unit import PoolUnit
 from tests.bench import run_bench
 
 CONFIGS = {

@@ -6,13 +6,13 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from cores.popcount import add_ones, adders, carries, parities, parity_steps
+from cores.compute.binary.popcount import add_ones, adders, carries, parities, parity_steps
 from tests.cores.binary_values import pack_bits, parity_bits
 from tests.cores.simulation import simulate
 
 
 class Counter(wiring.Component):
-    """Equal bits of ``x`` and ``w``, by all that `cores.popcount` has."""
+    """Equal bits of ``x`` and ``w``, by all that `cores.compute.binary.popcount` has."""
 
     def __init__(self, *, bits: int):
         self.bits = bits

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cores.bus.read_engine import ReadEngine
 from cores.config import NpuConfig
-from cores.read_engine import ReadEngine
 from tests.bench import run_bench
 
 

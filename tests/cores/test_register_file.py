@@ -3,7 +3,7 @@
 import pytest
 
 from cores.config import NpuConfig
-from cores.register_file import RegisterFile
+from cores.control.register_file import RegisterFile
 from tests.bench import run_bench
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from cores.config import NpuConfig
-from cores.requantizer import Requantizer
-from cores.requantizer_lane import RequantizerLane
+from cores.store.requantizer import Requantizer
+from cores.store.requantizer_lane import RequantizerLane
 from tests.bench import run_bench
 
 CONFIGS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from cores.config import NpuConfig
-from cores.sign_packer import SignPacker
+from cores.store.sign_packer import SignPacker
 from tests.bench import run_bench
 
 CONFIGS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from cores.config import NpuConfig
-from cores.store_engine import StoreEngine
+from cores.store.store_engine import StoreEngine
 from tests.bench import run_bench
 
 CONFIGS = {

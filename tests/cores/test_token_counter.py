@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cores.token_counter import TokenCounter
+from cores.control.token_counter import TokenCounter
 from tests.cores.simulation import log_seed, simulate
 
 

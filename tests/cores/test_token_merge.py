@@ -2,7 +2,7 @@
 
 import random
 
-from cores.token_merge import TokenMerge
+from cores.control.token_merge import TokenMerge
 from tests.cores.simulation import log_seed, simulate
 
 

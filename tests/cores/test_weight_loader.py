@@ -2,9 +2,9 @@
 
 import pytest
 
-from cores.compute_engine import ComputeEngine
+from cores.compute.compute_engine import ComputeEngine
+from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
-from cores.weight_loader import WeightLoader
 from tests.bench import run_bench
 
 #: A beat for the weights and one for the indices; several of each, of a number and of size that do not fill them.

@@ -3,7 +3,7 @@
 import pytest
 
 from cores.config import NpuConfig
-from cores.winograd_input import WinogradInput
+from cores.load.winograd.winograd_input import WinogradInput
 from tests.bench import run_bench
 
 CONFIGS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.winograd_lane import WinogradLane
+from cores.load.winograd.winograd_lane import WinogradLane
 from tests.bench import run_bench
 
 

@@ -1,7 +1,7 @@
 """Line memory of the Winograd transformer: see bench_winograd_lines."""
 
 from cores.config import NpuConfig
-from cores.winograd_lines import WinogradLines
+from cores.load.winograd.winograd_lines import WinogradLines
 from tests.bench import run_bench
 
 

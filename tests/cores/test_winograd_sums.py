@@ -1,6 +1,6 @@
 """Winograd sums: see bench_winograd_sums."""
 
-from cores.winograd_sums import WinogradSums
+from cores.store.winograd_sums import WinogradSums
 from tests.bench import run_bench
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cores.bus.write_engine import WriteEngine
 from cores.config import NpuConfig
-from cores.write_engine import WriteEngine
 from tests.bench import run_bench
 
 

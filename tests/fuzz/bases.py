@@ -10,7 +10,7 @@ import onnx
 from PIL import Image
 
 from cores.config import NpuConfig
-from gen.workload import Workload, open_workload
+from gen.run.workload import Workload, open_workload
 from tests.gen.qdq import Builder
 
 __all__ = ["Bases", "Sample"]

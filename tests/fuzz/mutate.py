@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
-from cores.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
+from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
 
 __all__ = ["mutate_bytes", "mutate_config", "mutate_model", "mutate_npz", "mutate_program"]
 

@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from cores.isa import Opcode
-from gen.binary import BinaryLayers, pack_binary
-from gen.binary_benchmarks import BinaryLayer, bireal_graph, layer_graph
+from gen.bench.binary import BinaryLayer, bireal_graph, layer_graph
 from gen.compiler import compile_graph
-from gen.ir import Conv, Graph, GraphError, Requantize, Tensor, is_binary, verify
-from gen.onnx_import import load
-from gen.program import Program, ProgramError
-from gen.random_binary import random_binary_graph
-from gen.reference import host_output
-from gen.reference import run as run_reference
+from gen.ir.graph import Conv, Graph, GraphError, Requantize, Tensor, is_binary, verify
+from gen.ir.reference import host_output
+from gen.ir.reference import run as run_reference
+from gen.mapping.binary import BinaryLayers, pack_binary
+from gen.onnx.importer import load
+from gen.program.program import Program, ProgramError
 from sim import functional, golden
 from tests.gen.test_compiler import run_and_compare
+from tests.random_binary import random_binary_graph
 
 #: Units of as many rows as a step has beats, of one row and fully populated; one and two pixels; all sizes of a block.
 CONFIGS = (

@@ -7,7 +7,7 @@ import pytest
 
 from boards.registry import BOARDS
 from gen.cli import main
-from gen.synth import Report
+from gen.hw.synth import Report
 
 
 @pytest.mark.parametrize("board, totals, warning", [
@@ -19,7 +19,7 @@ def test_a_machine_larger_than_its_board(board: str, totals: dict, warning: str 
                                          capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     report = Report(BOARDS[board].family, totals, {}, {"(top)": totals})
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
-    monkeypatch.setattr("gen.synth.synthesize", lambda *arguments, **options: report)
+    monkeypatch.setattr("gen.hw.synth.synthesize", lambda *arguments, **options: report)
     for options in ([], ["--json"]):
         assert main(["build", "--board", board, "--macs", "16", "-o", str(tmp_path), "--synth", *options]) == 0
         said = capsys.readouterr()

@@ -25,8 +25,8 @@ from cores.config import FEATURES
 from gen.cli import COMMANDS, main
 from gen.cli.build import default_folder
 from gen.cli.machine import add_machine_options, chosen_config
-from gen.program import Program
-from gen.workload import open_workload
+from gen.program.program import Program
+from gen.run.workload import open_workload
 from sim import functional
 
 MODEL, SAMPLES = "digits_int8.onnx", "digits_test.npz"
@@ -530,7 +530,7 @@ def test_a_label_below_zero_is_none(model: str, samples: str, capsys: pytest.Cap
 @pytest.mark.parametrize("command", ["run", "compile", "profile", "build"])
 def test_output_that_cannot_be_written_is_said_first(
         command: str, model: str, samples: str, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("gen.workload.open_workload", lambda *a, **k: pytest.fail("work was done"))
+    monkeypatch.setattr("gen.run.workload.open_workload", lambda *a, **k: pytest.fail("work was done"))
     monkeypatch.setattr("cores.emit.emit_verilog", lambda *a, **k: pytest.fail("work was done"))
     given = {"run": (model, "--input", samples), "build": ()}.get(command, (model,))
     Path("taken").touch()

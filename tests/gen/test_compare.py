@@ -11,10 +11,10 @@ import pytest
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from gen import reference
-from gen.compare import compare, compare_model
-from gen.ir import GraphError
-from gen.onnx_import import load_model
+from gen.check.compare import compare, compare_model
+from gen.ir import reference
+from gen.ir.graph import GraphError
+from gen.onnx.importer import load_model
 from tests.gen.qdq import Builder
 
 #: Model, layers of its graph, samples to compare, largest difference at the logits.

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen import workload
 from gen.cli import main
-from gen.onnx_import import Imported, load_model
+from gen.onnx.importer import Imported, load_model
+from gen.run import workload
 from tests.gen.qdq import Builder
 
 

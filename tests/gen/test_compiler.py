@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from cores.isa import Opcode
 from gen.compiler import CompileError, compile_graph
-from gen.ir import Conv, Graph, Pool, Requantize, Tensor, output_size
-from gen.onnx_import import load
-from gen.program import Program
-from gen.random_layers import random_graph, random_inputs
+from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
+from gen.onnx.importer import load
+from gen.program.program import Program
 from sim import functional
 from tests.compiled import check_tensors, golden_tensors, random_image
+from tests.random_layers import random_graph, random_inputs
 
 #: Ordinary machines, and one of each kind with as little memory as can be built.
 CONFIGS = [

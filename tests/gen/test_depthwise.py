@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 import gen.compiler
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from cores.isa import Opcode
 from gen.compiler import CompileError, compile_graph
-from gen.depthwise import WindowGeometry, pack_windows
-from gen.geometry import Geometry
-from gen.ir import Graph
-from gen.onnx_import import load
-from gen.pack import pack_conv
-from gen.program import Program
-from gen.random_layers import random_graph
+from gen.ir.graph import Graph
+from gen.mapping.depthwise import WindowGeometry, pack_windows
+from gen.mapping.pack import pack_conv
+from gen.onnx.importer import load
+from gen.program.program import Program
+from gen.tiling.geometry import Geometry
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.gen.test_pack import conv
+from tests.random_layers import random_graph
 
 CONFIGS = [
     *(NpuConfig.preset(macs, depthwise=1) for macs in (32, 64, 128, 256, 512)),

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from boards.registry import BOARDS, get_board
+from cores.arch.isa import ErrorCode, Opcode
+from cores.arch.registers import REGISTERS, address_of
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
-from cores.isa import ErrorCode, Opcode
-from cores.registers import REGISTERS, address_of
-from gen.export import driver_header, register_map, vendor_project
+from gen.hw.export import driver_header, register_map, vendor_project
 from sim.toolchain import verilator_environment
 
 CONFIG = NpuConfig.preset(16)

@@ -6,18 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from cores.isa import Opcode
 from gen.compiler import compile_graph
-from gen.fusion import fusable
-from gen.geometry import CompileError
-from gen.ir import Graph, Residual, Tensor
-from gen.onnx_import import load
-from gen.program import Program
-from gen.random_layers import random_pairs
-from gen.trial import Trial
+from gen.ir.graph import Graph, Residual, Tensor
+from gen.mapping.fusion import fusable
+from gen.mapping.trial import Trial
+from gen.onnx.importer import load
+from gen.program.program import Program
+from gen.tiling.geometry import CompileError
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, run_and_compare
+from tests.random_layers import random_pairs
 
 CONFIGS = [
     *(NpuConfig.preset(macs, depthwise=1, local_store=1) for macs in (32, 64, 128, 256)),

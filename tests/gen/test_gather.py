@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from cores.isa import Opcode
 from gen.compiler import compile_graph
-from gen.gather import GatherGeometry
-from gen.ir import Conv, Graph, Pool, Requantize, Tensor, output_size, verify
-from gen.program import Program
+from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size, verify
+from gen.mapping.gather import GatherGeometry
+from gen.program.program import Program
 from sim import functional, golden
 from sim.cycles import estimate
 from sim.functional import ORDERS

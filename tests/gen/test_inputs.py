@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gen.inputs import InputError, read_samples
-from gen.ir import Graph, HostStep, Tensor
+from gen.ir.graph import Graph, HostStep, Tensor
+from gen.run.inputs import InputError, read_samples
 
 SHAPES = {"image": (1, 3, 4, 6)}
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from cores.isa import Opcode
+from gen.bench.large import LargeLayer, large_graph, measure_large
 from gen.compiler import CompileError, compile_graph
-from gen.large_benchmarks import LargeLayer, large_graph, measure_large
 from sim.rtl.machine import RtlMachine
 from tests.gen.test_compiler import conv_graph, pool_graph, run_and_compare
 from tests.sim.cases import SMALL

@@ -8,10 +8,10 @@ import onnxruntime as ort
 import pytest
 from onnx import helper, numpy_helper
 
-from gen import reference
-from gen.compare import compare
-from gen.ir import Graph, is_binary
-from gen.onnx_import import load
+from gen.check.compare import compare
+from gen.ir import reference
+from gen.ir.graph import Graph, is_binary
+from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 
 

@@ -11,9 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from gen import onnx_fold, onnx_import, onnx_simplify
-from gen.ir import GraphError
-from gen.onnx_import import load, load_model
+from gen.ir.graph import GraphError
+from gen.onnx import fold as onnx_fold
+from gen.onnx import importer as onnx_import
+from gen.onnx import simplify as onnx_simplify
+from gen.onnx.importer import load, load_model
 from tests.gen.qdq import Builder
 from tests.gen.test_onnx_errors import refuse
 

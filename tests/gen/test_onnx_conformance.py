@@ -15,10 +15,10 @@ from onnx import helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
-from gen import reference
-from gen.compare import compare
-from gen.ir import GraphError
-from gen.onnx_import import load
+from gen.check.compare import compare
+from gen.ir import reference
+from gen.ir.graph import GraphError
+from gen.onnx.importer import load
 
 #: Operator -> word of the message -> cases (without "test_") that are refused.
 REFUSED = {

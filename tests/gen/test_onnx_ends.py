@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen import reference
-from gen.compare import compare
-from gen.ir import Graph
-from gen.onnx_import import load
+from gen.check.compare import compare
+from gen.ir import reference
+from gen.ir.graph import Graph
+from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 
 Rng = np.random.Generator

@@ -8,9 +8,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from gen import reference
-from gen.ir import GraphError
-from gen.onnx_import import load
+from gen.ir import reference
+from gen.ir.graph import GraphError
+from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 
 

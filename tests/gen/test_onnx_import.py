@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen import reference
-from gen.compare import Comparison, compare
-from gen.ir import Conv, Graph, Pool
-from gen.onnx_import import load
+from gen.check.compare import Comparison, compare
+from gen.ir import reference
+from gen.ir.graph import Conv, Graph, Pool
+from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 
 Rng = np.random.Generator

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.compare import compare
-from gen.ir import Conv, GraphError, Pool
-from gen.onnx_import import load
+from gen.check.compare import compare
+from gen.ir.graph import Conv, GraphError, Pool
+from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 
 

@@ -9,10 +9,10 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from gen import reference
-from gen.compare import compare
-from gen.ir import GraphError
-from gen.onnx_import import load
+from gen.check.compare import compare
+from gen.ir import reference
+from gen.ir.graph import GraphError
+from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 
 Rng = np.random.Generator

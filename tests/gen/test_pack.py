@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
-from cores.numerics import MIN_SHIFT
-from gen.ir import Conv, Requantize
-from gen.pack import PackedWeights, pack_conv, pack_parameters, prune, prune_weights
-from gen.random_layers import random_graph
+from gen.ir.graph import Conv, Requantize
+from gen.mapping.pack import PackedWeights, pack_conv, pack_parameters, prune, prune_weights
+from tests.random_layers import random_graph
 
 CONFIGS = [
     NpuConfig.preset(256),

@@ -6,20 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen import passes, reference
-from gen.ir import Graph, GraphError
-from gen.onnx_import import Importer, load
-from gen.onnx_model import read
+from gen import passes
+from gen.ir import reference
+from gen.ir.graph import Graph, GraphError
+from gen.onnx.importer import Importer, load
+from gen.onnx.model import read
 from gen.passes import PASSES, fuse_residual, run_passes
-from gen.random_layers import random_graph
 from tests.gen.qdq import Builder
+from tests.random_layers import random_graph
 
 Rng = np.random.Generator
 
 
 def unoptimised(path: Path, monkeypatch: pytest.MonkeyPatch) -> Graph:
     with monkeypatch.context() as patch:
-        patch.setattr("gen.onnx_import.run_passes", lambda graph: graph)
+        patch.setattr("gen.onnx.importer.run_passes", lambda graph: graph)
         return Importer(read(path)).run().graph
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from cores.config import NpuConfig
-from gen.assembler import AssemblyError, assemble, disassemble_code, disassemble_program, encode_all
 from gen.compiler import compile_graph
-from gen.program import Program, ProgramError
-from gen.random_layers import random_graph, random_inputs
+from gen.program.assembler import AssemblyError, assemble, disassemble_code, disassemble_program, encode_all
+from gen.program.program import Program, ProgramError
+from tests.random_layers import random_graph, random_inputs
 
 CONFIG = NpuConfig.preset(256)
 

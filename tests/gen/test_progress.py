@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from cores.config import NpuConfig
+from gen.bench.comparisons import Case, Comparison
 from gen.cli import bench_datapaths, main
 from gen.cli.bench_datapaths import _Part
 from gen.cli.common import counter, lines, status
 from gen.cli.doctor import Check
 from gen.cli.journal import Journal
-from gen.comparisons import Case, Comparison
 from sim import folders
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gen.compare import compare
-from gen.ir import GraphError
+from gen.check.compare import compare
+from gen.ir.graph import GraphError
 from tests.gen.random_models import RandomModel
 
 

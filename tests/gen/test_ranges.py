@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from cores.config import NpuConfig
+from gen.bench.vgg16 import vgg16_graph
 from gen.compiler import CompileError, compile_graph
-from gen.ir import Graph, Pool, Requantize, Tensor
-from gen.random_layers import random_graph, random_inputs
-from gen.ranges import input_ranges
-from gen.sums import fit_sums
-from gen.vgg16 import vgg16_graph
+from gen.ir.graph import Graph, Pool, Requantize, Tensor
+from gen.ir.ranges import input_ranges
+from gen.mapping.sums import fit_sums
 from sim.cycles import estimate
 from tests.compiled import golden_tensors
 from tests.gen.test_compiler import conv_graph, run_and_compare
+from tests.random_layers import random_graph, random_inputs
 
 
 def test_values_are_in_range(seed):

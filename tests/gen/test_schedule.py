@@ -7,12 +7,12 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
-from gen.geometry import Geometry, tilings
-from gen.ir import Graph
-from gen.onnx_import import load
-from gen.pack import prune
-from gen.pool_schedule import plan_pool
-from gen.schedule import plan_conv
+from gen.ir.graph import Graph
+from gen.mapping.pack import prune
+from gen.mapping.pool_schedule import plan_pool
+from gen.onnx.importer import load
+from gen.tiling.geometry import Geometry, tilings
+from gen.tiling.schedule import plan_conv
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, pool_graph
 

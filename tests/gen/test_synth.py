@@ -9,7 +9,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from cores.emit import emit_component
-from gen.synth import FAMILIES, SynthesisError, synthesize
+from gen.hw.synth import FAMILIES, SynthesisError, synthesize
 
 
 class Product(wiring.Component):
@@ -95,7 +95,7 @@ def test_cache_answers_only_for_the_same_design(verilog: str, tmp_path: Path, mo
         calls.append(arguments)
         return {"pair": {"LUT2": len(calls)}}
 
-    monkeypatch.setattr("gen.synth._statistics", statistics)
+    monkeypatch.setattr("gen.hw.synth._statistics", statistics)
     first = synthesize(verilog, "pair", "xcup", cache=tmp_path)
     assert synthesize(verilog, "pair", "xcup", cache=tmp_path) == first and len(calls) == 1
     assert synthesize(verilog + "\n", "pair", "xcup", cache=tmp_path).totals["lut"] == 2

@@ -5,21 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cores.arch.isa import Opcode
+from cores.arch.numerics import MAX_SHIFT
 from cores.config import NpuConfig
-from cores.isa import Opcode
-from cores.numerics import MAX_SHIFT
-from gen.benchmarks import LayerBenchmark
-from gen.benchmarks import conv_graph as benchmark_graph
+from gen.bench.layers import LayerBenchmark
+from gen.bench.layers import conv_graph as benchmark_graph
 from gen.compiler import CompileError, choose_narrow, compile_graph, narrow_graph
-from gen.ir import Conv, Graph, GraphError, verify
-from gen.pack import prune_weights
-from gen.random_layers import random_graph
-from gen.sums import fit_exact, fit_sums
-from gen.winograd import SAFE_SHIFTS, exact_requantize, is_eligible, narrow_layer
-from gen.winograd_calibrate import calibrate
+from gen.ir.graph import Conv, Graph, GraphError, verify
+from gen.mapping.pack import prune_weights
+from gen.mapping.sums import fit_exact, fit_sums
+from gen.mapping.winograd import SAFE_SHIFTS, exact_requantize, is_eligible, narrow_layer
+from gen.mapping.winograd_calibrate import calibrate
 from sim import golden
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, run_and_compare
+from tests.random_layers import random_graph
 
 NARROW = [
     NpuConfig.preset(16, winograd=1),

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from gen.benchmarks import conv_graph
-from gen.onnx_import import load
-from gen.random_layers import random_graph
-from gen.winograd_benchmarks import EXACT, NARROW, VGG16, errors
+from gen.bench.layers import conv_graph
+from gen.bench.winograd import EXACT, NARROW, VGG16, errors
+from gen.onnx.importer import load
+from tests.random_layers import random_graph
 
 
 def test_machines_have_as_many_multipliers():

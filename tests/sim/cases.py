@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode
 from sim import golden
 from sim.functional import ORDERS, run
 

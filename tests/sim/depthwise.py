@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode
 
 from .programs import Memory, Requantize, entries, pad, to_blocks, windows
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode
 
 from .programs import END, Memory, Requantize, to_blocks
 

@@ -2,13 +2,13 @@
 
 import random
 
-from gen.ir import Graph
-from gen.program import Program
-from gen.random_layers import random_inputs
+from gen.ir.graph import Graph
+from gen.program.program import Program
 from sim.rtl import Bus, RtlMachine, run_program
 from sim.rtl.machine import WriteOrder
 from sim.rtl.run import RtlResult
 from tests.compiled import check_tensors, golden_tensors, random_image
+from tests.random_layers import random_inputs
 
 
 def random_bus(chance: random.Random) -> Bus:

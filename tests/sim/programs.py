@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Opcode, encode
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode, encode
 from sim import golden
 
 

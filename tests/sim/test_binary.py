@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode
 from sim.binary import pack_map, unpack_map
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.compute_engine import ComputeEngine
+from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue, decode
+from cores.arch.registers import ENGINE_STATES
+from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Instruction, Opcode, Queue, decode
-from cores.registers import ENGINE_STATES
 from gen.compiler import compile_graph
-from gen.onnx_import import load
+from gen.onnx.importer import load
 from sim import cycles as cycles_module
 from sim.cycles import Timing, estimate
 from sim.errors import MachineError

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue, decode, encode
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Instruction, Opcode, Queue, decode, encode
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from cores.arch.isa import ErrorCode, Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Instruction, Opcode
 from sim.errors import MachineError
 from sim.functional import TOKEN_MAXIMUM, run
 from sim.rtl import RtlMachine, run_program

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.isa import Instruction, Opcode, encode
+from cores.arch.isa import Instruction, Opcode, encode
 from sim import golden
 from sim.functional import run
 

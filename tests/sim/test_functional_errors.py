@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from cores.arch.isa import HEADER, ErrorCode, Instruction, Opcode, encode
 from cores.config import NpuConfig
-from cores.isa import HEADER, ErrorCode, Instruction, Opcode, encode
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, TOKEN_MAXIMUM, run

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cores.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 from sim import golden
 from sim.golden import (
     conv2d_accumulate,

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cores.compute_engine import ComputeEngine
+from cores.arch.isa import Opcode, decode
+from cores.arch.registers import ENGINE_STATES
+from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
-from cores.isa import Opcode, decode
-from cores.registers import ENGINE_STATES
-from gen.benchmarks import LayerBenchmark, conv_graph, measure_graph
+from gen.bench.layers import LayerBenchmark, conv_graph, measure_graph
 from gen.compiler import compile_graph
 from sim.cycles import estimate
 from sim.profile import LayerTiming, instruction_beats, layer_timings

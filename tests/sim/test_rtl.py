@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cores.axi import AxiResponse
+from cores.arch.isa import ErrorCode
+from cores.arch.registers import VERSION
+from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
-from cores.isa import ErrorCode
-from cores.registers import VERSION
 from sim.errors import MachineError
 from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachine, run_program
 from sim.rtl.machine import WriteOrder

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
+from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import Instruction, Opcode
-from gen.benchmarks import measure_graph
-from gen.binary_benchmarks import BinaryLayer, binary_layers, layer_graph
+from gen.bench.binary import BinaryLayer, binary_layers, layer_graph
+from gen.bench.layers import measure_graph
 from gen.compiler import compile_graph
-from gen.onnx_import import load
-from gen.random_binary import random_binary_graph
-from gen.reference import host_output
-from gen.reference import run as run_reference
+from gen.ir.reference import host_output
+from gen.ir.reference import run as run_reference
+from gen.onnx.importer import load
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine, run_program
+from tests.random_binary import random_binary_graph
 
 from .on_rtl import check_on_rtl
 from .programs import END, assemble

@@ -8,16 +8,16 @@ import random
 import numpy as np
 import pytest
 
-from cores.axi import AxiResponse
+from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.registers import Status
+from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Instruction, Opcode
-from cores.registers import Status
-from gen.random_layers import random_inputs
 from sim import functional
 from sim.errors import MachineError
 from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachine, run_program
 from sim.rtl.machine import RunStatus
 from tests.compiled import compile_random, random_image
+from tests.random_layers import random_inputs
 
 from .cases import PARAMETERS, compute_set, load_set, store_set
 from .on_rtl import random_bus

@@ -5,13 +5,13 @@ import random
 import numpy as np
 import pytest
 
+from cores.arch.isa import ErrorCode, Opcode
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Opcode
-from gen.random_layers import random_pairs
-from gen.trial import Trial
+from gen.mapping.trial import Trial
 from sim.errors import MachineError
 from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_random
+from tests.random_layers import random_pairs
 from tests.selection import with_full
 
 from .local_programs import copy_program

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from cores.config import NpuConfig
-from gen.benchmarks import LayerBenchmark, conv_graph
+from gen.bench.layers import LayerBenchmark, conv_graph
 from gen.compiler import CompileError, compile_graph
-from gen.random_layers import random_graph
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
 from tests.gen.test_winograd import narrow_shifts
+from tests.random_layers import random_graph
 from tests.selection import with_full
 
 from .on_rtl import check_on_rtl

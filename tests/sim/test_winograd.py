@@ -7,8 +7,8 @@ from math import floor
 import numpy as np
 import pytest
 
+from cores.arch.isa import ErrorCode, Instruction, Opcode
 from cores.config import NpuConfig
-from cores.isa import ErrorCode, Instruction, Opcode
 from sim import golden
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, Machine, run

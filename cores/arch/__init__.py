@@ -1,0 +1,1 @@
+"""What everything else reads: instruction set, register map, numbers of the arithmetic."""

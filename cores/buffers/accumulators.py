@@ -1,0 +1,151 @@
+"""Accumulator banks: partial sums of the tiles at hand."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..compute.mac_array import sum_bits
+from ..config import NpuConfig
+
+__all__ = ["Accumulators"]
+
+#: Accumulators side by side in one memory: four of 27 bits fill three 36-bit block RAM ports.
+_SLICE_LANES = 4
+
+
+class AccumulatorSlice(wiring.Component):
+    """A few accumulators in one memory, and the copy of it that the store engine reads.
+
+    All slices are the same module. ``carries`` are added with the sums.
+    """
+
+    def __init__(self, config: NpuConfig, *, lanes: int):
+        if lanes < 1:
+            raise ValueError(f"lanes must be at least 1, not {lanes!r}")
+        self.config = config
+        self.lanes = lanes
+        address = range(2 * config.acc_depth)
+        super().__init__({
+            "read_address": In(address),
+            "clear": In(1),
+            "sums": In(data.ArrayLayout(signed(sum_bits(config)), lanes)),
+            "carries": In(lanes),
+            "write_enable": In(1),
+            "write_address": In(address),
+            "store_enable": In(1),
+            "store_address": In(address),
+            "store_data": Out(data.ArrayLayout(signed(config.acc_width), lanes)),
+        })
+
+    def _add(self, before: Value, addend: Value, carry: Value) -> Value:
+        if not self.config.binary_rows:
+            return before + addend + carry
+        # As a subtraction it has a first operand, the one that goes to the carry chain's data input: so the choice of
+        # the addend, in front of these ports, fits into the adder's own look-up tables. The lowest bit makes the carry.
+        addend = Cat(addend, addend[-1].replicate(self.config.acc_width - len(addend)))
+        return (Cat(0, before) - Cat(~carry, ~addend))[1:self.config.acc_width + 1]
+
+    def elaborate(self, platform):
+        m = Module()
+        width = self.config.acc_width
+        memories = {}
+        for copy in ("add", "store"):
+            m.submodules[copy] = memory = Memory(shape=width * self.lanes, depth=2 * self.config.acc_depth, init=[])
+            memories[copy] = memory.write_port(), memory.read_port()
+        read, store = memories["add"][1], memories["store"][1]
+        totals = []
+        for lane in range(self.lanes):
+            before = Signal(signed(width), name=f"before{lane}", reset_less=True)
+            total = Signal(signed(width), name=f"total{lane}", reset_less=True)
+            m.d.sync += [
+                before.eq(Mux(self.clear, 0, read.data.word_select(lane, width))),
+                total.eq(self._add(before, self.sums[lane], self.carries[lane])),
+            ]
+            totals.append(total)
+        m.d.comb += [
+            read.en.eq(1),
+            read.addr.eq(self.read_address),
+            store.en.eq(self.store_enable),
+            store.addr.eq(self.store_address),
+            Value.cast(self.store_data).eq(store.data),
+        ]
+        for write, _ in memories.values():
+            m.d.comb += [write.en.eq(self.write_enable), write.addr.eq(self.write_address), write.data.eq(Cat(*totals))]
+        return m
+
+
+class Accumulators(wiring.Component):
+    """Two banks of ``acc_depth`` words of ``oc_lanes * pixel_lanes`` accumulators.
+
+    A word with ``enable`` high is added to the word at ``address`` of ``bank``, or replaces it if ``first``. ``sums``
+    come `READ_AHEAD` cycles behind the address; the same word may be used again `HAZARD` cycles later. The store engine
+    reads through a port of its own, one cycle latency, the data held until its next read.
+
+    Each word is written to two memories that hold both banks, one read by the adders, one by the store engine: as many
+    block RAMs as a memory for each bank, without the multiplexers in front of every adder.
+
+    If `split`, ``upper_enable`` and ``upper_address`` are those of the upper half of the output lanes.
+    """
+
+    #: Cycles from the address to the sums it belongs to: memory, register.
+    READ_AHEAD = 2
+    #: Cycles from an address to the first in which the word can be used again.
+    HAZARD = 4
+    #: Cycles from the address until the word can be read by the store engine.
+    LATENCY = 4
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "enable": In(1),
+            "first": In(1),
+            "bank": In(1),
+            "address": In(range(config.acc_depth)),
+            "sums": In(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
+            "carries": In(config.oc_lanes),
+            "read_enable": In(1),
+            "read_bank": In(1),
+            "read_address": In(range(config.acc_depth)),
+            "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+            **({"upper_enable": In(1), "upper_address": In(range(config.acc_depth))} if self.split(config) else {}),
+        })
+
+    @staticmethod
+    def split(config: NpuConfig) -> bool:
+        """Whether the upper group of output lanes has an address of its own."""
+        return bool(config.depthwise) and config.oc_groups > 1
+
+    def _control(self, m: Module, name: str, enable: Value, address: Value) -> list[Value]:
+        """Enable, first and address of the last cycles, the present one first."""
+        stages: list[Value] = [Cat(enable, self.first, address, self.bank)]
+        for number in range(3):
+            stage = Signal(len(stages[0]), name=f"{name}{number + 1}")
+            m.d.sync += stage.eq(stages[-1])
+            stages.append(stage)
+        return stages
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        groups = [self._control(m, "control", self.enable, self.address)]
+        if self.split(config):
+            groups.append(self._control(m, "upper", self.upper_enable, self.upper_address))
+        lanes = min(_SLICE_LANES, config.oc_lanes)
+        for base in range(0, config.acc_lanes, lanes):
+            part = range(base, base + lanes)
+            stages = groups[base % config.oc_lanes // config.ic_lanes % len(groups)]
+            m.submodules[f"slice{base // lanes}"] = accumulators = AccumulatorSlice(config, lanes=lanes)
+            m.d.comb += [
+                accumulators.read_address.eq(stages[0][2:]),
+                accumulators.clear.eq(stages[1][1]),            # while the memory delivers
+                Value.cast(accumulators.sums).eq(Cat(self.sums[lane] for lane in part)),
+                accumulators.write_enable.eq(stages[3][0]),
+                accumulators.write_address.eq(stages[3][2:]),
+                accumulators.store_enable.eq(self.read_enable),
+                accumulators.store_address.eq(Cat(self.read_address, self.read_bank)),
+                *[self.read_data[lane].eq(accumulators.store_data[lane - base]) for lane in part],
+            ]
+            if base >= config.oc_lanes:                         # pixel 1
+                m.d.comb += accumulators.carries.eq(self.carries[base - config.oc_lanes:base - config.oc_lanes + lanes])
+        return m

@@ -1,0 +1,1 @@
+"""AXI: signatures, bursts, the engines that read and write memory."""

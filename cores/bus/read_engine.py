@@ -1,0 +1,102 @@
+"""Reads memory for the instruction fetch and the load engine."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from ..config import NpuConfig
+from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Read, memory_attributes, read_data_layout, read_request_layout
+from .burst_splitter import BurstSplitter
+
+__all__ = ["ReadEngine"]
+
+
+class ReadEngine(wiring.Component):
+    """Turns requests of up to 256 beats into AXI4 bursts and hands the beats back in the order of the requests.
+
+    One address and one beat a cycle; ``outstanding_reads`` bursts in flight. Fetch requests go before load requests.
+    The requesters take every beat when it comes, so the bus never waits for them. A request reaches the bus after two
+    cycles, a beat its requester after one.
+
+    ``halt`` takes no more requests and drops what has not reached the bus; ``idle`` then says that the bus is quiet.
+    ``beat`` marks a beat on the bus, ``handshake`` any transfer there.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        request = stream.Signature(read_request_layout(config))
+        super().__init__({
+            "fetch_request": In(request),
+            "load_request": In(request),
+            "fetch_data": Out(read_data_layout(config)),
+            "load_data": Out(read_data_layout(config)),
+            "axi": Out(Axi4Read(address_width=config.address_width, data_bits=config.beat_bits)),
+            "halt": In(1),
+            "idle": Out(1),
+            "beat": Out(1),
+            "handshake": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, axi = self.config, self.axi
+        m.submodules.splitter = splitter = BurstSplitter(
+            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=9, tag_width=1,
+            burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
+        # One entry for each burst in flight: for whom it is, and whether it ends its request.
+        m.submodules.flight = flight = SyncFIFO(width=2, depth=config.outstanding_reads)
+
+        from_load = Signal()
+        fetch, load = self.fetch_request.p, self.load_request.p
+        m.d.comb += [
+            from_load.eq(~self.fetch_request.valid),
+            splitter.run.valid.eq((self.fetch_request.valid | self.load_request.valid) & ~self.halt),
+            splitter.run.p.address.eq(Mux(from_load, load.address, fetch.address)),
+            splitter.run.p.beats.eq(Mux(from_load, load.beats, fetch.beats)),
+            splitter.run.p.tag.eq(from_load),
+            self.fetch_request.ready.eq(splitter.run.ready & ~self.halt),
+            self.load_request.ready.eq(splitter.run.ready & from_load & ~self.halt),
+        ]
+
+        m.d.comb += [getattr(axi, name).eq(value) for name, value in memory_attributes("ar", config).items()]
+        issue = Signal()
+        m.d.comb += [
+            splitter.burst.ready.eq((~axi.arvalid | axi.arready) & flight.w_rdy & ~self.halt),
+            issue.eq(splitter.burst.valid & splitter.burst.ready),
+            flight.w_en.eq(issue),
+            flight.w_data.eq(Cat(splitter.burst.p.tag, splitter.burst.p.final)),
+        ]
+        with m.If(issue):
+            m.d.sync += [
+                axi.arvalid.eq(1),
+                axi.araddr.eq(splitter.burst.p.address),
+                axi.arlen.eq(splitter.burst.p.length),
+            ]
+        with m.Elif(axi.arready):
+            m.d.sync += axi.arvalid.eq(0)
+
+        for_load, final = flight.r_data[0], flight.r_data[1]
+        m.d.comb += [
+            axi.rready.eq(1),
+            self.beat.eq(axi.rvalid),
+            self.handshake.eq(axi.rvalid | (axi.arvalid & axi.arready)),
+            flight.r_en.eq(axi.rvalid & axi.rlast),
+            self.idle.eq(~axi.arvalid & ~flight.r_rdy & (splitter.idle | self.halt)),
+        ]
+        arrived = Signal(read_data_layout(config))
+        arrived_for_load = Signal()
+        m.d.sync += [
+            arrived.valid.eq(axi.rvalid),
+            arrived.data.eq(axi.rdata),
+            arrived.last.eq(axi.rlast & final),
+            arrived.response.eq(axi.rresp),
+            arrived_for_load.eq(for_load),
+        ]
+        m.d.comb += [
+            self.fetch_data.eq(arrived),
+            self.load_data.eq(arrived),
+            self.fetch_data.valid.eq(arrived.valid & ~arrived_for_load),
+            self.load_data.valid.eq(arrived.valid & arrived_for_load),
+        ]
+        return m

@@ -1,0 +1,119 @@
+"""Writes the store engine's beats to memory."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import INDEX_BITS
+from ..arch.isa import ErrorCode
+from ..config import NpuConfig
+from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Write, AxiResponse, ErrorReport, memory_attributes, write_run_layout
+from .burst_splitter import BurstSplitter
+
+__all__ = ["WriteEngine"]
+
+
+class WriteEngine(wiring.Component):
+    """Turns runs of beats into AXI4 bursts; ``data`` delivers exactly the beats of the runs, in order.
+
+    One address and one beat a cycle, ``outstanding_writes`` bursts in flight. Addresses go out as soon as their run is
+    known, ahead of the data. ``stored`` pulses when every run up to one with ``last`` and ``post`` has been answered.
+
+    A SLVERR or DECERR response is reported with the run's index. ``halt`` takes no more runs, drops what has no address
+    on the bus yet, and completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
+    ``beat`` marks a beat on the bus, ``handshake`` any transfer there.
+    """
+
+    #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
+    #: fills one 32-deep LUT RAM.
+    BUFFER_BEATS = 32
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "run": In(stream.Signature(write_run_layout(config))),
+            "data": In(stream.Signature(config.beat_bits)),
+            "stored": Out(1),
+            "axi": Out(Axi4Write(address_width=config.address_width, data_bits=config.beat_bits)),
+            "error": Out(ErrorReport),
+            "halt": In(1),
+            "idle": Out(1),
+            "beat": Out(1),
+            "handshake": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, axi = self.config, self.axi
+        tag_layout = data.StructLayout({"last": 1, "post": 1, "index": INDEX_BITS})
+        m.submodules.splitter = splitter = BurstSplitter(
+            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=12,
+            tag_width=tag_layout.size, burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
+        # Bursts whose beats are still to be sent (AWLEN), and bursts still to be answered (index, whether to report).
+        m.submodules.lengths = lengths = SyncFIFO(width=8, depth=config.outstanding_writes)
+        m.submodules.answers = answers = SyncFIFO(width=1 + INDEX_BITS, depth=config.outstanding_writes)
+        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
+
+        m.d.comb += [getattr(axi, name).eq(value) for name, value in memory_attributes("aw", config).items()]
+        tag = data.View(tag_layout, splitter.burst.p.tag)
+        issue = Signal()
+        m.d.comb += [
+            splitter.run.valid.eq(self.run.valid & ~self.halt),
+            splitter.run.p.address.eq(self.run.p.address),
+            splitter.run.p.beats.eq(self.run.p.beats),
+            splitter.run.p.tag.eq(Cat(self.run.p.last, self.run.p.post, self.run.p.index)),
+            self.run.ready.eq(splitter.run.ready & ~self.halt),
+            # Bursts unanswered include those unsent, so ``lengths`` always has room when ``answers`` has.
+            splitter.burst.ready.eq((~axi.awvalid | axi.awready) & answers.w_rdy & ~self.halt),
+            issue.eq(splitter.burst.valid & splitter.burst.ready),
+            lengths.w_en.eq(issue),
+            lengths.w_data.eq(splitter.burst.p.length),
+            answers.w_en.eq(issue),
+            answers.w_data.eq(Cat(splitter.burst.p.final & tag.last & tag.post, tag.index)),
+        ]
+        with m.If(issue):
+            m.d.sync += [
+                axi.awvalid.eq(1),
+                axi.awaddr.eq(splitter.burst.p.address),
+                axi.awlen.eq(splitter.burst.p.length),
+            ]
+        with m.Elif(axi.awready):
+            m.d.sync += axi.awvalid.eq(0)
+
+        # Once ``flush`` is up the rest of the bursts is sent without strobes. It must not change a beat that waits on
+        # the bus: not its strobes (so it waits for a beat boundary) and not its data (so nothing enters the buffer).
+        flush = Signal()
+        sent = Signal(8)
+        with m.If(self.halt & (~axi.wvalid | axi.wready)):
+            m.d.sync += flush.eq(1)
+        m.d.comb += [
+            self.data.ready.eq(buffer.w_rdy & ~flush),
+            buffer.w_en.eq(self.data.valid & ~flush),
+            buffer.w_data.eq(self.data.payload),
+            axi.wvalid.eq(lengths.r_rdy & (buffer.r_rdy | flush)),
+            axi.wdata.eq(buffer.r_data),
+            axi.wstrb.eq(Mux(flush, 0, -1)),
+            axi.wlast.eq(sent == lengths.r_data),
+            self.beat.eq(axi.wvalid & axi.wready),
+            buffer.r_en.eq(self.beat & ~flush),
+            lengths.r_en.eq(self.beat & axi.wlast),
+        ]
+        with m.If(self.beat):
+            m.d.sync += sent.eq(Mux(axi.wlast, 0, sent + 1))
+
+        failed = Signal()
+        m.d.comb += [
+            axi.bready.eq(1),
+            failed.eq(axi.bresp.matches(AxiResponse.SLVERR, AxiResponse.DECERR)),
+            answers.r_en.eq(axi.bvalid),
+            self.handshake.eq(self.beat | axi.bvalid | (axi.awvalid & axi.awready)),
+            self.idle.eq(~axi.awvalid & ~answers.r_rdy & (splitter.idle | self.halt)),
+        ]
+        m.d.sync += [
+            self.stored.eq(axi.bvalid & ~failed & answers.r_data[0]),
+            self.error.valid.eq(axi.bvalid & failed),
+            self.error.code.eq(Mux(axi.bresp == AxiResponse.SLVERR, ErrorCode.WRITE_SLVERR, ErrorCode.WRITE_DECERR)),
+            self.error.index.eq(answers.r_data[1:]),
+        ]
+        return m

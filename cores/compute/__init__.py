@@ -1,0 +1,1 @@
+"""The compute engine: loops, multiplier array, pool unit."""

@@ -1,0 +1,1 @@
+"""The binary unit, in the compute engine or as an engine of its own."""

@@ -1,0 +1,90 @@
+"""Binary engine: the binary unit with a sequencer, an input buffer and accumulators of its own."""
+
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out, connect, flipped
+
+from ...buffers.accumulators import Accumulators
+from ...buffers.input_buffer import InputBuffer
+from ...config import NpuConfig
+from ..compute_engine import ComputeEngine, compute_ports
+from ..tile_sequencer import TileSequencer, issue_stages
+from ..weight_loader import WeightLoader
+from .binary_unit import BinaryUnit
+
+__all__ = ["BinaryEngine"]
+
+
+class BinaryEngine(wiring.Component):
+    """Executes COMPUTEs with ``binary`` and COMPUTE_SETs; it takes any other for a COMPUTE with ``binary``.
+
+    Rate and cycles are those of a `ComputeEngine` that has the unit inside. ``computed`` names the banks whose sums
+    it is just computing. Golden model: ``sim.golden.binary_popcount``.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            **{name: port for name, port in compute_ports(config).items() if name != "pooled"},
+            "computed": Out(2),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        latency = BinaryUnit.shortest_latency(config)
+        m.submodules.sequencer = sequencer = TileSequencer(config, min_step=ComputeEngine.min_step(config))
+        m.submodules.buffer = buffer = InputBuffer(config)
+        m.submodules.weights = loader = WeightLoader(config, taken=ComputeEngine.handover(config))
+        m.submodules.unit = unit = BinaryUnit(config, latency=latency)
+        m.submodules.accumulators = accumulators = Accumulators(config)
+
+        connect(m, flipped(self.queue), sequencer.queue)
+        connect(m, flipped(self.weights), loader.beats)
+        connect(m, flipped(self.write), buffer.write)
+        for port in ("load_level", "store_level", "halt"):
+            m.d.comb += getattr(sequencer, port).eq(getattr(self, port))
+        for port in ("load_take", "store_take", "post_load", "state", "index", "error"):
+            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
+        for port in ("read_enable", "read_bank", "read_address"):
+            m.d.comb += getattr(accumulators, port).eq(getattr(self, port))
+
+        # Stage 0 is the cycle of the buffer's address; the counts of its word appear at stage ``counts_stage``.
+        counts_stage = 1 + latency
+        address_stage = counts_stage - Accumulators.READ_AHEAD
+        words = issue_stages(m, config, sequencer.issue, address_stage + Accumulators.LATENCY, "stage")
+        before, written = words[counts_stage - 1], words[address_stage]
+        m.d.sync += unit.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
+        m.d.comb += [
+            sequencer.weights_ready.eq(loader.ready),
+            buffer.read_address.eq(sequencer.address),
+            loader.fill_valid.eq(sequencer.fill_valid),
+            loader.fill_binary.eq(1),
+            loader.level.eq(self.weights_level),
+            loader.release.eq(words[1].step_start),
+            unit.pixels.eq(buffer.read_data),
+            unit.zeros.eq(buffer.read_zero),
+            unit.first_bank.eq(words[1].turn + words[1].lane),
+            unit.weights.eq(loader.rows),
+            unit.weight_parities.eq(loader.row_parities),
+            unit.load.eq(words[1].step_start),
+            unit.take.eq(words[counts_stage].take),
+            *[total.eq(unit.counts[lane]) for lane, total in enumerate(accumulators.sums)],
+            accumulators.enable.eq(written.gemm),
+            accumulators.first.eq(written.first),
+            accumulators.bank.eq(written.bank),
+            accumulators.address.eq(written.acc_address),
+            self.read_data.eq(accumulators.read_data),
+            self.computed.eq(Cat(written.gemm & ~written.bank, written.gemm & written.bank)),
+            self.post_store.eq(words[-1].post_store),
+        ]
+        if Accumulators.split(config):
+            m.d.comb += [
+                accumulators.upper_enable.eq(written.gemm),
+                accumulators.upper_address.eq(written.acc_address),
+            ]
+        in_flight = 0
+        for stage in words[1:]:
+            in_flight = in_flight | stage.gemm
+        m.d.comb += self.idle.eq(sequencer.idle & ~in_flight)
+        return m

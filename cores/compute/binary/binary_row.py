@@ -1,0 +1,99 @@
+"""Binary row: XNOR-popcount of one output channel."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...config import NpuConfig
+from .popcount import add_ones, adders, carries, parity_steps
+
+__all__ = ["BinaryRow"]
+
+#: Additions between two registers.
+_ADDERS_A_STAGE = 4
+
+
+class BinaryRow(wiring.Component):
+    """For each pixel, how many of its ``binary_bits`` bits are equal to the weights': ``counts``, one word a cycle.
+
+    Latency `BinaryRow.latency` from ``bits``; ``parities`` are those of the bits of the cycle before. ``load`` takes
+    the weights over in the cycle before the first bits they belong to, ``load_parities`` a cycle later. A pixel with
+    ``half`` counts half its bits, whatever they are; ``half`` goes with the last cycle before the counts. All rows of
+    the unit are the same module. Golden model: ``sim.golden.binary_popcount``.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        bits, px = config.binary_bits, config.pixel_lanes
+        super().__init__({
+            "bits": In(data.ArrayLayout(bits, px)),
+            "parities": In(data.ArrayLayout(bits // 2, px)),
+            "weights": In(bits),
+            "weight_parities": In(bits // 2),
+            "load": In(1),
+            "load_parities": In(1),
+            "half": In(px),
+            "counts": Out(data.ArrayLayout(range(bits + 1), px)),
+        })
+
+    @staticmethod
+    def _adder_stages(config: NpuConfig) -> int:
+        return -(-adders(config.binary_bits // 2) // _ADDERS_A_STAGE)
+
+    @classmethod
+    def latency(cls, config: NpuConfig) -> int:
+        """Cycles: majorities, then a few additions in each."""
+        return 1 + cls._adder_stages(config)
+
+    def elaborate(self, platform):
+        m = Module()
+        bits = self.config.binary_bits
+        weights = Signal(bits, reset_less=True)
+        weight_parities = Signal(bits // 2, reset_less=True)
+        with m.If(self.load):
+            m.d.sync += weights.eq(self.weights)
+        with m.If(self.load_parities):
+            m.d.sync += weight_parities.eq(self.weight_parities)
+
+        steps, early = parity_steps(bits), bits // 3
+        for pixel in range(self.config.pixel_lanes):
+            x, parities = self.bits[pixel], self.parities[pixel]
+            digits = carries(list(x), list(weights), steps[:early])
+            # x is a cycle ahead of its parities; the few pairs that are left over take part in later steps.
+            rest = Signal(bits - 3 * early, name=f"rest{pixel}")
+            m.d.sync += rest.eq(x[3 * early:])
+            rest_weights = Signal.like(rest, name=f"rest_weights{pixel}")
+            m.d.sync += rest_weights.eq(weights[3 * early:])
+            x_items = [*[None] * (3 * early), *rest, *parities]
+            w_items = [*[None] * (3 * early), *rest_weights, *weight_parities]
+            late = [*carries(x_items, w_items, steps[early:]), ~(x_items[-1] ^ w_items[-1])]
+            self._count(m, pixel, digits, late)
+        return m
+
+    def _count(self, m: Module, pixel: int, early: list, late: list) -> None:
+        """Register ``early``, and a cycle later ``late``, whose last is of weight 1; add up."""
+        bits, stages = self.config.binary_bits, self._adder_stages(self.config)
+        a_stage = -(-adders(bits // 2) // stages)
+
+        def held(values, name):
+            # With a reset: without one, a few registers in a row would become shift-register look-up tables.
+            register = Signal(len(values), name=f"{name}{pixel}")
+            m.d.sync += register.eq(Cat(values))
+            return list(register)
+
+        ones = held(early, "early")
+        number, maximum, ones = ones[0], 1, ones[1:]
+        for stage in range(stages):
+            for _ in range(a_stage):
+                if ones:
+                    number, maximum, ones = add_ones(number, maximum, ones)
+            if stage < stages - 1:
+                number = Cat(held(list(number), f"number{stage}_"))
+                if stage == 0:
+                    ones, late = [*held(ones, "ones0_"), *held(late[:-1], "late")], held(late[-1:], "parity0_")
+                else:
+                    ones, late = held(ones, f"ones{stage}_"), held(late, f"parity{stage}_")
+        assert not ones
+        count = Signal(range(bits + 1), name=f"count{pixel}", reset_less=True)
+        m.d.sync += count.eq(Mux(self.half[pixel], bits // 2, Cat(late[-1], number)))
+        m.d.comb += self.counts[pixel].eq(count)

@@ -1,0 +1,215 @@
+"""Compute engine: sequencer, input buffer, multiplier array, accumulators and pool unit."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.numerics import POOL_WIDTH
+from ..buffers.accumulators import Accumulators
+from ..buffers.input_buffer import BufferWrite, InputBuffer
+from ..bus.axi import ErrorReport
+from ..config import NpuConfig
+from .binary.binary_unit import BinaryUnit
+from .mac_array import MacArray
+from .pool_unit import PoolUnit
+from .tile_sequencer import IssueLayout, TileSequencer, issue_stages
+from .weight_loader import WeightLoader
+
+__all__ = ["ComputeEngine", "compute_ports"]
+
+
+def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
+    """Ports of what executes the compute queue."""
+    return {
+        "queue": In(stream.Signature(QueueEntry)),
+        "load_level": In(8),
+        "load_take": Out(8),
+        "store_level": In(8),
+        "store_take": Out(8),
+        "post_load": Out(1),
+        "post_store": Out(1),
+        "write": In(BufferWrite(config)),
+        "weights": In(stream.Signature(config.beat_bits)),
+        "weights_level": In(range(config.weight_depth + 1)),
+        "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
+        "read_enable": In(1),
+        "read_bank": In(1),
+        "read_address": In(range(config.acc_depth)),
+        "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+        "state": Out(4),
+        "index": Out(INDEX_BITS),
+        "error": Out(ErrorReport),
+        "idle": Out(1),
+        "halt": In(1),
+    }
+
+
+class ComputeEngine(wiring.Component):
+    """Executes the compute queue. docs/datapath.md has its pipeline, cycles and area.
+
+    Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as
+    its weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
+
+    ``paired``: it stands beside another engine and tells it when it is ``working``, at anything but handing over what
+    it has pooled, and which banks' sums it has just ``computed``.
+    """
+
+    def __init__(self, config: NpuConfig, *, paired: bool = False):
+        self.config = config
+        self.paired = paired
+        super().__init__({
+            **compute_ports(config),
+            **({"working": Out(1), "computed": Out(2)} if paired else {}),
+        })
+
+    @staticmethod
+    def handover(config: NpuConfig, *, window: bool = False, binary: bool = False) -> int:
+        """Cycles from a step's first issue until its weights are taken over, and the next may be gathered.
+
+        Issue, memory, aligning; a window's step begins ``window_reads`` - 1 cycles later.
+        """
+        if binary:
+            return WeightLoader.BINARY_TAKEN
+        return 2 + MacArray.align(config) + (config.window_reads - 1 if window else 0)
+
+    @classmethod
+    def min_step(cls, config: NpuConfig) -> int:
+        return max(cls.handover(config, window=bool(config.depthwise)) + 1, Accumulators.HAZARD)
+
+    @staticmethod
+    def sums_latency(config: NpuConfig) -> int:
+        """Cycles from the input buffer's data to the sums: of the slower unit, the other one waits."""
+        return max(MacArray.latency(config), BinaryUnit.shortest_latency(config) if config.binary_rows else 0)
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.sequencer = sequencer = TileSequencer(config, min_step=self.min_step(config))
+        m.submodules.buffer = buffer = InputBuffer(config)
+        m.submodules.weights = loader = WeightLoader(config, taken=self.handover(config))
+        m.submodules.array = array = MacArray(config)
+        m.submodules.accumulators = accumulators = Accumulators(config)
+        m.submodules.pool = pool = PoolUnit(config)
+
+        connect(m, flipped(self.queue), sequencer.queue)
+        connect(m, flipped(self.weights), loader.beats)
+        connect(m, pool.output, flipped(self.pooled))
+        for port in ("load_level", "store_level", "halt"):
+            m.d.comb += getattr(sequencer, port).eq(getattr(self, port))
+        for port in ("load_take", "store_take", "post_load", "state", "index", "error"):
+            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
+        for port in ("fill_valid", "fill_indexed", "fill_group"):
+            m.d.comb += getattr(loader, port).eq(getattr(sequencer, port))
+        connect(m, flipped(self.write), buffer.write)
+        for port in ("read_enable", "read_bank", "read_address"):
+            m.d.comb += getattr(accumulators, port).eq(getattr(self, port))
+        m.d.comb += [
+            loader.level.eq(self.weights_level),
+            sequencer.weights_ready.eq(loader.ready),
+            sequencer.pool_ready.eq(pool.ready),
+            buffer.read_address.eq(sequencer.address),
+            self.read_data.eq(accumulators.read_data),
+        ]
+
+        # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
+        # ``reads`` go with the pixels, ``words`` with the sums.
+        align = MacArray.align(config)
+        sums_stage = 1 + self.sums_latency(config)
+        address_stage = sums_stage - Accumulators.READ_AHEAD
+
+        reads = issue_stages(m, config, sequencer.issue, 1, "read")
+        issued = sequencer.issue
+        if config.depthwise:
+            # A window's word is complete when its last read is there.
+            windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
+            issued = Signal(IssueLayout(config))
+            m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
+            with m.If(sequencer.issue.window & ~windows[-1].window):
+                m.d.comb += issued.eq(0)
+        words = issue_stages(m, config, issued, address_stage + Accumulators.LATENCY, "stage")
+        written = words[address_stage]
+
+        sums, carries = array.sums, array.carries
+        if config.binary_rows:
+            m.submodules.binary = binary = BinaryUnit(config, latency=sums_stage - 1)
+            before = words[sums_stage - 1]
+            m.d.sync += binary.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
+            m.d.comb += [
+                loader.fill_binary.eq(sequencer.fill_binary),
+                binary.pixels.eq(buffer.read_data),
+                binary.zeros.eq(buffer.read_zero),
+                binary.first_bank.eq(words[1].turn + words[1].lane),
+                binary.weights.eq(loader.rows),
+                binary.weight_parities.eq(loader.row_parities),
+                binary.load.eq(words[1].step_start & words[1].binary),
+                binary.take.eq(words[sums_stage].take),
+                array.clear_weights.eq(words[align + 1].step_start & words[align + 1].binary),
+            ]
+            for cycle in range(MacArray.latency(config), sums_stage - 1):
+                late_sums = Signal.like(sums, name=f"sums{cycle}", reset_less=True)
+                late_carries = Signal.like(carries, name=f"carries{cycle}", reset_less=True)
+                m.d.sync += [late_sums.eq(sums), late_carries.eq(carries)]
+                sums, carries = late_sums, late_carries
+            # Of the two only one is not zero.
+            either = Signal.like(sums, name="either")
+            m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
+            sums = either
+
+        release = words[align + 1].step_start
+        if config.binary_rows:
+            release = Mux(words[align + 1].binary, 0, release) | (words[1].step_start & words[1].binary)
+        m.d.comb += loader.release.eq(release)
+
+        activations = Value.cast(buffer.read_data)
+        if config.activation_bits > 8:      # the pool unit takes the int8 that they are in plain tiles
+            activations = Cat(activations.word_select(number, config.activation_bits)[:8]
+                              for number in range(config.banks * config.ic_lanes))
+        m.d.comb += [
+            array.pixels.eq(buffer.read_data),
+            array.turn.eq(reads[1].turn),
+            array.weights.eq(loader.weights),
+            array.indices.eq(loader.indices),
+            array.load_indices.eq(words[align].step_start),
+            array.load_weights.eq(words[align + 1].step_start),
+
+            accumulators.enable.eq(written.gemm),
+            accumulators.first.eq(written.first),
+            accumulators.bank.eq(written.bank),
+            accumulators.address.eq(written.acc_address),
+            accumulators.sums.eq(sums),
+            accumulators.carries.eq(carries),
+            self.post_store.eq(words[-1].post_store),
+
+            pool.enable.eq(reads[1].pool),
+            pool.start.eq(reads[1].window_start),
+            pool.end.eq(reads[1].window_end),
+            pool.maximum.eq(reads[1].maximum),
+            pool.pixel_bank.eq(reads[1].lane + reads[1].turn),
+            Value.cast(pool.pixels).eq(activations),
+        ]
+        if config.depthwise:
+            m.d.comb += [
+                loader.fill_window.eq(sequencer.fill_window),
+                array.source.part.eq(words[2].lane[-1]),
+                array.source.spread.eq(words[2].spread),
+                array.source.window.eq(words[2].window),
+                array.source.alternate.eq(words[2].alternate),
+            ]
+        if Accumulators.split(config):
+            m.d.comb += [
+                accumulators.upper_enable.eq(written.upper_gemm),
+                accumulators.upper_address.eq(written.upper_address),
+            ]
+        # A window's step can start with a word that only the upper group has, and end with one that neither has.
+        in_flight = 0
+        for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else [])]:
+            in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
+        m.d.comb += self.idle.eq(sequencer.idle & ~in_flight & pool.idle)
+        if self.paired:
+            word = written.gemm | (written.upper_gemm if Accumulators.split(config) else 0)
+            m.d.comb += [
+                self.working.eq(~sequencer.idle | in_flight),
+                self.computed.eq(Cat(word & ~written.bank, word & written.bank)),
+            ]
+        return m

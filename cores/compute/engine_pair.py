@@ -1,0 +1,111 @@
+"""Engine pair: a compute engine and a binary engine that share the compute queue."""
+
+import dataclasses
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import connect, flipped
+
+from ..arch.instruction_layout import instruction_layout
+from ..arch.isa import Opcode
+from ..arch.registers import ENGINE_STATES
+from ..config import NpuConfig
+from .binary.binary_engine import BinaryEngine
+from .compute_engine import ComputeEngine, compute_ports
+
+__all__ = ["EnginePair"]
+
+_STATE = {name: code for code, name in enumerate(ENGINE_STATES["compute"])}
+
+
+class EnginePair(wiring.Component):
+    """Executes the compute queue with two engines: COMPUTEs with ``binary`` on a `BinaryEngine`, all else on the other.
+
+    In order: an instruction goes to an engine when the other has finished, a COMPUTE_SET to both. So only one of them
+    wants weights, and tokens need no order. Writes go to both input buffers; a read of a bank is of the engine that
+    was the last to compute into it.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__(compute_ports(config))
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        without = dataclasses.replace(config, binary_rows=0, binary_engine=0)
+        m.submodules.array = array = ComputeEngine(without, paired=True)
+        m.submodules.binary = binary = BinaryEngine(config)
+        engines = array, binary
+
+        # -- the queue ----------------------------------------------------------------------------------------------
+        word = self.queue.p.word
+        opcode = Value.cast(word)[:4]
+        is_set, is_binary = Signal(), Signal()
+        to_binary = Signal()        # the last instruction went there
+        other_works = Signal()
+        m.d.comb += [
+            is_set.eq(opcode == Opcode.COMPUTE_SET),
+            is_binary.eq((opcode == Opcode.COMPUTE)
+                         & data.View(instruction_layout(Opcode.COMPUTE), Value.cast(word)).binary),
+            other_works.eq(Mux(is_binary, array.working, ~binary.idle)),
+            array.queue.payload.eq(self.queue.payload),
+            binary.queue.payload.eq(self.queue.payload),
+        ]
+        with m.If(is_set):
+            m.d.comb += [
+                array.queue.valid.eq(self.queue.valid & binary.queue.ready),
+                binary.queue.valid.eq(self.queue.valid & array.queue.ready),
+                self.queue.ready.eq(array.queue.ready & binary.queue.ready),
+            ]
+        with m.Elif(~other_works):
+            m.d.comb += [
+                array.queue.valid.eq(self.queue.valid & ~is_binary),
+                binary.queue.valid.eq(self.queue.valid & is_binary),
+                self.queue.ready.eq(Mux(is_binary, binary.queue.ready, array.queue.ready)),
+            ]
+            with m.If(self.queue.valid & self.queue.ready):
+                m.d.sync += to_binary.eq(is_binary)
+
+        # -- tokens, weights, activations ---------------------------------------------------------------------------
+        connect(m, array.pooled, flipped(self.pooled))
+        for engine in engines:
+            for port in ("load_level", "store_level", "weights_level", "halt", "read_enable", "read_bank",
+                         "read_address"):
+                m.d.comb += getattr(engine, port).eq(getattr(self, port))
+            for port in engine.write.signature.members:
+                m.d.comb += getattr(engine.write, port).eq(getattr(self.write, port))
+            # Ready is the one whose instruction it is.
+            m.d.comb += [
+                engine.weights.valid.eq(self.weights.valid),
+                engine.weights.payload.eq(self.weights.payload),
+            ]
+        for port in ("load_take", "store_take", "post_load", "post_store"):
+            m.d.comb += getattr(self, port).eq(getattr(array, port) | getattr(binary, port))
+        m.d.comb += self.weights.ready.eq(array.weights.ready | binary.weights.ready)
+
+        # -- sums ---------------------------------------------------------------------------------------------------
+        of_binary, reading = Signal(2), Signal()
+        for bank in range(2):
+            with m.If(array.computed[bank]):
+                m.d.sync += of_binary[bank].eq(0)
+            with m.Elif(binary.computed[bank]):
+                m.d.sync += of_binary[bank].eq(1)
+        with m.If(self.read_enable):
+            m.d.sync += reading.eq(of_binary.bit_select(self.read_bank, 1))
+        m.d.comb += Value.cast(self.read_data).eq(
+            Mux(reading, Value.cast(binary.read_data), Value.cast(array.read_data)))
+
+        # -- report -------------------------------------------------------------------------------------------------
+        state = Signal(4)
+        m.d.comb += [
+            state.eq(Mux(to_binary, binary.state, array.state)),
+            self.state.eq(state),
+            self.index.eq(Mux(to_binary, binary.index, array.index)),
+            self.error.eq(Mux(array.error.valid, Value.cast(array.error), Value.cast(binary.error))),
+            self.idle.eq(array.idle & binary.idle),
+        ]
+        # An instruction waits for the last words of the one before it.
+        with m.If((state == _STATE["idle"]) & self.queue.valid & ~is_set & other_works):
+            m.d.comb += self.state.eq(_STATE["setup"])
+        return m

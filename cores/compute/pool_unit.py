@@ -1,0 +1,74 @@
+"""Pool unit: maximum or sum of windows, beside the multiplier array."""
+
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from ..arch.numerics import POOL_WIDTH
+from ..buffers.input_buffer import BankShape
+from ..config import NpuConfig
+from .mac_array import select
+
+__all__ = ["PoolUnit"]
+
+_FIFO_DEPTH = 16
+
+
+class PoolUnit(wiring.Component):
+    """Reduce the taps of a window, channel by channel: one tap of ``ic_lanes`` channels a cycle.
+
+    ``enable`` marks a cycle whose ``pixels`` (straight from the banks) hold a tap; ``start`` and ``end`` mark the
+    window's first and last. Results leave on ``output`` three cycles behind the last tap. ``ready``: there is room for
+    one more window besides those under way. Golden model: ``sim.golden.pool_accumulate``.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "enable": In(1),
+            "start": In(1),
+            "end": In(1),
+            "maximum": In(1),
+            "pixel_bank": In(BankShape(config)),
+            "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
+            "ready": Out(1),
+            "idle": Out(1),
+            "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.fifo = fifo = SyncFIFO(width=POOL_WIDTH * config.ic_lanes, depth=_FIFO_DEPTH)
+
+        enable, start, end, maximum, finished = Signal(), Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [
+            enable.eq(self.enable),
+            start.eq(self.start),
+            end.eq(self.enable & self.end),
+            maximum.eq(self.maximum),
+            finished.eq(end),
+        ]
+        results = Signal(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes), reset_less=True)
+        for channel in range(config.ic_lanes):
+            tap = Signal(signed(8), name=f"tap{channel}", reset_less=True)
+            m.d.sync += tap.eq(select(self.pixel_bank, [self.pixels[bank][channel] for bank in range(config.banks)]))
+            result = results[channel]
+            greater = tap > result[:8].as_signed()
+            with m.If(enable):
+                with m.If(start | (maximum & greater)):
+                    m.d.sync += result.eq(tap)
+                with m.Elif(~maximum):
+                    m.d.sync += result.eq(result + tap)
+        m.d.comb += [
+            fifo.w_en.eq(finished),
+            fifo.w_data.eq(results),
+            # Windows can begin in successive cycles: at most four are between the counters and the FIFO.
+            self.ready.eq(fifo.level <= _FIFO_DEPTH - 6),
+            self.output.valid.eq(fifo.r_rdy),
+            self.output.payload.eq(fifo.r_data),
+            fifo.r_en.eq(self.output.ready),
+            self.idle.eq(~enable & ~finished & ~fifo.r_rdy),
+        ]
+        return m

@@ -1,0 +1,248 @@
+"""Tile sequencer: turns COMPUTE and POOL into one input-buffer address a cycle."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
+from ..arch.isa import ErrorCode, Opcode
+from ..arch.registers import ENGINE_STATES
+from ..buffers.accumulators import Accumulators
+from ..buffers.input_buffer import BankShape, buffer_address_bits
+from ..bus.axi import ErrorReport
+from ..config import NpuConfig
+from .tile_loops import TileLoops
+
+__all__ = ["IssueLayout", "TileSequencer", "issue_stages"]
+
+_STATE = {name: code for code, name in enumerate(ENGINE_STATES["compute"])}
+
+
+class IssueLayout(data.StructLayout):
+    """What one issued cycle means, for the pipeline behind the input buffer."""
+
+    def __init__(self, config: NpuConfig):
+        super().__init__({
+            "gemm": 1,             # a word for the multiplier array
+            "pool": 1,             # a window tap for the pool unit
+            "turn": BankShape(config),  # the bank of pixel 0
+            "step_start": 1,       # first word of a step: take the weights over
+            "first": 1,            # accumulate from zero
+            "bank": 1,
+            "acc_address": range(config.acc_depth),
+            "post_store": 1,       # last word of a COMPUTE that posts a token
+            "lane": BankShape(config),  # pixel of the read: of POOL's tap, of a plain word's pixel 0
+            "window_start": 1,     # POOL: first tap
+            "window_end": 1,       # POOL: last tap
+            "maximum": 1,
+            **({"spread": 1, "window": 1, "alternate": 1} if config.depthwise else {}),
+            # ``take``: the group of output lanes that the binary unit's rows belong to.
+            **({"binary": 1, "take": config.binary_groups} if config.binary_rows else {}),
+            **({"upper_gemm": 1, "upper_address": range(config.acc_depth)} if Accumulators.split(config) else {}),
+        })
+
+
+def issue_stages(m: Module, config: NpuConfig, first: Signal, count: int, name: str) -> list[Signal]:
+    """What ``first``, of `IssueLayout`, was in the last ``count`` cycles, the present one first."""
+    chain = [first]
+    for number in range(1, count + 1):
+        stage = Signal(IssueLayout(config), name=f"{name}{number}")
+        m.d.sync += Value.cast(stage).eq(chain[-1])
+        chain.append(stage)
+    return chain
+
+
+class TileSequencer(wiring.Component):
+    """Control of the compute queue: an issue a cycle (`TileLoops`), from one instruction to the next without a gap.
+
+    A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
+    The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
+    Latency from the loops to ``address``: 1.
+
+    With ``depthwise`` a window's sums are `NpuConfig.window_reads` - 1 cycles behind their first read, so windows and
+    other instructions keep a distance of `NpuConfig.window_reads` + 1 cycles.
+
+    Raises ValueError unless ``min_step`` is positive.
+    """
+
+    def __init__(self, config: NpuConfig, *, min_step: int):
+        if min_step < 1:
+            raise ValueError(f"min_step must be at least 1, not {min_step!r}")
+        self.config = config
+        self.min_step = min_step
+        address = unsigned(buffer_address_bits(config))
+        super().__init__({
+            "queue": In(stream.Signature(QueueEntry)),
+            "load_level": In(8),
+            "load_take": Out(8),
+            "store_level": In(8),
+            "store_take": Out(8),
+            "post_load": Out(1),
+            "fill_valid": Out(1),
+            "fill_indexed": Out(1),
+            "fill_group": Out(6),
+            **({"fill_window": Out(1)} if config.depthwise else {}),
+            **({"fill_binary": Out(1)} if config.binary_rows else {}),
+            "weights_ready": In(1),
+            "pool_ready": In(1),
+            "issue": Out(IssueLayout(config)),
+            "address": Out(data.ArrayLayout(address, config.banks)),
+            "state": Out(4),
+            "index": Out(INDEX_BITS),
+            "error": Out(ErrorReport),
+            "idle": Out(1),
+            "halt": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.loops = loops = TileLoops(config)
+        set_layout, compute_layout = instruction_layout(Opcode.COMPUTE_SET), instruction_layout(Opcode.COMPUTE)
+
+        # -- decode one instruction ahead ---------------------------------------------------------------------------
+        entry = self.queue.payload
+        geometry = Signal(set_layout)               # of the latest COMPUTE_SET
+        following = Signal(data.StructLayout({      # decoded, waiting for its turn
+            "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout}))
+        opcode = Value.cast(entry.word)[:4]
+        m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)
+        with m.If(self.queue.valid & self.queue.ready):
+            with m.If(opcode == Opcode.COMPUTE_SET):
+                m.d.sync += Value.cast(geometry).eq(entry.word)
+            with m.Else():
+                m.d.sync += [
+                    following.valid.eq(1),
+                    following.pool.eq(opcode == Opcode.POOL),
+                    following.index.eq(entry.index),
+                    Value.cast(following.word).eq(entry.word),
+                    following.geometry.eq(geometry),
+                ]
+
+        # -- may this cycle issue? ----------------------------------------------------------------------------------
+        active, index = Signal(), Signal(INDEX_BITS)
+        g, pool, window = loops.geometry, loops.pool, loops.window
+        # A POOL's word seen as itself.
+        windows = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word))
+        since_step = Signal(range(self.min_step + 1))
+        go, done = Signal(), Signal()
+        starts = active & loops.at_start
+        waits_weights = starts & ~pool & ~self.weights_ready
+        waits_hazard = starts & ~pool & (since_step < self.min_step)
+        m.d.comb += [
+            go.eq(active & ~waits_weights & ~waits_hazard & ~(starts & pool & ~self.pool_ready)),
+            done.eq(go & loops.last),
+            loops.go.eq(go),
+        ]
+        with m.If(since_step < self.min_step):
+            m.d.sync += since_step.eq(since_step + 1)
+        with m.If(go & starts & ~pool):
+            m.d.sync += since_step.eq(1)
+        with m.If(done):
+            m.d.sync += active.eq(0)
+
+        # -- take the next instruction ------------------------------------------------------------------------------
+        # ``following`` becomes the running instruction as soon as the running one has issued its last cycle.
+        waits_load = following.word.wait_load & (self.load_level == 0)
+        waits_store = following.word.wait_store & (self.store_level == 0)
+        may_follow = Signal()
+        m.d.comb += may_follow.eq(~active | done)
+        if config.depthwise:
+            distance = Signal(range(config.window_reads + 2))
+            with m.If(active):
+                m.d.sync += distance.eq(config.window_reads + 1)
+            with m.Elif(distance != 0):
+                m.d.sync += distance.eq(distance - 1)
+            with m.If((following.geometry.window & ~following.pool) != window):
+                m.d.comb += may_follow.eq(~active & (distance == 0))
+        m.d.comb += [
+            loops.start.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt),
+            loops.next_geometry.eq(following.geometry),
+            loops.next_word.eq(following.word),
+            loops.next_pool.eq(following.pool),
+        ]
+        with m.If(loops.start):
+            m.d.comb += [
+                self.load_take.eq(following.word.wait_load),
+                self.store_take.eq(following.word.wait_store),
+            ]
+            m.d.sync += [following.valid.eq(0), active.eq(1), index.eq(following.index)]
+
+        # -- what the weight loader gathers next --------------------------------------------------------------------
+        # The first step that has not started: the one at the counters, or the one behind it.
+        with m.If(active & ~pool & (loops.at_start | ~loops.last_step)):
+            m.d.comb += [
+                self.fill_valid.eq(1),
+                self.fill_indexed.eq(loops.word.indexed),
+                self.fill_group.eq(loops.next_group),
+            ]
+            if config.depthwise:
+                m.d.comb += self.fill_window.eq(g.window)
+            if config.binary_rows:
+                m.d.comb += self.fill_binary.eq(loops.word.binary)
+        with m.Else():
+            m.d.comb += [
+                self.fill_valid.eq(following.valid & ~following.pool),
+                self.fill_indexed.eq(following.word.indexed),
+            ]
+            if config.depthwise:
+                m.d.comb += self.fill_window.eq(following.geometry.window)
+            if config.binary_rows:
+                m.d.comb += self.fill_binary.eq(following.word.binary)
+
+        # -- issue --------------------------------------------------------------------------------------------------
+        issue = self.issue
+        m.d.sync += [
+            issue.gemm.eq(go & ~pool & loops.lower),
+            issue.pool.eq(go & pool),
+            issue.turn.eq(loops.turn),
+            issue.step_start.eq(go & starts & ~pool),
+            issue.first.eq(loops.word.first & loops.first_step),
+            issue.bank.eq(loops.word.bank),
+            issue.acc_address.eq(loops.acc_address),
+            issue.post_store.eq(done & loops.word.post_store & ~pool),
+            issue.lane.eq(loops.lane),
+            issue.window_start.eq(loops.at_start & ~windows.resume),
+            issue.window_end.eq(loops.last_tap & ~windows.open),
+            issue.maximum.eq(windows.maximum),
+            self.post_load.eq(done & loops.word.post_load),
+        ]
+        if config.depthwise:
+            m.d.sync += [issue.spread.eq(g.spread), issue.window.eq(go & window), issue.alternate.eq(g.alternate)]
+        if config.binary_rows:
+            groups = range(config.binary_groups)
+            m.d.sync += issue.binary.eq(loops.word.binary)
+            m.d.sync += issue.take.eq(Cat(loops.word.binary & (loops.group == group) for group in groups))
+        if Accumulators.split(config):
+            m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]
+
+        # -- report -------------------------------------------------------------------------------------------------
+        out_of_buffer = Signal()
+        for bank in range(config.banks):
+            m.d.sync += self.address[bank].eq(loops.address[bank])
+            with m.If(go & (loops.address[bank] >= config.input_depth)):
+                m.d.comb += out_of_buffer.eq(1)
+        out_of_bank = go & ~pool & loops.lower & (loops.acc_address >= config.acc_depth)
+        no_geometry = active & (g.kernel_w == 0)    # no COMPUTE_SET in front of it
+        m.d.comb += [
+            self.error.valid.eq(out_of_buffer | out_of_bank | no_geometry),
+            self.error.code.eq(Mux(no_geometry, ErrorCode.ILLEGAL, ErrorCode.BUFFER)),
+            self.error.index.eq(index),
+            self.index.eq(Mux(active | ~following.valid, index, following.index)),
+            self.idle.eq(~active & ~following.valid & ~issue.gemm & ~issue.pool & ~issue.step_start),
+        ]
+        with m.If(go):
+            m.d.comb += self.state.eq(_STATE["busy"])
+        with m.Elif(waits_weights):
+            m.d.comb += self.state.eq(_STATE["wait_weights"])
+        with m.Elif(active & pool):
+            m.d.comb += self.state.eq(_STATE["wait_store"])
+        with m.Elif(active):
+            m.d.comb += self.state.eq(_STATE["setup"])
+        with m.Elif(following.valid & waits_load):
+            m.d.comb += self.state.eq(_STATE["wait_load"])
+        with m.Elif(following.valid & waits_store):
+            m.d.comb += self.state.eq(_STATE["wait_store"])
+        with m.Elif(following.valid):
+            m.d.comb += self.state.eq(_STATE["setup"])
+        return m

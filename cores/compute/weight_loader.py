@@ -1,0 +1,172 @@
+"""Weight loader: the weights of the next step, gathered behind those at work."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..config import NpuConfig
+from .binary.popcount import parities
+
+__all__ = ["WeightLoader"]
+
+
+class WeightLoader(wiring.Component):
+    """Shift one step's weights and indices in from the weight ring and hold them until the array takes them over.
+
+    A step takes ``weight_beats`` cycles, and ``index_beats`` more if indexed. ``ready`` says that the next step may
+    start: what is missing of it is in the ring, of which ``level`` counts the beats, and will be here in time.
+    ``release`` comes when the array copies the weights; in the same cycle the next step's may begin to follow. The
+    weights of a step that is not indexed get the indices of docs/architecture.md, "Computing", made here, so that both
+    kinds look alike to the array. ``fill_*`` describe the step to gather when its first beat is taken.
+
+    A binary step takes ``binary_rows`` cycles, a row's bits in each, and has the parities that its rows need beside it
+    (`cores.compute.binary.popcount`).
+
+    ``taken``: cycles from a step's first issue to the ``release`` of its weights; the array takes the indices a cycle
+    earlier, and the binary unit its rows after ``BINARY_TAKEN``. The next step may not start before that ``release``.
+    """
+
+    #: Cycles from a binary step's first issue to its ``release``: the unit's rows are behind the buffer's registers.
+    BINARY_TAKEN = 2
+
+    @staticmethod
+    def lead(config: NpuConfig, *, taken: int, indexed: bool = False, binary: bool = False) -> int:
+        """How many beats of a step, at most, may be missing in the cycle before it starts."""
+        if binary:
+            return min(WeightLoader.BINARY_TAKEN + 1, config.binary_rows)
+        # Indices that come last must be there a cycle earlier; those made here are the first to be complete.
+        late = indexed or config.index_beats == config.weight_beats
+        return min(taken + 1 - late, config.weight_beats + (config.index_beats if indexed else 0))
+
+    def __init__(self, config: NpuConfig, *, taken: int):
+        if taken < 2:
+            raise ValueError(f"taken must be at least 2, not {taken!r}")
+        self.config = config
+        self.taken = taken
+        lanes = config.oc_lanes * config.nnz_lanes
+        super().__init__({
+            "beats": In(stream.Signature(config.beat_bits)),
+            "level": In(range(config.weight_depth + 1)),
+            "fill_valid": In(1),
+            "fill_indexed": In(1),
+            "fill_group": In(6),
+            **({"fill_window": In(1)} if config.depthwise else {}),
+            **({"fill_binary": In(1)} if config.binary_rows else {}),
+            "ready": Out(1),
+            "release": In(1),
+            "weights": Out(data.ArrayLayout(signed(config.weight_bits), lanes)),
+            "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),
+            **({
+                "rows": Out(data.ArrayLayout(config.binary_bits, config.binary_rows)),
+                "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),
+            } if config.binary_rows else {}),
+        })
+
+    def _dense_indices(self, group: Signal) -> list[Cat]:
+        """The index beats of step ``group`` of a dense block."""
+        config = self.config
+        # groups_dense is a power of two: adding the group number is setting the low bits.
+        low = (config.groups_dense - 1).bit_length()
+        indices = []
+        for lane in range(config.oc_lanes * config.nnz_lanes):
+            j = lane % config.nnz_lanes
+            base = j * config.groups_dense - config.window_base(j)
+            indices.append(Cat(group[:low], Const(base >> low, config.index_bits - low)))
+        padding = config.index_beats * config.beat_bits - sum(len(index) for index in indices)
+        bits = Cat(*indices, Const(0, padding))
+        return [bits[beat * config.beat_bits:(beat + 1) * config.beat_bits] for beat in range(config.index_beats)]
+
+    def _window_indices(self) -> list[Const]:
+        """The index beats of a depthwise step: output lane i works on channel i of its block."""
+        config = self.config
+        value = 0
+        for lane in range(config.oc_lanes * config.nnz_lanes):
+            value |= lane // config.nnz_lanes % config.ic_lanes << lane * config.index_bits
+        mask = (1 << config.beat_bits) - 1
+        return [Const(value >> beat * config.beat_bits & mask, config.beat_bits) for beat in range(config.index_beats)]
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        lanes = config.oc_lanes * config.nnz_lanes
+        # Chains of whole beats, filled from above: neither need fill its last one.
+        weights = Signal(max(config.weight_beats, config.binary_rows) * config.beat_bits, reset_less=True)
+        indices = Signal(config.index_beats * config.beat_bits, reset_less=True)
+        m.d.comb += self.weights.as_value().eq(
+            weights[-config.weight_beats * config.beat_bits:][:lanes * config.weight_bits])
+        m.d.comb += self.indices.as_value().eq(indices[:lanes * config.index_bits])
+
+        # -- the step in hand, as its first beat finds it -----------------------------------------------------------
+        total = config.weight_beats + config.index_beats
+        count = Signal(range(max(total, config.binary_rows)))
+        described = {name.removeprefix("fill_"): getattr(self, name) for name in self.signature.members
+                     if name.startswith("fill_") and name != "fill_valid"}
+        step = Signal(data.StructLayout({name: port.shape() for name, port in described.items()}))
+        kept = Signal.like(step)
+        for name, port in described.items():
+            m.d.comb += step[name].eq(Mux(count == 0, port, kept[name]))
+        m.d.sync += kept.eq(step)
+        missing = Signal(range(max(total, config.binary_rows) + 1))
+        lead = Signal.like(missing)
+        in_weights = count < config.weight_beats
+        m.d.comb += [
+            missing.eq(Mux(step.indexed, total, config.weight_beats) - count),
+            lead.eq(Mux(step.indexed, self.lead(config, taken=self.taken, indexed=True),
+                        self.lead(config, taken=self.taken))),
+        ]
+        if config.binary_rows:
+            in_weights = in_weights | step.binary
+            with m.If(step.binary):
+                m.d.comb += [
+                    missing.eq(config.binary_rows - count),
+                    lead.eq(self.lead(config, taken=self.taken, binary=True)),
+                ]
+
+        # -- beats --------------------------------------------------------------------------------------------------
+        complete, taking = Signal(), Signal()
+        m.d.comb += [
+            self.beats.ready.eq((count != 0) | (self.fill_valid & (~complete | self.release))),
+            taking.eq(self.beats.valid & self.beats.ready),
+        ]
+        with m.If(self.release):
+            m.d.sync += [complete.eq(0), self.ready.eq(0)]
+        with m.If(taking):
+            m.d.sync += count.eq(count + 1)
+            with m.If(missing == 1):
+                m.d.sync += [complete.eq(1), count.eq(0)]
+            with m.If((missing <= lead) & (self.level >= missing)):
+                m.d.sync += self.ready.eq(1)
+            with m.If(in_weights):
+                m.d.sync += weights.eq(Cat(weights[config.beat_bits:], self.beats.payload))
+        if config.binary_rows:
+            row_parities = Signal.like(self.row_parities, reset_less=True)
+            m.d.comb += [
+                self.rows.as_value().eq(weights[-config.binary_rows * config.beat_bits:]),
+                self.row_parities.eq(row_parities),
+            ]
+            # The unit takes the parities a cycle after the rows: so much later they may follow them.
+            took = Signal()
+            m.d.sync += took.eq(taking)
+            with m.If(took):
+                arriving = parities(weights[-config.beat_bits:], of_weights=True)
+                m.d.sync += row_parities.eq(Cat(row_parities.as_value()[len(arriving):], arriving))
+
+        # -- indices: beats behind the weights, or made beside the first beats of a step that has none ----------------
+        index_beat = Signal(config.beat_bits)
+        made = self._dense_indices(step.group)
+        m.d.comb += index_beat.eq(made[0])
+        if any(beat.shape() != made[0].shape() or repr(beat) != repr(made[0]) for beat in made[1:]):
+            with m.Switch(count):
+                for number, beat in enumerate(made):
+                    with m.Case(number):
+                        m.d.comb += index_beat.eq(beat)
+        if config.depthwise:
+            with m.If(step.window), m.Switch(count):
+                for number, beat in enumerate(self._window_indices()):
+                    with m.Case(number):
+                        m.d.comb += index_beat.eq(beat)
+        with m.If(step.indexed):
+            m.d.comb += index_beat.eq(self.beats.payload)
+        with m.If(taking & Mux(step.indexed, ~in_weights, count < config.index_beats)):
+            m.d.sync += indices.eq(Cat(indices[config.beat_bits:], index_beat))
+        return m

@@ -1,0 +1,1 @@
+"""Instruction fetch, tokens, registers, start and stop."""

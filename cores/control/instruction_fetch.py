@@ -1,0 +1,195 @@
+"""Brings the program from memory to the three queues."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode, Queue
+from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from ..config import NpuConfig
+from .instruction_check import InstructionCheck
+
+__all__ = ["InstructionFetch"]
+
+
+class InstructionFetch(wiring.Component):
+    """Fetches instructions in order, checks them, and hands each to its queue; SYNC and END stay here.
+
+    ``start`` begins at ``program_address``, a multiple of 4096; it must follow a reset, which is what forgets the last
+    program. An instruction takes two cycles (three on a 64-bit bus). Memory is asked only for what there is room for,
+    and never beyond the beat that holds the last of ``program_length`` instructions.
+
+    SYNC and END wait until the queues have been empty and ``engines_idle`` up for three cycles; END also for the last
+    requested beat. Then ``done`` pulses. ``dispatched`` pulses for each instruction, ``waiting`` is up while one finds
+    its queue full. ``index`` is that of the instruction to be dispatched next.
+
+    Reports ILLEGAL, READ_SLVERR and READ_DECERR for the instruction that has them, once it is its turn, and NO_END with
+    index ``program_length``; then stops until the next reset.
+    """
+
+    #: Beats of a request, and beats kept before decoding: one request is under way while the other is decoded.
+    REQUEST_BEATS = 16
+    BUFFER_BEATS = 2 * REQUEST_BEATS
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        entry = stream.Signature(QueueEntry)
+        super().__init__({
+            "start": In(1),
+            "program_address": In(config.address_width),
+            "program_length": In(INDEX_BITS),
+            "request": Out(stream.Signature(read_request_layout(config))),
+            "data": In(read_data_layout(config)),
+            "load": Out(entry),
+            "compute": Out(entry),
+            "store": Out(entry),
+            "engines_idle": In(1),
+            "done": Out(1),
+            "error": Out(ErrorReport),
+            "halt": In(1),
+            "index": Out(INDEX_BITS),
+            "dispatched": Out(1),
+            "waiting": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        word = Signal(8 * INSTRUCTION_BYTES)
+        response = Signal(2)
+        word_valid, word_taken, quiet = Signal(), Signal(), Signal()
+        self._fetch(m, word=word, response=response, valid=word_valid, taken=word_taken, quiet=quiet)
+        queues_empty, queue_ready, push = Signal(), Signal(), Signal()
+        m.submodules.check = check = InstructionCheck(self.config)
+        m.d.comb += check.word.eq(word)
+        self._queues(m, word=word, queue=check.queue, push=push, ready=queue_ready, empty=queues_empty)
+
+        # Work passes from queue to engine and from engine to engine with a cycle in which neither shows it.
+        calm, settled = Signal(2), Signal()
+        m.d.comb += settled.eq(calm.all())
+        with m.If(~(queues_empty & self.engines_idle)):
+            m.d.sync += calm.eq(0)
+        with m.Elif(~settled):
+            m.d.sync += calm.eq(calm + 1)
+        is_end = Signal()
+        m.d.comb += is_end.eq(word[:HEADER[0].bits] == Opcode.END)
+
+        failed, failure = Signal(), Signal(4)
+        m.d.comb += [self.error.valid.eq(failed), self.error.code.eq(failure), self.error.index.eq(self.index)]
+        with m.FSM():
+            with m.State("STOPPED"):
+                with m.If(self.start):
+                    m.next = "CHECK"
+            with m.State("CHECK"):
+                with m.If(self.index == self.program_length):
+                    m.d.comb += [failed.eq(~self.halt), failure.eq(ErrorCode.NO_END)]
+                    m.next = "STOPPED"
+                with m.Elif(word_valid):
+                    m.next = "DISPATCH"
+            with m.State("DISPATCH"):
+                with m.If(self.halt):
+                    m.next = "STOPPED"
+                with m.Elif(response.matches(AxiResponse.SLVERR, AxiResponse.DECERR) | check.illegal):
+                    m.d.comb += failed.eq(1)
+                    with m.If(response == AxiResponse.SLVERR):
+                        m.d.comb += failure.eq(ErrorCode.READ_SLVERR)
+                    with m.Elif(response == AxiResponse.DECERR):
+                        m.d.comb += failure.eq(ErrorCode.READ_DECERR)
+                    with m.Else():
+                        m.d.comb += failure.eq(ErrorCode.ILLEGAL)
+                    m.next = "STOPPED"
+                with m.Elif(check.queue == Queue.CONTROL):
+                    m.d.comb += self.dispatched.eq(settled & (~is_end | quiet))
+                with m.Else():
+                    m.d.comb += [
+                        push.eq(queue_ready),
+                        self.dispatched.eq(queue_ready),
+                        self.waiting.eq(~queue_ready),
+                    ]
+                with m.If(self.dispatched):
+                    m.d.comb += [
+                        word_taken.eq(1),
+                        self.done.eq((check.queue == Queue.CONTROL) & is_end),
+                    ]
+                    m.d.sync += self.index.eq(self.index + 1)
+                    m.next = "CHECK"
+                    with m.If(self.done):
+                        m.next = "STOPPED"
+        return m
+
+    def _fetch(self, m: Module, *, word, response, valid, taken, quiet):
+        """Requests with reserved room, the beat buffer, and the gearbox from beats to instructions."""
+        beat_bytes = self.config.beat_bytes
+        m.submodules.buffer = buffer = SyncFIFO(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
+        m.d.comb += [
+            buffer.w_en.eq(self.data.valid),
+            buffer.w_data.eq(Cat(self.data.data, self.data.response)),
+        ]
+        beat, beat_response = buffer.r_data[:self.config.beat_bits], buffer.r_data[self.config.beat_bits:]
+        if beat_bytes < INSTRUCTION_BYTES:      # two beats make an instruction
+            low, low_response, low_valid = Signal(self.config.beat_bits), Signal(2), Signal()
+            first_half = Signal()
+            m.d.comb += [
+                first_half.eq(buffer.r_rdy & ~low_valid),
+                word.eq(Cat(low, beat)),
+                response.eq(Mux(low_response[1], low_response, beat_response)),
+                valid.eq(buffer.r_rdy & low_valid),
+                buffer.r_en.eq(first_half | taken),
+            ]
+            with m.If(first_half):
+                m.d.sync += [low.eq(beat), low_response.eq(beat_response), low_valid.eq(1)]
+            with m.Elif(taken):
+                m.d.sync += low_valid.eq(0)
+            total = self.program_length << 1
+        elif beat_bytes == INSTRUCTION_BYTES:
+            m.d.comb += [word.eq(beat), response.eq(beat_response), valid.eq(buffer.r_rdy), buffer.r_en.eq(taken)]
+            total = self.program_length
+        else:                                   # two instructions in a beat
+            half = self.index[0]
+            m.d.comb += [
+                word.eq(beat.word_select(half, 8 * INSTRUCTION_BYTES)),
+                response.eq(beat_response),
+                valid.eq(buffer.r_rdy),
+                buffer.r_en.eq(taken & half),
+            ]
+            total = (self.program_length + 1) >> 1
+
+        left = Signal(len(total))               # beats still to ask for
+        reserved = Signal(range(self.BUFFER_BEATS + 1))     # beats asked for and not yet decoded
+        next_address = Signal(self.config.address_width)
+        asked, beats = Signal(), Signal(range(self.REQUEST_BEATS + 1))
+        m.d.comb += [
+            beats.eq(Mux(left >= self.REQUEST_BEATS, self.REQUEST_BEATS, left)),
+            self.request.valid.eq((left != 0) & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
+            self.request.p.address.eq(next_address),
+            self.request.p.beats.eq(beats),
+            asked.eq(self.request.valid & self.request.ready),
+            quiet.eq(~self.request.valid & (reserved == buffer.level)),
+        ]
+        m.d.sync += reserved.eq(reserved + Mux(asked, beats, 0) - (buffer.r_en & buffer.r_rdy))
+        with m.If(self.start):
+            m.d.sync += [left.eq(total), next_address.eq(self.program_address)]
+        with m.Elif(asked):
+            m.d.sync += [left.eq(left - beats), next_address.eq(next_address + self.REQUEST_BEATS * beat_bytes)]
+
+    def _queues(self, m: Module, *, word, queue, push, ready, empty):
+        """One FIFO for each engine, as wide as the longest instruction that goes there."""
+        none_left = []
+        for name, which in (("load", Queue.LOAD), ("compute", Queue.COMPUTE), ("store", Queue.STORE)):
+            used = max(sum(field.bits for field in HEADER + LAYOUTS[op]) for op in Opcode if op.queue == which)
+            layout = data.StructLayout({"index": INDEX_BITS, "word": used})
+            m.submodules[f"{name}_queue"] = fifo = SyncFIFO(width=layout.size, depth=self.config.queue_depth)
+            entry, output = data.View(layout, fifo.r_data), getattr(self, name)
+            m.d.comb += [
+                fifo.w_data.eq(Cat(self.index, word[:used])),
+                fifo.w_en.eq(push & (queue == which)),
+                output.valid.eq(fifo.r_rdy),
+                output.p.index.eq(entry.index),
+                output.p.word.eq(entry.word),
+                fifo.r_en.eq(output.ready),
+            ]
+            with m.If(queue == which):
+                m.d.comb += ready.eq(fifo.w_rdy)
+            none_left.append(~fifo.r_rdy)
+        m.d.comb += empty.eq(Cat(none_left).all())

@@ -1,0 +1,126 @@
+"""Starts the machine, and stops it in a defined state."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import INDEX_BITS
+from ..arch.isa import ErrorCode
+from ..bus.axi import ErrorReport
+
+__all__ = ["MachineControl"]
+
+
+class MachineControl(wiring.Component):
+    """Sequence of a run: ``reset`` for a cycle, ``fetch_start``, ``busy`` until ``finished`` or an error.
+
+    The first error counts; of several in one cycle, that of the lowest ``sources`` number. It raises ``halt`` until
+    ``bus_idle``, then ``reset`` for a cycle (for everything but this, the register file and the counters), then
+    ``error``. ``stop`` does the same without an error. ``timeout`` cycles without ``progress`` are an error as well,
+    with ``stalled_index``; 0 is never. If the bus stays silent that long during the halt too, ``error`` comes up while
+    ``busy`` stays (after ``stop`` it is a TIMEOUT as well): nothing can be started until the bus has answered, and
+    when it has, ``busy`` falls and nothing else is reported.
+
+    ``start`` is ignored while ``busy``. ``clear`` drops ``done`` and ``error`` with its code; an error that has not
+    come up yet stays. ``counting`` is up from the cycle after ``start`` to that of ``finished``.
+
+    Raises ValueError unless ``sources`` is positive.
+    """
+
+    def __init__(self, *, sources: int):
+        if sources < 1:
+            raise ValueError(f"sources must be positive, not {sources!r}")
+        self.sources = sources
+        super().__init__({
+            "start": In(1),
+            "stop": In(1),
+            "clear": In(1),
+            "timeout": In(32),
+            "errors": In(data.ArrayLayout(ErrorReport, sources)),
+            "finished": In(1),
+            "progress": In(1),
+            "stalled_index": In(INDEX_BITS),
+            "bus_idle": In(1),
+            "reset": Out(1),
+            "fetch_start": Out(1),
+            "halt": Out(1),
+            "counting": Out(1),
+            "busy": Out(1),
+            "done": Out(1),
+            "error": Out(1),
+            "error_code": Out(4),
+            "error_index": Out(INDEX_BITS),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        first = Signal(ErrorReport)
+        for number in reversed(range(self.sources)):
+            with m.If(self.errors[number].valid):
+                m.d.comb += first.eq(self.errors[number])
+
+        watchdog = Signal(32)
+        rewind, expired = Signal(), Signal()
+        m.d.comb += expired.eq((watchdog == 1) & ~self.progress)
+        with m.If(rewind | self.progress):
+            m.d.sync += watchdog.eq(self.timeout)
+        with m.Elif(watchdog != 0):
+            m.d.sync += watchdog.eq(watchdog - 1)
+
+        failing = Signal()      # an error is noted that ``error`` does not show yet
+        note, forget = Signal(), Signal()
+        with m.If(note):
+            m.d.sync += [
+                self.error_code.eq(Mux(first.valid, first.code, ErrorCode.TIMEOUT)),
+                self.error_index.eq(Mux(first.valid, first.index, self.stalled_index)),
+            ]
+        with m.Elif(forget):
+            m.d.sync += [self.error_code.eq(0), self.error_index.eq(0)]
+        with m.If(self.clear & ~failing):
+            m.d.comb += forget.eq(1)
+            m.d.sync += [self.done.eq(0), self.error.eq(0)]
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += rewind.eq(1)
+                with m.If(self.start):
+                    m.d.comb += forget.eq(1)
+                    m.d.sync += [self.busy.eq(1), self.done.eq(0), self.error.eq(0)]
+                    m.next = "CLEAR"
+            with m.State("CLEAR"):
+                m.d.comb += [self.reset.eq(1), self.counting.eq(1), rewind.eq(1)]
+                m.next = "START"
+            with m.State("START"):
+                m.d.comb += [self.fetch_start.eq(1), self.counting.eq(1), rewind.eq(1)]
+                m.next = "RUN"
+            with m.State("RUN"):
+                m.d.comb += self.counting.eq(1)
+                with m.If(first.valid | expired):
+                    m.d.comb += [note.eq(1), rewind.eq(1)]
+                    m.d.sync += failing.eq(1)
+                    m.next = "HALT"
+                with m.Elif(self.stop):
+                    m.d.comb += rewind.eq(1)
+                    m.next = "HALT"
+                with m.Elif(self.finished):
+                    m.d.sync += [self.done.eq(1), self.busy.eq(0)]
+                    m.next = "IDLE"
+            with m.State("HALT"):
+                m.d.comb += self.halt.eq(1)
+                with m.If(self.bus_idle):
+                    m.next = "DISCARD"
+                with m.Elif(expired):
+                    m.d.comb += note.eq(~failing)
+                    m.d.sync += [self.error.eq(1), failing.eq(0)]
+                    m.next = "OWED"
+            with m.State("OWED"):
+                m.d.comb += self.halt.eq(1)
+                with m.If(self.bus_idle):
+                    m.next = "DISCARD"
+            with m.State("DISCARD"):
+                m.d.comb += [self.halt.eq(1), self.reset.eq(1)]
+                m.d.sync += [failing.eq(0), self.busy.eq(0)]
+                with m.If(failing):
+                    m.d.sync += self.error.eq(1)
+                m.next = "IDLE"
+        return m

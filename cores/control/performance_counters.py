@@ -1,0 +1,70 @@
+"""The cycle and event counters that the host reads."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ..arch.registers import COUNTERS
+
+__all__ = ["PerformanceCounters"]
+
+_WIDTH = 32
+
+
+class PerformanceCounters(wiring.Component):
+    """Counts the cycles of each bit of ``events`` (in the order of ``registers.COUNTERS``), 32 bits each, wrapping.
+
+    The sums are in one small memory that is visited counter after counter; what happens between two visits is held in
+    a few bits beside each event. That costs a third of 32-bit counters. A reader puts the counter's number on
+    ``select`` and takes ``value`` in the cycle in which ``valid`` is up, at most ``count`` cycles later: it is exact
+    for all cycles before that one. ``clear`` sets all to zero; events of its own cycle are not counted.
+    """
+
+    def __init__(self, *, count: int = len(COUNTERS)):
+        if not 2 <= count <= 32:
+            raise ValueError(f"count must be in 2..32, not {count!r}")
+        self.count = count
+        super().__init__({
+            "events": In(count),
+            "clear": In(1),
+            "select": In(range(count)),
+            "value": Out(_WIDTH),
+            "valid": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.sums = sums = Memory(shape=_WIDTH, depth=self.count, init=[])
+        write, read = sums.write_port(), sums.read_port(domain="comb")
+
+        visit = Signal(range(self.count))
+        m.d.sync += visit.eq(Mux(visit == self.count - 1, 0, visit + 1))
+        # After a clear every counter is visited once with its old sum left out.
+        stale = Signal(range(self.count + 1), init=self.count)
+        with m.If(self.clear):
+            m.d.sync += stale.eq(self.count)
+        with m.Elif(stale != 0):
+            m.d.sync += stale.eq(stale - 1)
+
+        pending = [Signal(range(self.count + 1), name=f"pending_{index}") for index in range(self.count)]
+        selected = Signal(range(self.count + 1))
+        with m.Switch(visit):
+            for index, count in enumerate(pending):
+                with m.Case(index):
+                    m.d.comb += selected.eq(count)
+        for index, count in enumerate(pending):
+            with m.If(self.clear):
+                m.d.sync += count.eq(0)
+            with m.Else():
+                m.d.sync += count.eq(Mux(visit == index, 0, count) + self.events[index])
+
+        m.d.comb += [
+            read.addr.eq(visit),
+            self.value.eq(Mux(stale != 0, 0, read.data) + selected),
+            self.valid.eq(self.select == visit),
+            write.addr.eq(visit),
+            write.data.eq(self.value),
+            write.en.eq(1),
+        ]
+        return m

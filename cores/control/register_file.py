@@ -1,0 +1,147 @@
+"""The registers that the host sees."""
+
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import INDEX_BITS
+from ..arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
+from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
+from ..config import NpuConfig
+
+__all__ = ["RegisterFile"]
+
+_TIMEOUT_AT_RESET = 1 << 20
+#: Registers that can be written in the middle of a run.
+_ALWAYS_OPEN = ("timeout", "irq_enable")
+
+
+class RegisterFile(wiring.Component):
+    """AXI4-Lite slave with the registers of ``registers.REGISTERS``.
+
+    A write takes two cycles and is answered in the third; a read three, and up to ``len(COUNTERS)`` more for a
+    counter, whose sum comes from ``PerformanceCounters``. Byte strobes count. Reserved addresses read as zero, writes
+    to them and to read-only registers do nothing, nor do writes while ``busy`` to what a run works by; the answer is
+    always OKAY. Bits that a register has no use for read as zero.
+
+    ``start``, ``stop`` (for ABORT) and ``clear`` pulse with a write to ``control``.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "bus": In(AxiLite()),
+            "start": Out(1),
+            "stop": Out(1),
+            "clear": Out(1),
+            "busy": In(1),
+            "done": In(1),
+            "error": In(1),
+            "error_code": In(4),
+            "error_index": In(INDEX_BITS),
+            "program_address": Out(config.address_width),
+            "program_length": Out(INDEX_BITS),
+            "data_address": Out(config.address_width),
+            "data_beats": Out(32),
+            "write_start": Out(32),
+            "timeout": Out(32, init=_TIMEOUT_AT_RESET),
+            "irq": Out(1),
+            "counter_select": Out(range(len(COUNTERS))),
+            "counter_value": In(32),
+            "counter_valid": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+
+        irq_enable = Signal()
+        m.d.comb += self.irq.eq(irq_enable & (self.done | self.error))
+        # Register -> what it stores, or (for the rest) what it shows. Addresses are split in halves; their low bits are
+        # not stored.
+        page_bits = (BOUNDARY_BYTES - 1).bit_length()
+        stored = {
+            "program_length": self.program_length,
+            "data_beats": self.data_beats,
+            "write_start": self.write_start,
+            "timeout": self.timeout,
+            "irq_enable": irq_enable,
+        }
+        shown = {
+            "id": Const(MAGIC, 32),
+            "version": Const(VERSION, 32),
+            "config": Const(config.digest, 32),
+            "lanes": Cat(Const(lanes, 8) for lanes in (
+                config.oc_lanes, config.ic_lanes, config.nnz_lanes, config.pixel_lanes)),
+            "control": Const(0, 32),
+            "status": Cat(self.busy, self.done, self.error),
+            "error_code": self.error_code,
+            "error_index": self.error_index,
+        }
+        bits = {name: list(target) for name, target in stored.items()}
+        for region, address in (("program", self.program_address), ("data", self.data_address)):
+            bits[f"{region}_low"] = [None] * page_bits + list(address[page_bits:32])
+            bits[f"{region}_high"] = list(address[32:])
+        for name, targets in bits.items():
+            shown[name] = Cat(Const(0, 1) if bit is None else bit for bit in targets)
+        fixed = [register for register in REGISTERS if not register.name.startswith("counter_")]
+        assert {register.name for register in fixed} == set(shown)
+        assert {register.name for register in fixed if register.writable} == {*bits, "control"}
+
+        self._write(m, bits)
+        self._read(m, {register.address: shown[register.name] for register in fixed})
+        return m
+
+    def _write(self, m: Module, bits: dict):
+        """Accepts address and data together, whichever comes first, in the cycle after both are there."""
+        bus = self.bus
+        accept = Signal()
+        m.d.sync += accept.eq(bus.awvalid & bus.wvalid & ~accept & ~bus.bvalid)
+        m.d.comb += [bus.awready.eq(accept), bus.wready.eq(accept)]
+        with m.If(accept):
+            m.d.sync += bus.bvalid.eq(1)
+        with m.Elif(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+
+        with m.If(accept):
+            with m.Switch(bus.awaddr[2:]):
+                with m.Case(address_of("control") >> 2):
+                    command = [bus.wdata[flag.value.bit_length() - 1] & bus.wstrb[0] for flag in Control]
+                    m.d.comb += [signal.eq(bit) for signal, bit in zip(
+                        (self.start, self.stop, self.clear), command, strict=True)]
+                for name, targets in bits.items():
+                    # What a run works by stands still while it lasts.
+                    open_ = 1 if name in _ALWAYS_OPEN else ~self.busy
+                    with m.Case(address_of(name) >> 2):
+                        for lane in range(4):
+                            with m.If(bus.wstrb[lane] & open_):
+                                m.d.sync += [target.eq(bus.wdata[position]) for position, target in enumerate(targets)
+                                             if target is not None and position // 8 == lane]
+
+    def _read(self, m: Module, shown: dict):
+        """Looks at the address while the master holds it, and takes it once the data is caught."""
+        bus = self.bus
+        number = Signal(LITE_ADDRESS_BITS - 2)
+        is_counter = Signal()
+        base = address_of(f"counter_{COUNTERS[0]}") >> 2
+        m.d.comb += [
+            number.eq(bus.araddr[2:]),
+            is_counter.eq((number >= base) & (number < base + len(COUNTERS))),
+            self.counter_select.eq((number - base)[:len(self.counter_select)]),
+        ]
+        with m.If(bus.arready):
+            m.d.sync += [bus.arready.eq(0), bus.rvalid.eq(1)]
+        with m.Elif(bus.rvalid):
+            with m.If(bus.rready):
+                m.d.sync += bus.rvalid.eq(0)
+        with m.Elif(bus.arvalid & (~is_counter | self.counter_valid)):
+            m.d.sync += bus.arready.eq(1)
+            with m.If(is_counter):
+                m.d.sync += bus.rdata.eq(self.counter_value)
+            with m.Else():
+                with m.Switch(number):
+                    for address, value in shown.items():
+                        with m.Case(address >> 2):
+                            m.d.sync += bus.rdata.eq(value)
+                    with m.Default():
+                        m.d.sync += bus.rdata.eq(0)

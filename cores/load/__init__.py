@@ -1,0 +1,1 @@
+"""The load engine: memory to input buffer, weight ring and side ring."""

@@ -1,0 +1,179 @@
+"""Buffer writer: the delivering half of the load engine."""
+
+from amaranth.hdl import Const, Module, Mux, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.registers import ENGINE_STATES
+from ..buffers.input_buffer import BufferWrite, KeptBeat
+from ..config import NpuConfig
+from .buffer_port import BufferPort
+from .entry_placer import EntryPlacer
+from .gather.gathered_path import GatheredPath
+from .load_dispatch import LoadDispatch
+from .padded_walk import PaddedWalk
+from .pixel_path import PixelPath
+from .winograd.tile_loader import TileLoader
+
+__all__ = ["BufferWriter"]
+
+_STATE = {name: code for code, name in enumerate(ENGINE_STATES["load"])}
+
+
+class BufferWriter(wiring.Component):
+    """Take the load queue's data in order and put it where it belongs, a beat a cycle.
+
+    `LoadDispatch` begins a load, `PaddedWalk` goes through its pixels. Those of LOAD_WGT and LOAD_SIDE are passed on to
+    their rings. Those of LOAD_ACT are padded by `PixelPath` (or `GatheredPath`, with ``gather`` in the configuration),
+    placed by `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes behind a LOAD_WINOGRAD go through
+    `TileLoader`, which goes on writing while other loads follow. The next LOAD_ACT waits for it.
+
+    ``overrun`` when an entry outside the input buffer would be written, by load ``overrun_index``. Beats of the store
+    engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle, and no tile's is
+    written in the cycle in which they are.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "queue": In(stream.Signature(QueueEntry)),
+            "input": In(stream.Signature(config.beat_bits)),
+            "compute_level": In(8),
+            "compute_take": Out(8),
+            "post_compute": Out(1),
+            "write": Out(BufferWrite(config)),
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
+            "weights": Out(stream.Signature(config.beat_bits)),
+            "side": Out(stream.Signature(config.beat_bits)),
+            "state": Out(4),
+            "index": Out(INDEX_BITS),
+            "overrun": Out(1),
+            "overrun_index": Out(INDEX_BITS),
+            "idle": Out(1),
+        })
+
+    @staticmethod
+    def latency(config: NpuConfig) -> int:
+        """Cycles from an entry's setting out until it is written."""
+        return (GatheredPath if config.gather else PixelPath).LATENCY
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.dispatch = dispatch = LoadDispatch(config)
+        m.submodules.path = path = GatheredPath(config) if config.gather else PixelPath(config)
+        m.submodules.walk = walk = PaddedWalk(left_bits=len(path.left), right_bits=len(path.right))
+        m.submodules.placer = placer = EntryPlacer(config)
+        m.submodules.port = port = BufferPort(config, latency=path.LATENCY)
+
+        # -- instructions -------------------------------------------------------------------------------------------
+        connect(m, flipped(self.queue), dispatch.queue)
+        active, to_buffer = dispatch.active, ~dispatch.to_weights & ~dispatch.to_side
+        tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
+        if config.winograd:
+            m.submodules.tiles = tiles = TileLoader(config)
+            tiled, tiles_ready, tiles_valid, tiles_idle = (
+                tiles.tiled, tiles.pixels.ready, tiles.entries.valid, tiles.idle)
+        to_path, to_tiles = to_buffer & ~tiled, to_buffer & tiled
+        m.d.comb += [
+            dispatch.compute_level.eq(self.compute_level),
+            self.compute_take.eq(dispatch.compute_take),
+            dispatch.settled.eq(path.settled),
+            dispatch.tiles_idle.eq(tiles_idle),
+            path.take.eq(dispatch.take),
+            path.word.eq(Value.cast(self.queue.payload.word)),
+            *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
+            *[unit.box.eq(dispatch.box) for unit in (walk, path)],
+            walk.start.eq(dispatch.start),
+            path.start.eq(dispatch.start_box & ~tiled),
+            placer.start.eq(dispatch.start_box),
+            placer.base.eq(dispatch.base),
+        ]
+        with m.If(Mux(dispatch.start, dispatch.start_box, to_buffer)):
+            m.d.comb += [walk.left.eq(path.left), walk.right.eq(path.right)]
+
+        # -- a beat or a pixel of padding -----------------------------------------------------------------------------
+        for name in ("weights", "side"):
+            ring, chosen = getattr(self, name), getattr(dispatch, f"to_{name}")
+            m.d.comb += [ring.valid.eq(active & chosen & self.input.valid), ring.payload.eq(self.input.payload)]
+        sink_ready = Mux(dispatch.to_weights, self.weights.ready, Mux(
+            dispatch.to_side, self.side.ready, Mux(tiled, tiles_ready, path.room)))
+        there = ~walk.is_data | self.input.valid
+        m.d.comb += [
+            walk.step.eq(active & sink_ready & there),
+            self.input.ready.eq(active & walk.is_data & sink_ready),
+            path.enter.valid.eq(walk.step & to_path),
+            path.enter.beat.eq(self.input.payload),
+            *[path.enter[name].eq(getattr(walk, name)) for name in ("is_data", "row_end", "block_end", "end")],
+            dispatch.finish.eq(Mux(to_path, path.finish, walk.step & walk.end)),
+        ]
+
+        # -- entries --------------------------------------------------------------------------------------------------
+        m.d.comb += [
+            placer.pixels.eq(path.placed),
+            self.overrun.eq(placer.overrun),
+            self.overrun_index.eq(dispatch.index),
+            port.entry.enable.eq(placer.enable),
+            port.entry.address.eq(placer.entry),
+            # A token posted with the last entry is seen when that can be read.
+            port.entry.post.eq(dispatch.finish & dispatch.post & ~to_tiles),
+            port.value.eq(path.value),
+            self.post_compute.eq(port.post_compute),
+        ]
+        connect(m, port.write, flipped(self.write))
+        kept = Const(0)
+        if config.local_store:
+            kept = self.kept.enable.any()
+            m.d.comb += path.kept.eq(self.kept)
+            with m.If(kept):
+                m.d.comb += [port.entry.enable.eq(self.kept.enable), port.entry.address.eq(self.kept.address)]
+
+        # -- report ---------------------------------------------------------------------------------------------------
+        queue = self.queue
+        m.d.comb += [
+            self.idle.eq(~active & ~queue.valid & ~port.busy),
+            # Without a further instruction it is the last one whose beats are still on their way.
+            self.index.eq(Mux(active | ~queue.valid, dispatch.index, queue.payload.index)),
+        ]
+
+        # -- transformed tiles ----------------------------------------------------------------------------------------
+        if config.winograd:
+            connect(m, tiles.entries, port.tiles)
+            m.d.comb += [
+                tiles.take.eq(dispatch.take),
+                tiles.instruction.eq(queue.payload),
+                tiles.geometry.eq(dispatch.geometry),
+                tiles.start_box.eq(dispatch.start_box),
+                tiles.pixels.valid.eq(active & to_tiles & there),
+                tiles.pixels.payload.data.eq(path.pixel),
+                tiles.pixels.payload.row_end.eq(walk.row_end),
+                tiles.pixels.payload.block_end.eq(walk.block_end),
+                tiles.pixels.payload.end.eq(walk.last_block),
+            ]
+            with m.If(tiles.overrun):
+                m.d.comb += [self.overrun.eq(1), self.overrun_index.eq(tiles.index)]
+            with m.If(~tiles.idle | port.owed):
+                m.d.comb += self.idle.eq(0)
+                with m.If(~active):
+                    m.d.comb += self.index.eq(tiles.index)
+
+        # -- state ----------------------------------------------------------------------------------------------------
+        working = walk.step | tiles_valid
+        if config.gather:       # the gatherer may be at work when nothing enters it
+            working = working | (active & to_buffer & there)
+        with m.If(working):
+            m.d.comb += self.state.eq(_STATE["busy"])
+        with m.Elif(active & ~self.input.valid):
+            m.d.comb += self.state.eq(_STATE["wait_bus"])
+        with m.Elif(active & to_buffer & kept):
+            m.d.comb += self.state.eq(_STATE["wait_store"])
+        with m.Elif(active):
+            m.d.comb += self.state.eq(_STATE["wait_ring"])
+        with m.Elif(~tiles_idle):       # between two rows' entries
+            m.d.comb += self.state.eq(_STATE["busy"])
+        with m.Elif(queue.valid & dispatch.waits_compute):
+            m.d.comb += self.state.eq(_STATE["wait_compute"])
+        with m.Elif(queue.valid):
+            m.d.comb += self.state.eq(_STATE["setup"])
+        return m

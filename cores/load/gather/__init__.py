@@ -1,0 +1,1 @@
+"""Loads that gather runs of bytes."""

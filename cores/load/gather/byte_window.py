@@ -1,0 +1,82 @@
+"""Byte window: runs of bytes out of the last beats of a stream."""
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...compute.mac_array import select
+
+__all__ = ["ByteWindow", "lanes_below"]
+
+
+def lanes_below(count: Value, lanes: int) -> Value:
+    """``lanes`` bits, of which the lowest ``count`` are 1."""
+    highest = (1 << len(count)) - 1
+    return Cat(count > lane if lane < highest else Const(0, 1) for lane in range(lanes))
+
+
+class ByteWindow(wiring.Component):
+    """Entries whose byte ``place + i`` is the ``i``-th byte from any position of the last ``SLOTS`` beats.
+
+    Beats go to the slots in turn. A run begins at byte ``offset`` of slot ``slot`` and goes on in the slots behind it;
+    ``turn`` is (offset - place) modulo ``lanes``: as every byte of a beat keeps its lane, finding the bytes is one
+    multiplexer of slots for each lane, and bringing them to their place one rotation.
+
+    Latency 2, ``runs`` runs a cycle; a beat can be taken from the cycle behind ``enter`` on. ``lane_bits`` is what
+    belongs to a byte. ``lanes`` is a power of two.
+    """
+
+    SLOTS = 4
+
+    def __init__(self, *, lanes: int, runs: int, lane_bits: int = 8):
+        if lanes & lanes - 1:
+            raise ValueError(f"lanes must be a power of two, not {lanes!r}")
+        self.lanes, self.runs, self.lane_bits = lanes, runs, lane_bits
+        super().__init__({
+            "enter": In(1),
+            "enter_slot": In(range(self.SLOTS)),
+            "beat": In(data.ArrayLayout(unsigned(lane_bits), lanes)),
+            "slot": In(data.ArrayLayout(range(self.SLOTS), runs)),
+            "offset": In(data.ArrayLayout(range(lanes), runs)),
+            "turn": In(data.ArrayLayout(range(lanes), runs)),
+            "output": Out(data.ArrayLayout(data.ArrayLayout(unsigned(lane_bits), lanes), runs)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        slots = [Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"slot{number}", reset_less=True)
+                 for number in range(self.SLOTS)]
+        for number, slot in enumerate(slots):
+            with m.If(self.enter & (self.enter_slot == number)):
+                m.d.sync += slot.eq(self.beat)
+        for run in range(self.runs):
+            chosen = Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"chosen{run}",
+                            reset_less=True)
+            turn = Signal(range(self.lanes), name=f"turn{run}", reset_less=True)
+            opposite = Signal(range(self.lanes), name=f"opposite{run}", reset_less=True)
+            m.d.sync += [turn.eq(self.turn[run]), opposite.eq(~self.turn[run])]
+            # Lanes below the first byte's have their bytes in the next slot.
+            beyond = lanes_below(self.offset[run], self.lanes)
+            for lane in range(self.lanes):
+                number = Signal(range(self.SLOTS), name=f"slot_of{run}_{lane}")
+                m.d.comb += number.eq(self.slot[run] + beyond[lane])
+                m.d.sync += chosen[lane].eq(select(number, [slot[lane] for slot in slots]))
+            # Rotated by four amounts at a time: a multiplexer of four is a LUT. But of its three two-way ones another
+            # lane has one too, and a synthesiser that shares it needs two LUTs; so that lane uses the opposite amount.
+            rotated: list[Value] = list(chosen)
+            for low in range(0, len(turn), 2):
+                bits = slice(low, min(low + 2, len(turn)))
+                turned = []
+                for lane in range(self.lanes):
+                    value = Signal(self.lane_bits, name=f"turned{run}_{low}_{lane}")
+                    choices = [rotated[(lane + (code << low)) % self.lanes] for code in range(1 << len(turn[bits]))]
+                    if lane >> low + 1 & 1:
+                        m.d.comb += value.eq(select(opposite[bits], choices[::-1]))
+                    else:
+                        m.d.comb += value.eq(select(turn[bits], choices))
+                    turned.append(value)
+                rotated = list(turned)
+            result = Signal(self.lane_bits * self.lanes, name=f"result{run}", reset_less=True)
+            m.d.sync += result.eq(Cat(*rotated))
+            m.d.comb += self.output.as_value()[run * len(result):(run + 1) * len(result)].eq(result)
+        return m

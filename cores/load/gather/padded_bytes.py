@@ -1,0 +1,46 @@
+"""Padded bytes: what of a beat enters the run gatherer."""
+
+from amaranth.hdl import Cat, Module, Mux
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...arch.instruction_layout import instruction_layout
+from ...arch.isa import Opcode
+from ...config import NpuConfig
+
+__all__ = ["PaddedBytes"]
+
+
+class PaddedBytes(wiring.Component):
+    """Replace the bytes of a beat that are not ``data`` by padding; with ``sign`` keep the signs of its channels.
+
+    The signs of a beat are a run of its first bytes, which goes where the gatherer says. ``present``: bytes that do not
+    count as padding; without ``pad_zero`` that are all (``binary_rows``). Latency 0.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "geometry": In(instruction_layout(Opcode.LOAD_SET)),
+            "beat": In(config.beat_bits),
+            "data": In(config.beat_bytes),
+            "bytes": Out(data.ArrayLayout(8, config.beat_bytes)),
+            "present": Out(config.beat_bytes),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        geometry, lanes = self.geometry, self.config.beat_bytes
+        padding = geometry.pad_value.as_unsigned()
+        for lane in range(lanes):
+            m.d.comb += self.bytes[lane].eq(Mux(self.data[lane], self.beat.word_select(lane, 8), padding))
+        m.d.comb += self.present.eq(self.data)
+        if self.config.binary_rows:
+            with m.If(~geometry.pad_zero):
+                m.d.comb += self.present.eq(~0)
+            with m.If(geometry.sign):
+                for lane in range(lanes // 8):
+                    signs = Cat(~self.beat[8 * channel + 7] for channel in range(8 * lane, 8 * lane + 8))
+                    m.d.comb += self.bytes[lane].eq(
+                        Mux(self.data[lane], signs, (~geometry.pad_value[-1]).replicate(8)))
+        return m

@@ -1,0 +1,203 @@
+"""Load engine: memory to input buffer, weight ring and side ring."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
+from ..arch.isa import ErrorCode, Opcode
+from ..arch.registers import ENGINE_STATES
+from ..buffers.input_buffer import BufferWrite, KeptBeat
+from ..bus.axi import MAX_BURST, AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from ..config import NpuConfig
+from .buffer_writer import BufferWriter
+
+__all__ = ["LoadEngine"]
+
+_STATE = {name: code for code, name in enumerate(ENGINE_STATES["load"])}
+
+
+class LoadEngine(wiring.Component):
+    """Executes the load queue: asks for data early, writes it in order.
+
+    Two halves. The *requester* waits for ``stores`` tokens, checks the region and turns an instruction into requests,
+    as far ahead as the data FIFO has room. The *writer* (`BufferWriter`) follows with the same instructions: it waits
+    for the compute token, inserts the padding and delivers a beat a cycle. Room in the FIFO is reserved before data is
+    asked for, so the bus never waits.
+    """
+
+    #: Beats asked for and not yet taken by the writer: two of the longest bursts, or many short ones.
+    FIFO_DEPTH = 512
+    #: Instructions whose data is under way behind the one being written.
+    CONTEXTS = 8
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "queue": In(stream.Signature(QueueEntry)),
+            "compute_level": In(8),
+            "compute_take": Out(8),
+            "store_level": In(16),
+            "store_take": Out(8),
+            "post_compute": Out(1),
+            "request": Out(stream.Signature(read_request_layout(config))),
+            "response": In(read_data_layout(config)),
+            "data_address": In(config.address_width),
+            "data_beats": In(32),
+            "write": Out(BufferWrite(config)),
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
+            "weights": Out(stream.Signature(config.beat_bits)),
+            "side": Out(stream.Signature(config.beat_bits)),
+            "state": Out(4),
+            "index": Out(INDEX_BITS),
+            "error": Out(ErrorReport),
+            "idle": Out(1),
+            "halt": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.writer = writer = BufferWriter(config)
+        m.submodules.contexts = contexts = SyncFIFO(width=len(self.queue.payload.as_value()), depth=self.CONTEXTS)
+        m.submodules.fifo = fifo = SyncFIFOBuffered(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
+
+        # -- requester ------------------------------------------------------------------------------------------
+        layouts = {opcode: instruction_layout(opcode) for opcode in (Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT,
+                                                                     Opcode.LOAD_SIDE)}
+        word = Value.cast(self.queue.payload.word)
+        views = {opcode: data.View(layout, word) for opcode, layout in layouts.items()}
+        act, wgt, side = views[Opcode.LOAD_ACT], views[Opcode.LOAD_WGT], views[Opcode.LOAD_SIDE]
+        geometry = Signal(layouts[Opcode.LOAD_SET])
+
+        running = Signal()
+        index = Signal(INDEX_BITS)
+        blocks_left, rows_left, rows = Signal(10), Signal(10), Signal(10)
+        cols, left = Signal(24), Signal(24)
+        row_pitch, block_pitch = Signal(20), Signal(24)
+        # A bit more than the region's size: a row is checked before the next one is computed, so nothing wraps.
+        block_offset, row_offset, offset = Signal(33), Signal(33), Signal(33)
+
+        waits_store = Signal()
+        no_geometry = Signal()      # a LOAD_ACT without a LOAD_SET in front of it
+        accept = self.queue.valid & ~running & contexts.w_rdy & ~self.halt
+        m.d.comb += waits_store.eq(accept & (self.store_level < act.stores))
+        m.d.comb += self.queue.ready.eq(accept & ~waits_store)
+        with m.If(self.queue.valid & self.queue.ready):
+            m.d.comb += [
+                self.store_take.eq(act.stores),
+                contexts.w_en.eq(1),
+                contexts.w_data.eq(self.queue.payload),
+            ]
+            m.d.sync += [
+                index.eq(self.queue.payload.index),
+                blocks_left.eq(1),
+                block_pitch.eq(geometry.block_pitch),
+                row_pitch.eq(geometry.row_pitch),
+                # The offset is the first field of all three operations.
+                *[signal.eq(act.offset) for signal in (block_offset, row_offset, offset)],
+            ]
+            with m.Switch(act.opcode):
+                with m.Case(Opcode.LOAD_SET):
+                    m.d.sync += Value.cast(geometry).eq(word)
+                with m.Case(Opcode.LOAD_ACT):
+                    m.d.sync += [
+                        running.eq((act.rows != 0) & (geometry.cols != 0)),
+                        no_geometry.eq(geometry.cols == 0),
+                        blocks_left.eq(act.blocks),
+                        *[signal.eq(act.rows) for signal in (rows, rows_left)],
+                        *[signal.eq(geometry.cols) for signal in (cols, left)],
+                    ]
+                with m.Case(Opcode.LOAD_WGT):
+                    m.d.sync += [running.eq(1), rows_left.eq(1), cols.eq(wgt.beats), left.eq(wgt.beats)]
+                with m.Case(Opcode.LOAD_SIDE):
+                    m.d.sync += [running.eq(1), rows_left.eq(side.rows), row_pitch.eq(side.row_pitch),
+                                 cols.eq(side.cols), left.eq(side.cols)]
+
+        # A row's range is checked before its first request; requests are made from registers a cycle later.
+        row_checked = Signal()
+        out_of_range = Signal()
+        with m.If(running & ~row_checked):
+            with m.If(row_offset + cols > self.data_beats):
+                m.d.comb += out_of_range.eq(1)
+            with m.Else():
+                m.d.sync += row_checked.eq(1)
+
+        reserved = Signal(range(self.FIFO_DEPTH + 1))
+        beats = Signal(9)
+        m.d.comb += beats.eq(Mux(left > MAX_BURST, MAX_BURST, left))
+        m.d.comb += [
+            self.request.valid.eq(running & row_checked & ~self.halt & (reserved + beats <= self.FIFO_DEPTH)),
+            self.request.payload.beats.eq(beats),
+            self.request.payload.address.eq(self.data_address + offset * config.beat_bytes),
+        ]
+        asked = Signal()
+        m.d.comb += asked.eq(self.request.valid & self.request.ready)
+        m.d.sync += reserved.eq(reserved + Mux(asked, beats, 0) - (fifo.r_en & fifo.r_rdy))
+        next_row, next_block = row_offset + row_pitch, block_offset + block_pitch
+        with m.If(asked):
+            m.d.sync += [left.eq(left - beats), offset.eq(offset + beats)]
+            with m.If(left == beats):
+                m.d.sync += [row_checked.eq(0), left.eq(cols), rows_left.eq(rows_left - 1)]
+                m.d.sync += [signal.eq(next_row) for signal in (row_offset, offset)]
+                with m.If(rows_left == 1):
+                    m.d.sync += [blocks_left.eq(blocks_left - 1), rows_left.eq(rows)]
+                    m.d.sync += [signal.eq(next_block) for signal in (block_offset, row_offset, offset)]
+                    with m.If(blocks_left == 1):
+                        m.d.sync += running.eq(0)
+
+        # -- data ------------------------------------------------------------------------------------------------
+        bad_response = (self.response.response == AxiResponse.SLVERR) | (self.response.response == AxiResponse.DECERR)
+        m.d.comb += [
+            fifo.w_en.eq(self.response.valid),
+            fifo.w_data.eq(Cat(self.response.data, bad_response, self.response.response[0])),
+            fifo.r_en.eq(writer.input.ready),
+            writer.input.valid.eq(fifo.r_rdy),
+            writer.input.payload.eq(fifo.r_data[:config.beat_bits]),
+            writer.queue.valid.eq(contexts.r_rdy),
+            Value.cast(writer.queue.payload).eq(contexts.r_data),
+            contexts.r_en.eq(writer.queue.ready),
+        ]
+        failed, decode_error = fifo.r_data[config.beat_bits], fifo.r_data[config.beat_bits + 1]
+
+        # -- writer -----------------------------------------------------------------------------------------------
+        m.d.comb += [
+            writer.compute_level.eq(self.compute_level),
+            self.compute_take.eq(writer.compute_take),
+            self.post_compute.eq(writer.post_compute),
+        ]
+        connect(m, writer.write, flipped(self.write))
+        if config.local_store:
+            m.d.comb += writer.kept.eq(self.kept)
+        connect(m, writer.weights, flipped(self.weights))
+        connect(m, writer.side, flipped(self.side))
+
+        # -- report -----------------------------------------------------------------------------------------------
+        with m.If(writer.input.valid & writer.input.ready & failed):
+            m.d.comb += [
+                self.error.valid.eq(1),
+                self.error.code.eq(Mux(decode_error, ErrorCode.READ_DECERR, ErrorCode.READ_SLVERR)),
+                self.error.index.eq(writer.index),
+            ]
+        with m.Elif(writer.overrun):
+            m.d.comb += [
+                self.error.valid.eq(1),
+                self.error.code.eq(ErrorCode.BUFFER),
+                self.error.index.eq(writer.overrun_index),
+            ]
+        with m.Elif(no_geometry):
+            m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.ILLEGAL), self.error.index.eq(index)]
+        with m.Elif(out_of_range):
+            m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.READ_RANGE), self.error.index.eq(index)]
+        m.d.comb += [
+            self.idle.eq(~running & ~contexts.r_rdy & writer.idle),
+            self.index.eq(Mux(writer.idle, Mux(running, index, self.queue.payload.index), writer.index)),
+            self.state.eq(writer.state),
+        ]
+        with m.If(writer.state == _STATE["idle"]):
+            with m.If(waits_store):
+                m.d.comb += self.state.eq(_STATE["wait_store"])
+            with m.Elif(running | contexts.r_rdy | self.queue.valid):
+                m.d.comb += self.state.eq(_STATE["setup"])
+        return m

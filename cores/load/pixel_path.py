@@ -1,0 +1,91 @@
+"""Pixel path: what a box's pixels are, on their way into the input buffer."""
+
+from amaranth.hdl import Module, Mux
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import instruction_layout
+from ..arch.isa import INSTRUCTION_BYTES, Opcode
+from ..buffers.input_buffer import KeptBeat
+from ..config import NpuConfig
+from .entry_placer import PlacedPixels
+from .padded_walk import Box
+
+__all__ = ["EnteringPixel", "EntryValue", "PixelPath", "path_ports"]
+
+
+def EnteringPixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+    """The pixel at hand, ``beat`` if it ``is_data``; ``valid`` when it sets out. What it is the last of."""
+    return data.StructLayout({
+        "valid": 1, "beat": config.beat_bits, "is_data": 1, "row_end": 1, "block_end": 1, "end": 1})
+
+
+def EntryValue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+    """What goes to neighbouring banks at once: int8 values, and ``bytes`` and ``zero`` of `BufferWrite`."""
+    return data.StructLayout({
+        "data": config.write_lanes * config.beat_bits,
+        **({"bytes": config.beat_bytes} if config.gather else {}),
+        **({"zero": config.write_lanes} if config.binary_rows else {}),
+    })
+
+
+def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member]:
+    """Ports of `PixelPath` and of `GatheredPath`, which takes its place."""
+    return {
+        "take": In(1),
+        "word": In(8 * INSTRUCTION_BYTES),
+        "settled": Out(1),
+        "geometry": In(instruction_layout(Opcode.LOAD_SET)),
+        "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),
+        "right": Out(right_bits),
+        "start": In(1),
+        "box": In(Box),
+        "room": Out(1),
+        "enter": In(EnteringPixel(config)),
+        "pixel": Out(config.beat_bits),
+        "placed": Out(PlacedPixels(config)),
+        "finish": Out(1),
+        "value": Out(EntryValue(config)),
+        **({"kept": In(KeptBeat(config))} if config.local_store else {}),
+    }
+
+
+class PixelPath(wiring.Component):
+    """Bring the pixels of a box, data or padding, to the input buffer as they are.
+
+    ``take`` shows it every instruction ``word``; from when it is ``settled`` on, a row has ``left`` and ``right``
+    pixels of padding. Behind ``start`` the pixels of ``box`` may ``enter`` while there is ``room``. ``placed`` asks for
+    the place of an entry whose ``value`` comes `LATENCY` cycles later, ``finish`` comes with the box's last.
+    ``pixel`` is the one at hand. A ``kept`` beat goes in front and is ``value`` as long after.
+
+    Latency 1, a pixel a cycle.
+    """
+
+    LATENCY = 1
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__(path_ports(config, right_bits=instruction_layout(Opcode.LOAD_SET).members["pad_right"].width))
+
+    def elaborate(self, platform):
+        m = Module()
+        config, geometry, enter = self.config, self.geometry, self.enter
+        padding = geometry.pad_value.as_unsigned().replicate(config.beat_bytes)
+        m.d.comb += [
+            self.settled.eq(1),
+            self.left.eq(geometry.pad_left),
+            self.right.eq(geometry.pad_right),
+            self.room.eq(1),
+            self.pixel.eq(Mux(enter.is_data, enter.beat, padding)),
+            self.placed.lanes.eq(enter.valid),
+            self.placed.row_end.eq(enter.row_end),
+            self.placed.block_end.eq(enter.block_end),
+            self.placed.next_entry.eq(1),
+            self.finish.eq(enter.valid & enter.end),
+        ]
+        m.d.sync += self.value.data.eq(self.pixel)
+        if config.local_store:
+            with m.If(self.kept.enable.any()):
+                m.d.comb += self.room.eq(0)
+                m.d.sync += self.value.data.eq(self.kept.payload)
+        return m

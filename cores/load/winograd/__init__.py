@@ -1,0 +1,1 @@
+"""Loads that transform tiles."""

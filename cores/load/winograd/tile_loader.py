@@ -1,0 +1,63 @@
+"""Tile loader: what LOAD_WINOGRAD makes of the boxes behind it."""
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ...arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
+from ...arch.isa import Opcode
+from ...config import NpuConfig
+from .winograd_input import EntryLayout, WinogradInput
+from .winograd_lines import PixelLayout
+
+__all__ = ["TileLoader"]
+
+
+class TileLoader(wiring.Component):
+    """Keep the latest LOAD_WINOGRAD and give its boxes to `WinogradInput`: those that start while ``tiled``.
+
+    ``take`` shows it every instruction, ``start_box`` marks LOAD_ACTs. The rest is as there.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "take": In(1),
+            "instruction": In(QueueEntry),
+            "geometry": In(instruction_layout(Opcode.LOAD_SET)),
+            "start_box": In(1),
+            "tiled": Out(1),
+            "pixels": In(stream.Signature(PixelLayout(config))),
+            "entries": Out(stream.Signature(EntryLayout(config))),
+            "overrun": Out(1),
+            "index": Out(INDEX_BITS),
+            "idle": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.transformer = transformer = WinogradInput(self.config)
+        word = Value.cast(self.instruction.word)
+        act = data.View(instruction_layout(Opcode.LOAD_ACT), word)
+        transform = Signal(instruction_layout(Opcode.LOAD_WINOGRAD))
+        with m.If(self.take):
+            with m.If(act.opcode == Opcode.LOAD_SET):
+                m.d.sync += self.tiled.eq(0)
+            with m.Elif(act.opcode == Opcode.LOAD_WINOGRAD):
+                m.d.sync += [self.tiled.eq(1), Value.cast(transform).eq(word)]
+        sources = (
+            (act, ("buf_base", "post_compute")),
+            (self.geometry, ("buf_block_pitch",)),
+            (transform, ("shifts", "tile_cols", "position_pitch")),
+            (self.instruction, ("index",)),
+        )
+        m.d.comb += [transformer.load[name].eq(source[name]) for source, names in sources for name in names]
+        m.d.comb += [
+            transformer.start.eq(self.start_box & self.tiled),
+            self.overrun.eq(transformer.overrun),
+            self.index.eq(transformer.index),
+            self.idle.eq(transformer.idle),
+        ]
+        connect(m, flipped(self.pixels), transformer.pixels)
+        connect(m, transformer.entries, flipped(self.entries))
+        return m

@@ -1,0 +1,111 @@
+"""Line memory of the Winograd transformer: the rows of pixels that tiles are cut from."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from ...arch.isa import MAX_TILE_COLS
+from ...config import NpuConfig
+
+__all__ = ["PixelLayout", "WinogradLines"]
+
+#: Columns of a row; a tile begins every second one, and the last needs two more.
+_COLUMNS = 2 * (MAX_TILE_COLS + 1)
+
+
+def PixelLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+    """A padded box's next pixel: the last of its row, of its block; in the last block?"""
+    return data.StructLayout({"data": config.beat_bits, "row_end": 1, "block_end": 1, "end": 1})
+
+
+class WinogradLines(wiring.Component):
+    """Eight rows of up to 128 pixels, written in turn, a pixel a cycle; two of them are read at once, latency 1.
+
+    Rows come and go in pairs, as tiles of 4x4 overlap by two rows. ``valid``: the upper and the lower pair of a row of
+    tiles are there; ``block_end`` and ``end`` say that no more such rows come from this block or box. ``column`` of one
+    row of each pair is read. Pairs are in two memories in turn: ``swapped`` says that ``read`` has the lower pair's
+    pixel in front. ``release`` frees one pair or both.
+
+    ``malformed``: a row that is not ``2 * tile_cols + 2`` pixels, a block that is not of four rows, six, eight ...
+    """
+
+    #: Pairs of rows: two that tiles are made of, two that the next ones are written to.
+    PAIRS = 4
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "tile_cols": In(8),
+            "pixels": In(stream.Signature(PixelLayout(config))),
+            "malformed": Out(1),
+            "valid": Out(1),
+            "swapped": Out(1),
+            "block_end": Out(1),
+            "end": Out(1),
+            "column": In(range(_COLUMNS)),
+            "upper_row": In(1),
+            "lower_row": In(1),
+            "read": Out(data.ArrayLayout(config.beat_bits, 2)),
+            "release": In(range(3)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        pixel = self.pixels.payload
+        head, tail = Signal(range(self.PAIRS)), Signal(range(self.PAIRS))     # pair being written, upper pair
+        held = Signal(range(self.PAIRS + 1))                              # complete pairs
+        column, row = Signal(range(_COLUMNS + 1)), Signal()
+        later = Signal()                                              # not the block's first pair
+        flags = [Signal(2, name=f"flags{pair}") for pair in range(self.PAIRS)]
+
+        write, complete = Signal(), Signal()
+        m.d.comb += [
+            self.pixels.ready.eq(held != self.PAIRS),
+            write.eq(self.pixels.valid & self.pixels.ready),
+            complete.eq(write & pixel.row_end & row),
+            self.malformed.eq(write & (column[-1] | (pixel.row_end & (
+                (column[1:] != self.tile_cols) | ~column[0] | (pixel.block_end & ~(row & later)))))),
+            self.valid.eq(held[1:].any()),
+        ]
+        m.d.sync += [
+            held.eq(held + complete - self.release),
+            tail.eq(tail + self.release),
+        ]
+        with m.If(write):
+            m.d.sync += column.eq(Mux(pixel.row_end, 0, column + 1))
+            with m.If(pixel.row_end):
+                m.d.sync += row.eq(~row)
+        with m.If(complete):
+            m.d.sync += [head.eq(head + 1), later.eq(~pixel.block_end)]
+            with m.Switch(head):
+                for pair, signal in enumerate(flags):
+                    with m.Case(pair):
+                        m.d.sync += signal.eq(Cat(pixel.block_end, pixel.block_end & pixel.end))
+
+        lower = Signal(2)
+        with m.Switch(tail):
+            for pair in range(self.PAIRS):
+                with m.Case(pair):
+                    m.d.comb += lower.eq(flags[(pair + 1) % self.PAIRS])
+        m.d.comb += [
+            self.swapped.eq(tail[0]),
+            Cat(self.block_end, self.end).eq(lower),
+        ]
+
+        # The pair in memory 0 is the upper one if ``tail`` is even, else the one behind it.
+        places = [(Mux(tail[0], self.lower_row, self.upper_row), tail[1] ^ tail[0]),
+                  (Mux(tail[0], self.upper_row, self.lower_row), tail[1])]
+        for number, (line, pair) in enumerate(places):
+            m.submodules[f"rows{number}"] = memory = Memory(
+                shape=self.config.beat_bits, depth=_COLUMNS * self.PAIRS, init=[])
+            port, read = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                port.en.eq(write & (head[0] == number)),
+                port.addr.eq(Cat(column[:-1], row, head[1])),
+                port.data.eq(pixel.data),
+                read.addr.eq(Cat(self.column, line, pair)),
+                read.en.eq(1),
+                self.read[number].eq(read.data),
+            ]
+        return m

@@ -1,0 +1,1 @@
+"""The store engine: accumulators to activations, and where they go."""

@@ -1,0 +1,69 @@
+"""Parameters of the channel block that is being stored."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.numerics import MIN_SHIFT, MULTIPLIER_BITS, PARAMETER_BYTES
+from ..config import NpuConfig
+from .requantizer_lane import SHIFT_BITS, ChannelLayout
+
+__all__ = ["ChannelParameters"]
+
+#: Where the shift stands in a channel's bytes.
+_SHIFT_BIT = 56
+_MULTIPLIER_BIT = 32
+
+
+class ChannelParameters(wiring.Component):
+    """Takes 8 beats while ``enable`` is high and no parameters are held, one a cycle, and holds what
+    they say.
+
+    ``loaded`` marks the last of these beats. ``release`` makes room for the next ones.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "enable": In(1),
+            "beats": In(stream.Signature(config.beat_bits)),
+            "loaded": Out(1),
+            "release": In(1),
+            "channels": Out(data.ArrayLayout(ChannelLayout(config.acc_width), config.ic_lanes)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        layout = ChannelLayout(config.acc_width)
+        count = Signal(range(PARAMETER_BYTES))
+        held = Signal()
+        accept = Signal()
+        m.d.comb += [
+            self.beats.ready.eq(self.enable & ~held),
+            accept.eq(self.beats.ready & self.beats.valid),
+            self.loaded.eq(accept & (count == PARAMETER_BYTES - 1)),
+        ]
+        with m.If(self.loaded):
+            m.d.sync += held.eq(1)
+        with m.Elif(self.release):
+            m.d.sync += held.eq(0)
+
+        arriving = []
+        for channel in range(config.beat_bytes // PARAMETER_BYTES):
+            word = self.beats.payload.word_select(channel, 8 * PARAMETER_BYTES)
+            value = Signal(layout, name=f"arriving{channel}")
+            m.d.comb += [
+                value.bias.eq(word[:config.acc_width]),
+                value.multiplier.eq(word[_MULTIPLIER_BIT:_MULTIPLIER_BIT + MULTIPLIER_BITS]),
+                value.shift.eq(word[_SHIFT_BIT:_SHIFT_BIT + SHIFT_BITS + 1] - MIN_SHIFT),
+            ]
+            arriving.append(value)
+        # A chain: beats enter at the last channels and move down, so no lane needs a selection of its own.
+        chain = [Signal(layout, name=f"channel{lane}", reset_less=True) for lane in range(config.ic_lanes)]
+        with m.If(accept):
+            m.d.sync += count.eq(count + 1)
+            following = [*chain[len(arriving):], *arriving]
+            m.d.sync += [lane.eq(source) for lane, source in zip(chain, following, strict=True)]
+        m.d.comb += [self.channels[lane].eq(value) for lane, value in enumerate(chain)]
+        return m

@@ -1,0 +1,86 @@
+"""Takes the beats of a local STORE to the input buffer."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import INDEX_BITS
+from ..arch.isa import LAYOUTS, ErrorCode, Opcode
+from ..buffers.input_buffer import KeptBeat, buffer_address_bits
+from ..bus.axi import ErrorReport
+from ..config import NpuConfig
+from ..load.buffer_writer import BufferWriter
+
+__all__ = ["LocalRun", "LocalWriter"]
+
+_COLS_BITS = next(field.bits for field in LAYOUTS[Opcode.STORE_SET] if field.name == "cols")
+
+
+def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
+    """A row: its first ``entry`` and its ``beats``; with ``follows`` it goes on where the run before it ended.
+
+    ``last`` of the STORE, which wants its token if ``post``.
+    """
+    return data.StructLayout({
+        "entry": buffer_address_bits(config), "beats": _COLS_BITS, "follows": 1, "last": 1, "post": 1,
+        "index": INDEX_BITS,
+    })
+
+
+class LocalWriter(wiring.Component):
+    """Gives each beat of ``data`` its bank and entry: neighbours of a run lie in neighbouring banks.
+
+    A beat a cycle; ``kept`` stands for one cycle, and `BufferWriter` takes it at once. ``posted`` comes as far behind
+    the last beat as the load engine's own token behind its. BUFFER for a beat beyond the last entry.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "run": In(stream.Signature(LocalRun(config))),
+            "data": In(stream.Signature(config.beat_bits)),
+            "kept": Out(KeptBeat(config)),
+            "posted": Out(1),
+            "error": Out(ErrorReport),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        banks = self.config.banks
+        run, write = Signal(LocalRun(self.config)), Signal()
+        active, beyond = Signal(), Signal()
+        bank = Signal(banks, init=1)
+        m.d.comb += [
+            self.data.ready.eq(active),
+            write.eq(active & self.data.valid),
+            self.run.ready.eq(~active | (write & (run.beats == 1))),
+            self.kept.enable.eq(bank & write.replicate(banks)),
+            self.kept.address.eq(run.entry),
+            self.kept.payload.eq(self.data.payload),
+        ]
+        with m.If(write):
+            m.d.sync += [run.beats.eq(run.beats - 1), bank.eq(bank.rotate_left(1))]
+            with m.If(bank[-1]):
+                # Beyond the last entry is only what follows it: the run's first entry is checked.
+                m.d.sync += run.entry.eq(run.entry + 1)
+                with m.If(run.entry == self.config.input_depth - 1):
+                    m.d.sync += beyond.eq(1)
+        posted = write & (run.beats == 1) & run.last & run.post
+        for number in range(BufferWriter.latency(self.config) - 1):
+            stage = Signal(name=f"posted{number + 1}")
+            m.d.sync += stage.eq(posted)
+            posted = stage
+        m.d.sync += [
+            self.posted.eq(posted),
+            self.error.valid.eq(write & beyond),
+            self.error.code.eq(ErrorCode.BUFFER),
+            self.error.index.eq(run.index),
+        ]
+        with m.If(self.run.ready):
+            m.d.sync += active.eq(self.run.valid)
+        with m.If(self.run.valid & self.run.ready):
+            for name in ("beats", "last", "post", "index"):
+                m.d.sync += getattr(run, name).eq(getattr(self.run.p, name))
+            with m.If(~self.run.p.follows):
+                m.d.sync += [run.entry.eq(self.run.p.entry), bank.eq(1), beyond.eq(0)]
+        return m

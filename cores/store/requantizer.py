@@ -1,0 +1,222 @@
+"""From accumulators to activations: the arithmetic half of the store engine."""
+
+from collections.abc import Mapping
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import instruction_layout
+from ..arch.isa import Opcode
+from ..arch.numerics import MIN_SHIFT, POOL_WIDTH
+from ..config import NpuConfig
+from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
+from .sign_packer import SignPacker
+
+__all__ = ["IssueLayout", "Requantizer", "SelectShape"]
+
+
+def SelectShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
+    """Places of a block's pixel in an accumulator word; at least a bit, as Verilog has no vectors without any."""
+    return range(max(2, config.pixel_lanes * config.oc_groups))
+
+
+def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+    """A pixel that sets out this cycle if ``valid``.
+
+    ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
+    ``load`` takes the channel parameters over for this pixel and those behind it; ``release``: that was the last time.
+    ``row_end``: the last of its row.
+
+    With ``winograd``, words are also read for a pixel before it sets out: the first of its sum has ``first``, those
+    whose sign is not that of the word before have ``negate``.
+    """
+    return data.StructLayout({"valid": 1, "pooled": 1, "select": SelectShape(config), "load": 1, "release": 1,
+                              **({"row_end": 1} if config.binary_rows else {}),
+                              **({"first": 1, "negate": 1} if config.winograd else {})})
+
+
+class Requantizer(wiring.Component):
+    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in three cycles.
+
+    Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual``
+    are taken then, ``accumulators`` in cycle 1. With ``winograd`` in the configuration a source is a sum of words,
+    the last of them its pixel's own, and all but reading and selecting these is a cycle later. With ``add`` every
+    pixel needs ``load``, and pixels set out multiples of three cycles apart: the residual and the first stage's
+    result go through the multipliers in the two cycles left between pixels further behind. ``add``, ``first`` and
+    ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
+    may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
+
+    With ``first.binary`` the output is beats of signs (`sim.binary.pack_map`), `PACKING` cycles later. They pass
+    through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
+    look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
+    """
+
+    #: Cycles from issue to output, without the adders of ``winograd``.
+    LATENCY = 10
+    #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
+    SECOND = 8
+    ADD_LATENCY = LATENCY + SECOND
+    #: Further cycles of a beat of signs, behind its last pixel.
+    PACKING = SignPacker.LATENCY
+
+    @classmethod
+    def latency(cls, config: NpuConfig, *, add: bool) -> int:
+        """Cycles from issue to output."""
+        return (cls.ADD_LATENCY if add else cls.LATENCY) + (config.winograd != 0)
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        lanes = config.ic_lanes
+        super().__init__({
+            "issue": In(IssueLayout(config)),
+            "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+            "pooled": In(data.ArrayLayout(signed(POOL_WIDTH), lanes)),
+            "residual": In(config.beat_bits),
+            "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),
+            "released": Out(1),
+            "add": In(1),
+            "first": In(instruction_layout(Opcode.STORE_SET)),
+            "second": In(instruction_layout(Opcode.STORE_ADD)),
+            "output": Out(data.ArrayLayout(signed(8), lanes)),
+            "output_valid": Out(1),
+            **({"packed": Out(1)} if config.binary_rows else {}),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        first, second, add = self.first, self.second, self.add
+        issue, pooled_source, residual = self.issue, self.pooled, self.residual
+        if config.winograd:
+            late = []
+            for signal in (issue, pooled_source, residual):
+                late.append(Signal.like(signal))
+                m.d.sync += late[-1].eq(signal)
+            issue, pooled_source, residual = late
+
+        # valid[n], load[n]: the pixel that set out n cycles ago.
+        valid = [issue.valid]
+        load, release = [issue.valid & issue.load], [issue.valid & issue.release]
+        for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"), (release, 4, "release")):
+            for cycle in range(1, length + 1):
+                delayed = Signal(name=f"{name}{cycle}")
+                # Without add a pixel has left here; what follows may switch to add.
+                m.d.sync += delayed.eq(chain[-1] & add if cycle == self.LATENCY + 1 else chain[-1])
+                chain.append(delayed)
+        in_second = [Signal(name=f"second{cycle}") for cycle in range(self.ADD_LATENCY + 1)]
+        m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
+        b, a = self.SECOND - 1, self.SECOND  # cycles that the residual and the first stage's result are behind a pixel
+
+        control = Signal(LaneControl)
+        m.d.comb += [
+            control.load_bias.eq(load[1]),
+            control.clear_bias.eq(add),
+            control.load_factor.eq(load[2]),
+            control.take_factor.eq(add),
+            control.residual.eq(valid[2 + b]),
+            control.load_shift.eq(load[4]),
+            control.take_shift.eq(add),
+            control.shift.eq(second.shift - MIN_SHIFT),
+            self.released.eq(release[4]),
+        ]
+        output_valid = Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])
+        # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
+        early = {
+            "factor": Mux(in_second[1 + a], second.multiplier_a, Mux(in_second[1 + b], -second.multiplier_b, 0)),
+            "subtrahend": Mux(in_second[3 + b], second.constant, 0),
+            "accumulate": in_second[3 + a],
+            "zero_point": Mux(in_second[7 + a], second.zero_point, first.zero_point),
+            "low": Mux(in_second[8 + a], second.low, first.low),
+            "high": Mux(in_second[8 + a], second.high, first.high),
+        }
+        if config.binary_rows:
+            packer, low_negative, high_negative = self._packer(m, valid, issue.row_end, early)
+            # Only first results that ``add`` wants back are clipped; all else is zero, for the packer's beats.
+            for limit in ("low", "high"):
+                early[limit] = Mux(first.binary & ~(valid[8] & add), 0, early[limit])
+        for field, value in early.items():
+            register = Signal.like(control[field], name=f"control_{field}", reset_less=True)
+            m.d.sync += register.eq(value)
+            m.d.comb += control[field].eq(register)
+
+        if config.binary_rows:
+            beats = packer.completes
+            for cycle in range(1 + self.PACKING):
+                delayed = Signal(name=f"beats{cycle}")
+                m.d.sync += delayed.eq(beats)
+                beats = delayed
+            output_valid = Mux(first.binary, beats, output_valid)
+            m.d.comb += self.packed.eq(packer.valid & ~packer.completes)
+        m.d.comb += self.output_valid.eq(output_valid)
+
+        # The residual waits for the first stage's result.
+        for cycle in range(1, 3 + b):
+            delayed = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
+            m.d.sync += delayed.eq(residual)
+            residual = delayed
+
+        # Sources: each is zero when it is not the one, so that the lanes only OR them.
+        from_bank, from_pool, select = Signal(), Signal(), Signal.like(self.issue.select)
+        pooled = Signal.like(self.pooled, reset_less=True)
+        m.d.sync += [
+            from_bank.eq(issue.valid & ~issue.pooled),
+            from_pool.eq(issue.valid & issue.pooled),
+            select.eq(self.issue.select),
+            pooled.eq(pooled_source),
+        ]
+        if config.winograd:
+            # The word of the cycle before, in step with it. A sum is masked unless it is complete and asked for.
+            starts, negate, complete = Signal(), Signal(), Signal()
+            m.d.sync += [starts.eq(issue.first), negate.eq(issue.negate), complete.eq(from_bank)]
+        for lane in range(config.ic_lanes):
+            choices = [self.accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
+            for bit in select[:(len(choices) - 1).bit_length()]:
+                choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
+            bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
+            pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
+            m.d.sync += pool_source.eq(Mux(from_pool, pooled[lane], 0))
+            if config.winograd:
+                word = Signal(signed(config.acc_width), name=f"word{lane}", reset_less=True)
+                total = Signal(signed(config.acc_width), name=f"sum{lane}", reset_less=True)
+                before = Mux(starts, 0, Mux(negate, ~total, total))
+                # word + before + carry; as a subtraction for the reason given in `RequantizerLane`.
+                m.d.sync += [word.eq(choices[0]),
+                             total.eq((Cat(0, word) - Cat(starts | ~negate, ~before))[1:])]
+                m.d.comb += bank_source.eq(Mux(complete, total, 0))
+            else:
+                m.d.sync += bank_source.eq(Mux(from_bank, choices[0], 0))
+
+            m.submodules[f"lane{lane}"] = unit = RequantizerLane(
+                acc_width=config.acc_width, packs=bool(config.binary_rows))
+            m.d.comb += [
+                unit.source.eq(bank_source | pool_source),
+                unit.channel.eq(self.channels[lane]),
+                unit.residual.eq(residual.word_select(lane, 8)),
+                unit.control.eq(control),
+                self.output[lane].eq(unit.output),
+            ]
+            if config.binary_rows:
+                m.d.comb += [
+                    packer.signs[lane].eq(~high_negative & ~(unit.negative & low_negative)),
+                    unit.merge.eq(packer.beat.word_select(lane, 8)),
+                ]
+        return m
+
+    def _packer(self, m: Module, valid: list[Value], ends: Value,
+                early: Mapping[str, Value]) -> tuple[SignPacker, Signal, Signal]:
+        """The packer, fed in the cycle of the last clip, and the signs of that cycle's limits."""
+        m.submodules.packer = packer = SignPacker(self.config)
+        row_end = [ends]
+        for cycle in range(1, self.ADD_LATENCY):
+            delayed = Signal(name=f"row_end{cycle}")
+            m.d.sync += delayed.eq(row_end[-1])
+            row_end.append(delayed)
+        first, second = self.LATENCY - 1, self.ADD_LATENCY - 1
+        m.d.comb += [
+            packer.valid.eq(self.first.binary & Mux(self.add, valid[second], valid[first])),
+            packer.row_end.eq(Mux(self.add, row_end[second], row_end[first])),
+        ]
+        negative = [Signal(name=f"{limit}_negative") for limit in ("low", "high")]
+        m.d.sync += [sign.eq(early[limit][-1]) for sign, limit in zip(negative, ("low", "high"), strict=True)]
+        return packer, negative[0], negative[1]

@@ -1,0 +1,157 @@
+"""Arithmetic of one channel of the requantizer."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+
+__all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
+
+#: Bits of ``shift - MIN_SHIFT``.
+SHIFT_BITS = (MAX_SHIFT - MIN_SHIFT).bit_length()
+#: Bits of the second stage's constant.
+_CONSTANT_BITS = 28
+
+#: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
+#: value stands.
+LaneControl = data.StructLayout({
+    "load_bias": 1,             # 1
+    "clear_bias": 1,            # 1
+    "factor": signed(MULTIPLIER_BITS + 1),  # 2: zero for an accumulator, else the second stage's (residual: minus)
+    "load_factor": 1,           # 2: the channel's multiplier becomes the other factor
+    "take_factor": 1,           # 2: or the residual or the first stage's result
+    "residual": 1,              # 2: of these two, the residual
+    "subtrahend": signed(_CONSTANT_BITS),  # 4: subtracted from the product
+    "accumulate": 1,            # 4: the last total is subtracted instead
+    "load_shift": 1,            # 4: the channel's shift, else ``shift`` if ``take_shift``
+    "take_shift": 1,            # 4
+    "shift": SHIFT_BITS,        # 4
+    "zero_point": signed(8),    # 8
+    "low": signed(FIRST_BITS),  # 9
+    "high": signed(FIRST_BITS),  # 9
+})
+
+
+def ChannelLayout(acc_width: int) -> data.StructLayout:  # noqa: N802 - a layout
+    """Parameters of a channel; ``shift`` counts from MIN_SHIFT."""
+    return data.StructLayout({"bias": signed(acc_width), "multiplier": MULTIPLIER_BITS, "shift": SHIFT_BITS})
+
+
+def _choose(select: Value, choices: list[Value]) -> Value:
+    """``choices[select]`` as a tree; there are as many choices as ``select`` has values."""
+    for bit in select:
+        choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
+    return choices[0]
+
+
+def _shift_narrow(value: Value, select: Value, *, step: int, keep: int) -> tuple[Value, Value]:
+    """``value >> (select * step)`` in ``keep`` bits, and whether it does not fit these as a signed number.
+
+    ``value`` is the two's complement number; its top bit goes on to the left.
+    """
+    ways, top = 1 << len(select), len(value) - 1
+    kept = Cat(_choose(select, [value[min(bit + way * step, top)] for way in range(ways)]) for bit in range(keep))
+    # A shift by ``way`` fits if all bits from the top one kept are equal. They are compared in chunks of a step, as
+    # what a larger shift needs equal is a part of what a smaller one does.
+    lost = 0
+    for way in range(ways):
+        first = keep - 1 + way * step
+        last = top if way == ways - 1 else min(first + step, top)
+        if first < last:
+            chunk = value[first:last + 1]
+            lost = lost | ((select <= way) & chunk.any() & ~chunk.all())
+    return kept, lost
+
+
+class RequantizerLane(wiring.Component):
+    """``clip((((source + bias) * multiplier) >> shift) + zero_point)``, rounded, on one multiplier of ``acc_width`` x
+    18 bits.
+
+    Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends
+    ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
+    second a * multiplier_a minus that. `LaneControl` says which cycle does what. Golden models:
+    ``sim.golden.requantize``, ``sim.golden.residual_add``.
+
+    ``packs``: ``negative`` is the sign before the clip, in cycle 9; ``merge`` is ORed into ``output``, a cycle earlier.
+
+    Raises ValueError unless ``acc_width`` is in 24..32.
+    """
+
+    def __init__(self, *, acc_width: int, packs: bool = False):
+        if not 24 <= acc_width <= 32:
+            raise ValueError(f"acc_width must be in 24..32, not {acc_width!r}")
+        self.acc_width = acc_width
+        self.packs = packs
+        super().__init__({
+            "source": In(signed(acc_width)),
+            "channel": In(ChannelLayout(acc_width)),
+            "residual": In(signed(8)),
+            "control": In(LaneControl),
+            "output": Out(signed(8)),
+            **({"negative": Out(1), "merge": In(8)} if packs else {}),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        control, channel = self.control, self.channel
+
+        # Cycles 1 and 2: the operands. ``source`` and ``factor`` take turns in being zero.
+        bias = Signal(signed(self.acc_width), reset_less=True)
+        with m.If(control.load_bias):
+            m.d.sync += bias.eq(channel.bias)
+        with m.Elif(control.clear_bias):
+            m.d.sync += bias.eq(0)
+        wide = Signal(signed(self.acc_width), reset_less=True)
+        # bias + operand. As a subtraction it has a first operand, the one that goes to the carry chain's data input: a
+        # register there saves a LUT a bit (Yosys orders the operands of a sum as it likes). The lowest bit borrows the
+        # 1 that ~ adds.
+        operand = self.source | control.factor
+        m.d.sync += wide.eq((Cat(0, bias) - Cat(1, ~operand))[1:])
+        narrow = Signal(signed(MULTIPLIER_BITS + 1), reset_less=True)
+        result = Signal(signed(FIRST_BITS), reset_less=True)
+        with m.If(control.load_factor | control.take_factor):
+            result_or_residual = Mux(control.residual, self.residual, result)
+            m.d.sync += narrow.eq(Mux(control.load_factor, channel.multiplier, result_or_residual))
+
+        # Cycles 3 and 4.
+        product = Signal(signed(max(self.acc_width + MULTIPLIER_BITS, _CONSTANT_BITS + 1)), reset_less=True)
+        total = Signal.like(product)
+        m.d.sync += [
+            product.eq(wide * narrow),
+            total.eq(product - Mux(control.accumulate, total, control.subtrahend)),
+        ]
+        shift = Signal(SHIFT_BITS, reset_less=True)
+        with m.If(control.load_shift | control.take_shift):
+            m.d.sync += shift.eq(Mux(control.load_shift, channel.shift, control.shift))
+
+        # Cycles 5, 6, 7: shift in steps of 8, 2, 1, dropping what only a saturated value would need. The bit right of
+        # the point stays: it rounds. FIRST_BITS are enough, as a zero point brings no larger value back into eight.
+        eights, lost_eights = _shift_narrow(total[MIN_SHIFT - 1:], shift[3:], step=8, keep=17)
+        coarse, coarse_lost = Signal(17, reset_less=True), Signal(reset_less=True)
+        coarse_shift = Signal(3, reset_less=True)
+        twos, lost_twos = _shift_narrow(coarse, coarse_shift[1:], step=2, keep=11)
+        fine, fine_lost, fine_shift = Signal(11, reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
+        ones, lost_ones = _shift_narrow(fine, fine_shift, step=1, keep=10)
+        negative = [Signal(name=f"negative{cycle}", reset_less=True) for cycle in (6, 7)]
+        rounded_up, integer = Signal(reset_less=True), Signal(9, reset_less=True)
+        lost = Signal()
+        m.d.comb += lost.eq(fine_lost | lost_ones)
+        m.d.sync += [
+            coarse.eq(eights), coarse_lost.eq(lost_eights), coarse_shift.eq(shift),
+            fine.eq(twos), fine_lost.eq(coarse_lost | lost_twos), fine_shift.eq(coarse_shift),
+            negative[0].eq(total[-1]), negative[1].eq(negative[0]),
+            rounded_up.eq(Mux(lost, ~negative[1], ones[0])),
+            integer.eq(Cat(*(Mux(lost, ~negative[1], bit) for bit in ones[1:-1]), negative[1])),
+        ]
+
+        # Cycle 8: zero point, rounding as carry. Cycle 9: clip.
+        moved = Signal(signed(10), reset_less=True)
+        m.d.sync += moved.eq((Cat(1, integer).as_signed() + Cat(rounded_up, control.zero_point).as_signed())[1:])
+        at_least_low = Mux(moved < control.low, control.low, moved)
+        clipped = Mux(moved > control.high, control.high, at_least_low)
+        m.d.sync += result.eq(clipped | self.merge if self.packs else clipped)
+        if self.packs:
+            m.d.comb += self.negative.eq(moved[-1])
+        m.d.comb += self.output.eq(result[:8])
+        return m

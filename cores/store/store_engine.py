@@ -1,0 +1,147 @@
+"""Store engine: accumulators or pooled windows -> requantise, add -> beats for the write engine."""
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.numerics import POOL_WIDTH
+from ..buffers.input_buffer import KeptBeat
+from ..bus.axi import ErrorReport, write_run_layout
+from ..config import NpuConfig
+from .channel_parameters import ChannelParameters
+from .local_writer import LocalWriter
+from .requantizer import Requantizer
+from .store_runs import REGION_BITS, StoreRuns
+from .store_sequencer import StoreSequencer
+
+__all__ = ["StoreEngine"]
+
+
+class StoreEngine(wiring.Component):
+    """Executes the store queue. docs/datapath.md has its pipeline, cycles and area.
+
+    Beats of local STOREs go to the input buffer (`LocalWriter`), all others to the write engine.
+
+    Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``, in nine with ``winograd``. A pixel
+    sets out only when the buffer behind the requantizer has room for it, so nothing in the pipeline ever stops.
+    ``read_data`` is read the cycle after ``read_enable``. Golden models: ``sim.golden.requantize``,
+    ``sim.golden.residual_add``, ``sim.golden.winograd_output``, ``sim.binary.pack_map``.
+    """
+
+    #: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT
+    #: RAM.
+    BUFFER_BEATS = 32
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "queue": In(stream.Signature(QueueEntry)),
+            "compute_level": In(8),
+            "compute_take": Out(8),
+            "post_compute": Out(1),
+            "read_enable": Out(1),
+            "read_bank": Out(1),
+            "read_address": Out(range(config.acc_depth)),
+            "read_data": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+            "pooled": In(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
+            "side": In(stream.Signature(config.beat_bits)),
+            "run": Out(stream.Signature(write_run_layout(config))),
+            "data": Out(stream.Signature(config.beat_bits)),
+            **({"kept": Out(KeptBeat(config))} if config.local_store else {}),
+            "write_start": In(REGION_BITS),
+            "data_beats": In(REGION_BITS),
+            "data_address": In(config.address_width),
+            "state": Out(4),
+            "index": Out(INDEX_BITS),
+            "error": Out(ErrorReport),
+            "idle": Out(1),
+            "halt": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.sequencer = sequencer = StoreSequencer(config)
+        m.submodules.parameters = parameters = ChannelParameters(config)
+        m.submodules.requantizer = requantizer = Requantizer(config)
+        m.submodules.runs = runs = StoreRuns(config)
+        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
+
+        connect(m, flipped(self.queue), sequencer.queue)
+        connect(m, runs.run, flipped(self.run))
+        for port in ("compute_take", "read_address", "state", "index", "idle"):
+            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
+        for port in ("write_start", "data_beats", "data_address"):
+            m.d.comb += getattr(runs, port).eq(getattr(self, port))
+        issue, store, add = sequencer.issue, sequencer.store, sequencer.geometry.add
+        m.d.comb += [
+            sequencer.compute_level.eq(self.compute_level),
+            sequencer.side_valid.eq(self.side.valid),
+            sequencer.pooled_valid.eq(self.pooled.valid),
+            sequencer.halt.eq(self.halt),
+
+            runs.start.eq(sequencer.runs_start),
+            runs.geometry.eq(sequencer.geometry),
+            runs.store.eq(store),
+            runs.index.eq(sequencer.index),
+            runs.halt.eq(self.halt),
+            sequencer.runs_idle.eq(runs.idle),
+            sequencer.runs_failed.eq(runs.failed),
+
+            # The side ring carries a block's parameters, then its residuals.
+            parameters.enable.eq(sequencer.parameters_wanted),
+            parameters.beats.valid.eq(self.side.valid),
+            parameters.beats.payload.eq(self.side.payload),
+            parameters.release.eq(requantizer.released),
+            sequencer.parameters_loaded.eq(parameters.loaded),
+            self.side.ready.eq(parameters.beats.ready | (issue.valid & add)),
+            self.pooled.ready.eq(issue.valid & store.pooled),
+
+            self.read_enable.eq(sequencer.read),
+            self.read_bank.eq(store.bank),
+            requantizer.issue.eq(issue),
+            requantizer.accumulators.eq(self.read_data),
+            requantizer.pooled.eq(self.pooled.payload),
+            requantizer.residual.eq(self.side.payload),
+            requantizer.channels.eq(parameters.channels),
+            requantizer.add.eq(add),
+            requantizer.first.eq(sequencer.geometry),
+            requantizer.second.eq(sequencer.second),
+
+            buffer.w_en.eq(requantizer.output_valid),
+            buffer.w_data.eq(Value.cast(requantizer.output)),
+            self.data.payload.eq(buffer.r_data),
+        ]
+        if config.local_store:
+            # The geometry changes only when nothing is under way.
+            to_buffer = sequencer.geometry.local
+            m.submodules.local = local = LocalWriter(config)
+            connect(m, runs.local, local.run)
+            m.d.comb += [
+                self.data.valid.eq(buffer.r_rdy & ~to_buffer),
+                local.data.valid.eq(buffer.r_rdy & to_buffer),
+                local.data.payload.eq(buffer.r_data),
+                buffer.r_en.eq(Mux(to_buffer, local.data.ready, self.data.ready)),
+                self.kept.eq(local.kept),
+                self.post_compute.eq(sequencer.post_compute | local.posted),
+                self.error.eq(Mux(local.error.valid, local.error, sequencer.error)),
+            ]
+        else:
+            m.d.comb += [
+                self.data.valid.eq(buffer.r_rdy),
+                buffer.r_en.eq(self.data.ready),
+                self.post_compute.eq(sequencer.post_compute),
+                self.error.eq(sequencer.error),
+            ]
+
+        # Beats under way or in the buffer.
+        beats = Signal(range(self.BUFFER_BEATS + 1))
+        leaves = buffer.r_rdy & buffer.r_en
+        # Of the pixels of a beat of signs only the last one counts.
+        if config.binary_rows:
+            leaves = leaves + requantizer.packed
+        m.d.sync += beats.eq(beats + issue.valid - leaves)
+        m.d.comb += [sequencer.room.eq(beats != self.BUFFER_BEATS), sequencer.drained.eq(beats == 0)]
+        return m

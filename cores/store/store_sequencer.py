@@ -1,0 +1,191 @@
+"""Control of the store engine: instructions, tokens, and when a pixel sets out."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
+from ..arch.isa import ErrorCode, Opcode
+from ..arch.registers import ENGINE_STATES
+from ..bus.axi import ErrorReport
+from ..config import NpuConfig
+from .requantizer import IssueLayout
+from .store_pixels import StorePixels
+
+__all__ = ["StoreSequencer"]
+
+_STATE = {name: code for code, name in enumerate(ENGINE_STATES["store"])}
+#: A pixel with ``add`` holds the multipliers for three cycles.
+_ADD_CYCLES = 3
+
+
+class StoreSequencer(wiring.Component):
+    """Takes the store queue's instructions and issues the pixels of each STORE.
+
+    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with
+    ``add`` a residual, with ``pooled`` a beat of the pool unit. With ``winograd``, the words of its sum are read first,
+    one a cycle: ``read``, while ``issue`` is valid with the last. Between blocks there is no gap if the next parameters
+    are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
+
+    ``post_compute``: the bank has been read. ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits
+    for ``runs_idle``. A bank that cannot hold the tile is a BUFFER error, as is a local row that begins outside the
+    input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an error nothing moves until reset.
+    """
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        super().__init__({
+            "queue": In(stream.Signature(QueueEntry)),
+            "compute_level": In(8),
+            "compute_take": Out(8),
+            "post_compute": Out(1),
+            "geometry": Out(instruction_layout(Opcode.STORE_SET)),
+            "second": Out(instruction_layout(Opcode.STORE_ADD)),
+            "store": Out(instruction_layout(Opcode.STORE)),
+            "issue": Out(IssueLayout(config)),
+            "read": Out(1),
+            "read_address": Out(range(config.acc_depth)),
+            "drained": In(1),
+            "room": In(1),
+            "side_valid": In(1),
+            "pooled_valid": In(1),
+            "parameters_wanted": Out(1),
+            "parameters_loaded": In(1),
+            "runs_start": Out(1),
+            "runs_idle": In(1),
+            "runs_failed": In(1),
+            "state": Out(4),
+            "index": Out(INDEX_BITS),
+            "error": Out(ErrorReport),
+            "idle": Out(1),
+            "halt": In(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config, geometry, store = self.config, self.geometry, self.store
+        opcode = self.queue.p.word[:4]
+        add = geometry.add
+        blocks_of_bank = config.oc_groups
+        if config.banks > config.pixel_lanes:
+            blocks_of_bank = Mux(geometry.spread | geometry.alternate, 1, config.oc_groups)
+
+        blocks_to_load = Signal.like(store.blocks)
+        fresh = Signal()  # parameters are held that no pixel has used yet
+        m.d.comb += self.parameters_wanted.eq(blocks_to_load != 0)
+        with m.If(self.parameters_loaded):
+            m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), fresh.eq(1)]
+
+        m.submodules.pixels = pixels = StorePixels(config)
+        phase = Signal(range(_ADD_CYCLES))
+        m.d.sync += phase.eq(Mux(phase == _ADD_CYCLES - 1, 0, phase + 1))
+        go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
+            "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
+        turn = phase == 0
+        if config.winograd:
+            # What a pixel needs stays there, so its words follow the first without a gap; eight later the turn is 0.
+            turn = Mux(geometry.winograd, (phase == 1) | ~pixels.first, turn)
+            m.d.comb += [issue.eq(go & pixels.last), self.issue.first.eq(pixels.first),
+                         self.issue.negate.eq(pixels.negate)]
+        else:
+            m.d.comb += issue.eq(go)
+        m.d.comb += [
+            lacks_parameters.eq(pixels.block_start & ~fresh),
+            lacks_residual.eq(add & ~self.side_valid),
+            lacks_pooled.eq(store.pooled & ~self.pooled_valid),
+            self.read.eq(go & ~store.pooled),
+            pixels.step.eq(go),
+            pixels.geometry.eq(geometry),
+            pixels.store.eq(store),
+            self.read_address.eq(pixels.address),
+            self.issue.valid.eq(issue),
+            self.issue.pooled.eq(store.pooled),
+            self.issue.select.eq(pixels.select),
+            self.issue.load.eq(pixels.block_start | add),
+            self.issue.release.eq(Mux(add, pixels.block_end, pixels.block_start)),
+        ]
+        if config.binary_rows:
+            m.d.comb += self.issue.row_end.eq(pixels.row_end)
+        with m.If(issue & pixels.block_start):
+            m.d.sync += fresh.eq(0)
+        # A local STORE's token is given when its beats are in the input buffer.
+        local = geometry.local if config.local_store else Const(0)
+        m.d.sync += self.post_compute.eq(issue & pixels.end & store.post_compute & ~local)
+
+        error_code = Signal(ErrorCode)
+        outside = Mux(local, ErrorCode.BUFFER, ErrorCode.WRITE_RANGE)
+        m.d.sync += [
+            self.error.valid.eq(error_code != ErrorCode.NONE),
+            self.error.code.eq(error_code),
+            self.error.index.eq(self.index),
+        ]
+        # The second stage's two cycles behind an issue are busy as well.
+        recent = Signal(_ADD_CYCLES - 1)
+        m.d.sync += recent.eq(Cat(issue & add, recent))
+
+        m.d.comb += self.state.eq(_STATE["setup"])
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += [
+                    self.idle.eq(self.drained),
+                    self.state.eq(_STATE["idle"]),
+                    self.queue.ready.eq(~self.halt & ((opcode == Opcode.STORE) | self.drained)),
+                ]
+                with m.If(self.queue.valid & self.queue.ready):
+                    m.d.sync += self.index.eq(self.queue.p.index)
+                    with m.If(opcode == Opcode.STORE_SET):
+                        m.d.sync += Value.cast(geometry).eq(self.queue.p.word)
+                    with m.Elif(opcode == Opcode.STORE_ADD):
+                        m.d.sync += Value.cast(self.second).eq(self.queue.p.word)
+                    with m.Else():
+                        m.d.sync += Value.cast(store).eq(self.queue.p.word)
+                        m.next = "CHECK"
+            with m.State("CHECK"):
+                m.d.comb += pixels.restart.eq(1)
+                m.d.sync += blocks_to_load.eq(store.blocks)
+                m.next = "WAIT"
+                with m.If(geometry.cols == 0):
+                    m.d.comb += error_code.eq(ErrorCode.ILLEGAL)
+                    m.next = "STOPPED"
+                with m.Elif(~store.pooled & (store.blocks > blocks_of_bank)):
+                    m.d.comb += error_code.eq(ErrorCode.BUFFER)
+                    m.next = "STOPPED"
+            with m.State("WAIT"):
+                # The parameters arrive meanwhile.
+                with m.If(store.wait_compute & (self.compute_level == 0)):
+                    m.d.comb += self.state.eq(_STATE["wait_compute"])
+                with m.Else():
+                    m.d.comb += [self.compute_take.eq(store.wait_compute), self.runs_start.eq(1)]
+                    m.next = "RUN"
+            with m.State("RUN"):
+                beyond = ~store.pooled & pixels.beyond
+                m.d.comb += go.eq(
+                    self.room & ~beyond & (turn | ~add) & ~lacks_parameters & ~lacks_residual & ~lacks_pooled)
+                with m.If(go | recent.any()):
+                    m.d.comb += self.state.eq(_STATE["busy"])
+                with m.Elif(lacks_parameters | lacks_residual):
+                    # Parameters that are on their way are setup; so is the wait for the multipliers' turn.
+                    with m.If(~self.side_valid):
+                        m.d.comb += self.state.eq(_STATE["wait_side"])
+                with m.Elif(lacks_pooled):
+                    m.d.comb += self.state.eq(_STATE["wait_compute"])
+                with m.Elif(~self.room):
+                    m.d.comb += self.state.eq(_STATE["wait_bus"])
+                with m.If(issue & pixels.end):
+                    m.next = "FINISH"
+                with m.If(self.runs_failed):
+                    m.d.comb += error_code.eq(outside)
+                    m.next = "STOPPED"
+                with m.Elif(beyond):
+                    m.d.comb += error_code.eq(ErrorCode.BUFFER)
+                    m.next = "STOPPED"
+            with m.State("FINISH"):
+                m.d.comb += self.state.eq(Mux(recent.any(), _STATE["busy"], _STATE["wait_bus"]))
+                with m.If(self.runs_idle):
+                    m.next = "IDLE"
+                with m.If(self.runs_failed):
+                    m.d.comb += error_code.eq(outside)
+                    m.next = "STOPPED"
+            with m.State("STOPPED"):
+                pass
+        return m

@@ -1,0 +1,82 @@
+"""The words that make a pixel of a Winograd layer."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import instruction_layout
+from ..arch.isa import Opcode
+
+__all__ = ["OFFSET_BITS", "WinogradSums"]
+
+_WORDS = instruction_layout(Opcode.STORE_SET).members["position_words"].width
+#: Bits of a position's first word: 15 * ``position_words``.
+OFFSET_BITS = _WORDS + 4
+
+
+class WinogradSums(wiring.Component):
+    """Counts through the nine positions (i, j) that pixel (row k, column l) of a tile is summed up from.
+
+    i goes down from k + 2 to k, for each j from l + 2 to l, a position further with each ``step``: the last one has a
+    positive sign, as `Requantizer` wants it. ``next_row`` and ``next_col`` are k and l of the pixel behind this one.
+    ``offset`` is where the position's words begin; ``negate`` says that its sign is not that of the one before.
+    ``restart`` begins with pixel (0, 0). Unless ``enable``d, every step is ``first`` and ``last`` with ``offset`` 0.
+
+    Golden model: ``sim.golden.winograd_output``.
+    """
+
+    #: Words of a pixel, each read in a cycle of its own.
+    WORDS = 9
+
+    def __init__(self):
+        super().__init__({
+            "enable": In(1),
+            "position_words": In(_WORDS),
+            "restart": In(1),
+            "step": In(1),
+            "next_row": In(1),
+            "next_col": In(1),
+            "row": Out(1),
+            "col": Out(1),
+            "offset": Out(OFFSET_BITS),
+            "first": Out(1),
+            "negate": Out(1),
+            "last": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        k, l = self.row, self.col  # noqa: E741 - as in the formulas
+        # i - k and j - l.
+        down, right = Signal(2, init=2), Signal(2, init=2)
+        i, j = Signal(2), Signal(2)
+        sign, sign_before = Signal(), Signal()
+        m.d.comb += [
+            i.eq(down + k), j.eq(right + l),
+            # Row k of A^T is 1 1 1 0 or 0 1 -1 -1.
+            sign.eq((k & i[1]) ^ (l & j[1])),
+            self.first.eq(~self.enable | (down[1] & right[1])),
+            self.last.eq(~self.enable | ((down == 0) & (right == 0))),
+            self.negate.eq(sign ^ sign_before),
+        ]
+        next_i, next_j = Signal(2), Signal(2)
+        with m.If(self.restart):
+            m.d.comb += [next_i.eq(2), next_j.eq(2)]
+            m.d.sync += [k.eq(0), l.eq(0), down.eq(2), right.eq(2)]
+        with m.Elif(right != 0):
+            m.d.comb += [next_i.eq(i), next_j.eq(j - 1)]
+        with m.Elif(down != 0):
+            m.d.comb += [next_i.eq(i - 1), next_j.eq(l + 2)]
+        with m.Else():
+            m.d.comb += [next_i.eq(self.next_row + 2), next_j.eq(self.next_col + 2)]
+        with m.If(self.step & self.enable):
+            m.d.sync += [right.eq(Mux(right != 0, right - 1, 2)), sign_before.eq(sign)]
+            with m.If(right == 0):
+                m.d.sync += down.eq(Mux(down != 0, down - 1, 2))
+            with m.If(self.last):
+                m.d.sync += [k.eq(self.next_row), l.eq(self.next_col)]
+        with m.If(self.restart | self.step):
+            position = Mux(self.enable, Cat(next_j, next_i), 0)
+            m.d.sync += self.offset.eq(sum(Mux(bit, self.position_words << place, 0)
+                                           for place, bit in enumerate(position)))
+        return m

@@ -1,0 +1,1 @@
+"""Comparing a model with onnxruntime, layer by layer."""

@@ -1,0 +1,258 @@
+"""How far the integer layers are from onnxruntime.
+
+Each layer by itself: the model is cut at every tensor of the graph, and onnxruntime (all optimisations off) computes
+each layer's ONNX nodes from the very inputs that the reference gave it. The whole network: onnxruntime's own run,
+compared at the tensors behind the outputs, before dequantising and Softmax.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper
+from rich.console import Console
+from rich.table import Table
+
+from gen.ir import reference
+from gen.ir.graph import Graph, GraphError, Layer, Tensor
+from gen.onnx.importer import Imported, load_model
+from sim.golden import run_stages
+
+__all__ = ["Comparison", "LayerDifference", "compare", "compare_layers", "compare_model", "print_comparison"]
+
+_CUT = "/cut"
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
+
+    A layer that adds a residual has two: one up to the tensor in front of the addition, and one with the ``op`` "add".
+    """
+
+    layer: str
+    op: str
+    tensor: str
+    values: int
+    differing: int
+    largest: int
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """The whole network at the tensor behind an output.
+
+    ``distribution``: difference (ours minus onnxruntime's) -> values. ``agreement``: share of samples with the same
+    largest element. ``host_differing``: values of the output itself that differ when the host's steps start from
+    onnxruntime's tensor.
+    """
+
+    output: str
+    tensor: str
+    distribution: dict[int, int]
+    agreement: float
+    host_differing: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    samples: int
+    layers: list[LayerDifference]
+    outputs: list[OutputDifference]
+
+    @property
+    def largest(self) -> int:
+        """Largest difference of any layer by itself."""
+        return max((row.largest for row in self.layers), default=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _to_onnx(tensor: Tensor, order: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """One sample (C, H, W) int8 as the ONNX tensor's value."""
+    value = x.reshape(-1)[order]
+    if tensor.signs:
+        return value.astype(np.float32)
+    return value.view(np.uint8) ^ 128 if tensor.onnx_unsigned else value
+
+
+def _from_onnx(tensor: Tensor, order: np.ndarray, value: np.ndarray) -> np.ndarray:
+    if tensor.signs:        # of zero, too
+        value = np.where(value < 0, -1, 1).astype(np.int8)
+    raw = (value ^ 128).view(np.int8) if tensor.onnx_unsigned else value
+    x = np.empty(raw.size, np.int8)
+    x[order.ravel()] = raw.ravel()
+    return x.reshape(tensor.shape)
+
+
+def _value_info(name: str, tensor: Tensor, order: np.ndarray) -> onnx.ValueInfoProto:
+    number = TensorProto.UINT8 if tensor.onnx_unsigned else TensorProto.FLOAT if tensor.signs else TensorProto.INT8
+    return helper.make_tensor_value_info(name, number, order.shape)
+
+
+def _session(model: onnx.ModelProto) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own exception types are not public
+        raise GraphError(f"onnxruntime does not take the model: {str(error).splitlines()[0]}") from None
+
+
+def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, Tensor]) -> onnx.ModelProto:
+    """The model with every tensor that a layer reads as an input of its own; keys are ONNX names."""
+    proto = imported.model.proto
+    needed, nodes = set(written), []
+    for node in reversed(proto.graph.node):
+        if needed.isdisjoint(node.output):
+            continue
+        copied = onnx.NodeProto()
+        copied.CopyFrom(node)
+        copied.ClearField("input")
+        copied.input.extend(name + _CUT if name in read else name for name in node.input)
+        needed.update(name for name in node.input if name not in read)
+        nodes.append(copied)
+    inputs = [_value_info(n + _CUT, t, imported.orders[t.name]) for n, t in read.items()]
+    # A float input that several nodes quantise alike is one tensor, which has the name of the first one's output.
+    inputs += [value for value in proto.graph.input if value.name in needed]
+    outputs = [_value_info(n, t, imported.orders[t.name]) for n, t in written.items()]
+    initializers = [i for i in proto.graph.initializer if i.name in needed]
+    result = helper.make_graph(nodes[::-1], "cut", inputs, outputs, initializers)
+    return helper.make_model(result, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+
+
+def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every tensor of the reference run and every middle result, (N, C, H, W) int8."""
+    _, kept = reference.run(graph, inputs, keep=True)
+    assert kept is not None
+    for layer in graph.layers:
+        if layer.residual:
+            middle, _ = run_stages(layer, kept[layer.input], kept[layer.residual.other],
+                                   zero_point=graph.tensors[layer.input].zero_point)
+            kept[layer.residual.middle.name] = middle
+    return kept
+
+
+def _run(session: ort.InferenceSession, outputs: list[str], feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    try:
+        return session.run(outputs, feed)
+    except Exception as error:  # onnxruntime's own exception types are not public
+        raise GraphError(f"onnxruntime does not run the model: {str(error).splitlines()[0]}") from None
+
+
+def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list[LayerDifference]:
+    """Every layer by itself, on samples ``inputs`` (model input -> (N, ...)). Raises GraphError as `compare_model`."""
+    return _compare_layers(imported, inputs, _reference_stages(imported.graph, inputs))
+
+
+def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
+                    ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
+    graph = imported.graph
+    results: list[tuple[Layer, str, Tensor]] = []
+    for layer in graph.layers:
+        op: str = layer.op
+        if layer.residual and layer.residual.middle.onnx_name:
+            results.append((layer, op, layer.residual.middle))
+            op = "add"      # the middle is an input of its own
+        if graph.tensors[layer.output].onnx_name:
+            results.append((layer, op, graph.tensors[layer.output]))
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results)) if t.onnx_name}
+    written = {t.onnx_name: t for *_, t in results}
+    session = _session(_cut(imported, sources, written))
+    taken = {i.name for i in session.get_inputs()}
+    differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
+    for sample in range(len(next(iter(ours.values())))):
+        feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
+                for n, t in sources.items() if n + _CUT in taken}
+        feed |= {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items() if n in taken}
+        for (name, tensor), value in zip(written.items(), _run(session, list(written), feed), strict=True):
+            theirs = _from_onnx(tensor, imported.orders[tensor.name], value)
+            differences[name].append(np.abs(ours[tensor.name][sample].astype(np.int16) - theirs))
+    rows = []
+    for layer, op, tensor in results:
+        found = np.stack(differences[tensor.onnx_name])
+        rows.append(LayerDifference(layer.name, op, tensor.name, found.size, int(np.count_nonzero(found)),
+                                    int(found.max(initial=0))))
+    return rows
+
+
+def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
+                     ours: Mapping[str, np.ndarray]) -> list[OutputDifference]:
+    graph = imported.graph
+    whole = onnx.ModelProto()
+    whole.CopyFrom(imported.model.proto)
+    present = {o.name for o in whole.graph.output}
+    ends = {name: graph.tensors[tensor] for name, (tensor, _) in graph.outputs.items()}
+    joined = {name: tensor for name, tensor in ends.items() if not tensor.onnx_name}
+    ends = {name: tensor for name, tensor in ends.items() if tensor.onnx_name}
+    whole.graph.output.extend(_value_info(t.onnx_name, t, imported.orders[t.name])
+                              for t in {t.onnx_name: t for t in ends.values()}.values() if t.onnx_name not in present)
+    session = _session(whole)
+    rows = []
+    for output, tensor in ends.items():
+        theirs, differing = [], 0
+        for sample in range(len(ours[tensor.name])):
+            feed = {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
+            value, result = _run(session, [tensor.onnx_name, output], feed)
+            theirs.append(_from_onnx(tensor, imported.orders[tensor.name], value))
+            differing += int((reference.host_output(graph, output, theirs[-1][None]) != result).sum())
+        flat = np.stack(theirs).reshape(len(theirs), -1).astype(np.int16)
+        mine = ours[tensor.name].reshape(flat.shape)
+        counted = Counter((mine - flat).ravel().tolist())
+        agreement = float((mine.argmax(axis=1) == flat.argmax(axis=1)).mean())
+        rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())), agreement, differing))
+    return [*rows, *(_compare_sums(graph, name, tensor, session, inputs, ours) for name, tensor in joined.items())]
+
+
+def _compare_sums(graph: Graph, output: str, tensor: Tensor, session: ort.InferenceSession,
+                  inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
+    """An output that is no quantised tensor: sums of a binary layer, compared in its unit."""
+    mine = reference.host_output(graph, output, ours[tensor.name])
+    theirs = np.concatenate([
+        _run(session, [output], {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()})[0]
+        for sample in range(len(mine))])
+    (step,) = (s for s in graph.outputs[output][1] if s.kind == "join")
+    scale: Any = step.parameters["scale"]
+    steps = np.rint((mine - theirs) / scale.max()).astype(np.int64)
+    flat = [values.reshape(len(values), -1).argmax(axis=1) for values in (mine, theirs)]
+    return OutputDifference(output, tensor.name, dict(sorted(Counter(steps.ravel().tolist()).items())),
+                            float((flat[0] == flat[1]).mean()), int((mine != theirs).sum()))
+
+
+def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray]) -> Comparison:
+    """Compare an imported model on ``inputs`` (model input -> (N, ...)).
+
+    Raises GraphError when inputs do not fit or onnxruntime does not take the model.
+    """
+    ours = _reference_stages(imported.graph, inputs)
+    samples = len(next(iter(inputs.values())))
+    if not samples:
+        raise GraphError("there are no samples to compare on")
+    return Comparison(samples, _compare_layers(imported, inputs, ours), _compare_outputs(imported, inputs, ours))
+
+
+def compare(path: str | Path, inputs: Mapping[str, np.ndarray]) -> Comparison:
+    """`compare_model` of an ONNX file; raises GraphError as `gen.onnx.importer.load` does, too."""
+    return compare_model(load_model(path), inputs)
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    table = Table(title=f"against onnxruntime, {comparison.samples} samples", title_justify="left")
+    for heading in ("layer", "op", "tensor", "values", "differing", "largest"):
+        table.add_column(heading, justify="right" if heading in ("values", "differing", "largest") else "left")
+    for row in comparison.layers:
+        table.add_row(row.layer, row.op, row.tensor, f"{row.values:,}", f"{row.differing:,}", str(row.largest))
+    console.print(table)
+    for output in comparison.outputs:
+        spread = ", ".join(f"{count:,} {f'differ by {difference:+d}' if difference else 'equal'}"
+                           for difference, count in output.distribution.items())
+        console.print(f"{output.output}: of the values of {output.tensor}, {spread}; "
+                      f"same answer in {100 * output.agreement:.1f} % of the samples; "
+                      f"{output.host_differing:,} values differ in the host's part", soft_wrap=True)

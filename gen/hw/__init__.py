@@ -1,0 +1,1 @@
+"""The generated hardware outside the simulators: exported projects, synthesis."""

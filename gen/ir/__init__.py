@@ -1,0 +1,1 @@
+"""The compiler's graph: what it consists of, its rules, what it computes."""

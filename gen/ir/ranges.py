@@ -1,0 +1,78 @@
+"""What values the channels of a feature map can have: of any int8 input, what clips and sums leave."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gen.ir.graph import Conv, Graph, Layer, Pool, Tensor, pad_value
+from sim.golden import requantize, residual_add
+
+__all__ = ["Range", "any_values", "input_ranges", "product_range", "sum_range", "window_range"]
+
+#: Lowest and highest value of each channel, int64 (C,) each.
+Range = tuple[np.ndarray, np.ndarray]
+
+
+def any_values(layer: Layer) -> Range:
+    """A layer's input where nothing is known of it."""
+    channels = layer.weights.shape[not layer.depthwise] if isinstance(layer, Conv) else len(layer.requantize.bias)
+    return np.full(channels, -128), np.full(channels, 127)
+
+
+def _padded(layer: Layer, source: Tensor, values: Range) -> Range:
+    """What a layer reads of a tensor with these values."""
+    if not any(layer.pads):
+        return values
+    padding = pad_value(layer, source)
+    return np.minimum(values[0], padding), np.maximum(values[1], padding)
+
+
+def sum_range(layer: Layer, inputs: Range) -> Range:
+    """Lowest and highest sum (or maximum) of each channel, where the inputs are in ``inputs``."""
+    if isinstance(layer, Pool):
+        return window_range(layer.maximum, layer.kernel, inputs)
+    return product_range(layer.weights, layer.depthwise, inputs)
+
+
+def window_range(maximum: bool, kernel: tuple[int, int], inputs: Range) -> Range:
+    """`sum_range` of a pool."""
+    taps = 1 if maximum else kernel[0] * kernel[1]
+    return taps * inputs[0], taps * inputs[1]
+
+
+def product_range(weights: np.ndarray, depthwise: bool, inputs: Range) -> Range:
+    """`sum_range` of a convolution."""
+    low, high = inputs
+    positive = np.maximum(weights, 0).sum(axis=(2, 3), dtype=np.int64)
+    negative = np.minimum(weights, 0).sum(axis=(2, 3), dtype=np.int64)
+    if depthwise:
+        positive, negative = positive[:, 0], negative[:, 0]
+        return positive * low + negative * high, positive * high + negative * low
+    return positive @ low + negative @ high, positive @ high + negative @ low
+
+
+def input_ranges(graph: Graph) -> Mapping[str, Range]:
+    """What each layer, by name, can read: values of its input's channels, and padding."""
+    reads: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
+    for name, _ in graph.inputs.values():
+        channels = graph.tensors[name].shape[0]
+        ranges[name] = np.full(channels, -128), np.full(channels, 127)
+    for layer in graph.layers:
+        first, second = layer.requantize, layer.residual
+        inputs = reads[layer.name] = _padded(layer, graph.tensors[layer.input], ranges[layer.input])
+        if isinstance(layer, Conv) and layer.winograd:      # whose sums are rounded
+            low, high = (np.full(len(first.bias), end) for end in (first.low, first.high))
+        else:
+            # What follows the sums is monotone.
+            low, high = (
+                requantize(end[:, None, None], first.bias, first.multiplier, first.shift, first.zero_point, first.low,
+                           first.high)[:, 0, 0]
+                for end in sum_range(layer, inputs))
+        if second:
+            low, high = (
+                residual_add(own, other, second.multiplier_a, second.multiplier_b, second.constant, second.shift,
+                             second.zero_point, second.low, second.high)
+                for own, other in zip((low, high), ranges[second.other], strict=True))
+        ranges[layer.output] = low.astype(np.int64), high.astype(np.int64)
+    return reads

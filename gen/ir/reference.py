@@ -1,0 +1,122 @@
+"""The graph on NumPy, and the host's part of the work for every way to run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gen.ir.graph import Graph, GraphError, HostStep
+from gen.ir.queries import count_readers
+from sim.golden import run_layer
+
+__all__ = ["host_output", "run"]
+
+
+def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """float32 as onnxruntime computes it: exponentials of the distance to the maximum, times one over their sum."""
+    exponentials = np.exp(x - x.max(axis=axis, keepdims=True), dtype=np.float32)
+    return exponentials / exponentials.sum(axis=axis, keepdims=True, dtype=np.float32)
+
+
+def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
+    p: Mapping[str, Any] = step.parameters
+    match step.kind:
+        case "quantize":
+            number = np.uint8 if p["unsigned"] else np.int8
+            limits = np.iinfo(number)
+            with np.errstate(over="ignore"):    # infinite is as good
+                steps = np.rint(x / np.float32(p["scale"])) + p["zero_point"]
+            return np.clip(steps, limits.min, limits.max).astype(number)
+        case "dequantize":
+            return (x.astype(np.float32) - np.float32(p["zero_point"])) * np.float32(p["scale"])
+        case "softmax":
+            return _softmax(x, p["axis"])
+        case "reshape":
+            return x.reshape(len(x), *p["shape"][1:])
+        case "transpose":
+            return x.transpose(p["axes"])
+        case "gather":
+            return x.reshape(len(x), -1)[:, p["index"]]
+        case "retype":
+            return (x.view(np.uint8) ^ 128).view(np.uint8 if p["unsigned"] else np.int8)
+        case "join":
+            total = x.reshape(len(x), p["parts"], -1, *x.shape[2:]).sum(axis=1, dtype=np.int64) + p["constant"]
+            return total.astype(np.float32) * p["scale"][:, None, None] + p["bias"][:, None, None]
+    raise GraphError(f"host step {step.kind!r} is unknown")
+
+
+def _sample_shape(graph: Graph, name: str) -> tuple[int, ...]:
+    """Shape of one sample of a model input; only the number of its values where it is rearranged on its way in."""
+    tensor, steps = graph.inputs[name]
+    shape: tuple[int, ...] = graph.tensors[tensor].shape
+    if any(step.kind in ("reshape", "gather") for step in steps):
+        return (int(np.prod(shape)),)
+    for step in steps:
+        if step.kind == "transpose":
+            axes: Any = step.parameters["axes"]
+            shape = tuple(shape[i] for i in np.argsort([a - 1 for a in axes[1:]]))
+    return shape
+
+
+def _host_input(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
+    """A model input (N, ...) in the model's own type -> its tensor, (N, C, H, W) int8.
+
+    Raises GraphError for an unknown name, a shape that does not fit or a type that the model does not take.
+    """
+    if name not in graph.inputs:
+        raise GraphError(f"the model has no input {name!r}; it has {', '.join(graph.inputs)}")
+    tensor_name, steps = graph.inputs[name]
+    tensor, x = graph.tensors[tensor_name], np.asarray(array)
+    wanted = np.float32 if any(s.kind == "quantize" for s in steps) else np.uint8 if tensor.onnx_unsigned else np.int8
+    if wanted == np.float32 and np.issubdtype(x.dtype, np.floating):
+        x = x.astype(np.float32)
+    if x.dtype != wanted:
+        raise GraphError(f"input {name} must be {np.dtype(wanted)}, not {x.dtype}")
+    shape = _sample_shape(graph, name)
+    if x.ndim < 2 or (x.shape[1:] if len(shape) > 1 else (int(np.prod(x.shape[1:])),)) != shape:
+        raise GraphError(f"input {name} must have shape (samples, {', '.join(map(str, shape))}), not {x.shape}")
+    for step in steps:
+        x = apply_step(step, x)
+    if tensor.onnx_unsigned:
+        x = (x ^ 128).view(np.int8)
+    return np.ascontiguousarray(x.reshape(len(x), *tensor.shape))
+
+
+def host_output(graph: Graph, name: str, array: np.ndarray) -> np.ndarray:
+    """The tensor of a model output, (N, C, H, W) int8 -> the output as the model gives it."""
+    tensor, steps = graph.outputs[name]
+    x = np.asarray(array)
+    if graph.tensors[tensor].onnx_unsigned:
+        x = np.ascontiguousarray(x).view(np.uint8) ^ 128
+    for step in steps:
+        x = apply_step(step, x)
+    return x
+
+
+def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
+        keep: bool = False) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray] | None]:
+    """Run all samples.
+
+    ``inputs``: model input -> (N, ...) array. Returns the model's outputs, and with ``keep`` every tensor as
+    (N, C, H, W) int8.
+    Raises GraphError when inputs are missing or do not fit.
+    """
+    missing = [name for name in graph.inputs if name not in inputs]
+    if missing:
+        raise GraphError(f"input {missing[0]!r} is missing")
+    converted = {name: _host_input(graph, name, array) for name, array in inputs.items()}
+    tensors = {graph.inputs[name][0]: array for name, array in converted.items()}
+    samples = {len(x) for x in tensors.values()}
+    if len(samples) > 1:
+        raise GraphError("inputs have different numbers of samples")
+    unread = count_readers(graph)
+    for layer in graph.layers:
+        residual = tensors[layer.residual.other] if layer.residual else None
+        zero_point = graph.tensors[layer.input].zero_point
+        tensors[layer.output] = run_layer(layer, tensors[layer.input], residual, zero_point=zero_point)
+        for name in (layer.input, *([layer.residual.other] if layer.residual else [])):
+            unread[name] -= 1
+            if not (keep or unread[name]):
+                del tensors[name]
+    outputs = {name: host_output(graph, name, tensors[tensor]) for name, (tensor, _) in graph.outputs.items()}
+    return outputs, tensors if keep else None

@@ -1,0 +1,116 @@
+"""Instruction streams with named dependencies, turned into counted tokens at the end.
+
+The lowering says "this LOAD comes after that COMPUTE"; tokens follow from it. Within a queue instructions finish in
+order, so of a queue's dependencies on another only those count that reach further than all before them: each of these
+becomes one post and one take, and every counter ends at zero.
+"""
+
+from dataclasses import dataclass, field
+
+from cores.arch.isa import SETTERS, Instruction, Opcode, Queue
+
+__all__ = ["Emitter"]
+
+#: (posting queue, taking queue): the flag of the one who posts, the field of the one who takes.
+_TOKENS = {
+    (Queue.LOAD, Queue.COMPUTE): ("post_compute", "wait_load"),
+    (Queue.COMPUTE, Queue.LOAD): ("post_load", "wait_compute"),
+    (Queue.COMPUTE, Queue.STORE): ("post_store", "wait_compute"),
+    (Queue.STORE, Queue.COMPUTE): ("post_compute", "wait_store"),
+    (Queue.STORE, Queue.LOAD): ("post_load", "stores"),
+}
+
+#: A dependency further back than this many instructions of its queue is moved up to there. Queues are short, so it
+#: would hardly ever have to wait; and it keeps the number of tokens on their way small.
+_HORIZON = {Queue.COMPUTE: 48, Queue.STORE: 12}
+
+
+@dataclass(eq=False)
+class _Entry:
+    opcode: Opcode
+    layer: int
+    fields: dict[str, int]
+    #: Queue -> position in it of the last instruction that must be done.
+    after: dict[Queue, int] = field(default_factory=dict)
+    #: A STORE to the input buffer.
+    local: bool = False
+
+
+class Emitter:
+    """Collects a program in order. Positions count the working instructions of one queue (SETs do not count)."""
+
+    def __init__(self) -> None:
+        self.layer = -1
+        self._program: list[_Entry] = []
+        self._queues: dict[Queue, list[_Entry]] = {queue: [] for queue in Queue}
+        self._settings: dict[Opcode, dict[str, int]] = {}
+        #: What loads do since the last LOAD_SET.
+        self._mode: dict[str, int] = {"mode": -1}
+        self._reached: dict[tuple[Queue, Queue], int] = {}
+
+    def count(self, queue: Queue) -> int:
+        """Working instructions so far in a queue."""
+        return len(self._queues[queue])
+
+    def recent(self, queue: Queue, position: int) -> int:
+        """A position to wait for instead of ``position``, if that is beyond the horizon; -1 (nothing) stays."""
+        if position < 0:
+            return -1
+        at = max(position, self.count(queue) - _HORIZON[queue])
+        # A local STORE has no token for loads.
+        while at > position and self._queues[queue][at].local:
+            at -= 1
+        return at
+
+    def waits(self, queue: Queue, after: Queue, position: int) -> bool:
+        """Whether an instruction emitted now would have to take a token for this dependency."""
+        return position > self._reached.get((after, queue), -1)
+
+    def set(self, opcode: Opcode, **fields: int) -> None:
+        """Emit a SET unless its queue already holds these values."""
+        assert opcode in SETTERS
+        if self._settings.get(opcode) != fields:
+            self._settings[opcode] = fields
+            self._program.append(_Entry(opcode, self.layer, fields))
+
+    def set_load(self, fields: dict[str, int], mode: Opcode | None = None, mode_fields: dict[str, int] | None = None,
+                 ) -> None:
+        """LOAD_SET and the operation behind it that changes what loads do, unless the queue is in that state."""
+        wanted = {"mode": -1 if mode is None else int(mode), **(mode_fields or {})}
+        if self._mode != wanted:
+            self._settings.pop(Opcode.LOAD_SET, None)
+        before = len(self._program)
+        self.set(Opcode.LOAD_SET, **fields)
+        if mode is not None and len(self._program) > before:
+            self._program.append(_Entry(mode, self.layer, mode_fields or {}))
+        self._mode = wanted
+
+    def emit(self, opcode: Opcode, *, after: dict[Queue, int] | None = None, **fields: int) -> int:
+        """Emit a working instruction that runs after the given positions of other queues. Returns its own position."""
+        queue = opcode.queue
+        local = opcode is Opcode.STORE and bool(self._settings[Opcode.STORE_SET].get("local"))
+        entry = _Entry(opcode, self.layer, fields, local=local)
+        for source, wanted in (after or {}).items():
+            if not self.waits(queue, source, wanted):
+                continue
+            assert wanted < self.count(source), "a dependency lies ahead in the program: it could never be met"
+            self._reached[source, queue] = wanted
+            entry.after[source] = wanted
+        self._program.append(entry)
+        self._queues[queue].append(entry)
+        return self.count(queue) - 1
+
+    def finish(self) -> tuple[list[Instruction], list[int]]:
+        """The instructions, END included, and the layer of each.
+
+        Raises ValueError when a field does not fit its bits.
+        """
+        self._program.append(_Entry(Opcode.END, -1, {}))
+        flags: dict[int, dict[str, int]] = {id(entry): {} for entry in self._program}
+        for entry in self._program:
+            for source, position in entry.after.items():
+                post, take = _TOKENS[source, entry.opcode.queue]
+                flags[id(self._queues[source][position])][post] = 1
+                flags[id(entry)][take] = 1
+        instructions = [Instruction(entry.opcode, **entry.fields, **flags[id(entry)]) for entry in self._program]
+        return instructions, [entry.layer for entry in self._program]

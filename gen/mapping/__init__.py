@@ -1,0 +1,1 @@
+"""How a layer is computed: one module for each datapath."""

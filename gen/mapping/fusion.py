@@ -1,0 +1,229 @@
+"""Depthwise layers whose result goes to a pointwise layer through the input buffer (docs/datapath.md, Fusion).
+
+The pair is cut into *units*, whole rows of the depthwise layer's output with all channels. A unit is computed in
+windows and stored to the input buffer as one long row a block, which is what the pointwise layer computes on. While it
+does, the next unit's blocks are made one by one between its COMPUTEs, so that their stores run beside it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cores.config import NpuConfig
+from gen.ir.graph import Conv, Graph, Layer
+from gen.mapping.depthwise import WindowGeometry
+from gen.mapping.pack import PARAMETER_BEATS, PackedWeights, is_narrow
+from gen.tiling.geometry import Geometry, Window, split
+from gen.tiling.schedule import (
+    BEAT_WEIGHT,
+    CHUNK_CYCLES,
+    COMPUTE_OVERHEAD,
+    LATENCY,
+    STORE_CYCLES,
+    WINDOW_OVERHEAD,
+    Plan,
+    step_pace,
+)
+
+__all__ = ["FusedPlan", "fusable", "plan_fused"]
+
+#: Cycles of the store engine from a STORE to the next, with another STORE_SET between them or without.
+_STORE_GAP, _STORE_SET_GAP = 11, 26
+#: Tilings that are tried out.
+_CANDIDATES = 2
+#: Rows that a depthwise tile may have, in units.
+_TILE_UNITS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class FusedPlan:
+    """The tiling of two layers. ``pointwise.windows`` are the units, parts of the tiles ``depthwise.windows``.
+
+    The last ``places`` * ``place_entries`` entries of the input buffer hold the units in turn.
+    """
+
+    depthwise: Plan
+    pointwise: Plan
+    places: int
+    place_entries: int
+    #: Channel blocks of a unit, and output tiles of the pointwise layer.
+    blocks: int
+    tiles: int
+    #: The first unit's blocks are made between the parts of its first pointwise tile, not before it.
+    early: bool
+    cycles: float
+    beats: float
+
+    @property
+    def cost(self) -> float:
+        return self.cycles + BEAT_WEIGHT * self.beats
+
+    def pieces(self, unit: int, tile: int) -> list[tuple[int, int]]:
+        """The parts in which a pointwise tile is computed: (depthwise blocks made before it, its last input block + 1).
+
+        The next unit's blocks are shared out evenly between the tiles and within each.
+        """
+        blocks, early = self.blocks, self.early and unit == 0
+        if early and tile == 0:
+            return [(min(blocks, block + 2), block + 1) for block in range(blocks)]
+        tile, tiles = tile - early, self.tiles - early
+        coming = blocks if unit + 1 < len(self.pointwise.windows) else 0
+        first, last = coming * tile // tiles, coming * (tile + 1) // tiles
+        ends = [blocks * (number + 1) // (last - first + 1) for number in range(last - first)]
+        made = (unit + 1) * blocks + first
+        return [(made + number, end) for number, end in enumerate((*ends, blocks))]
+
+
+def _inputs(layer: Layer) -> list[str]:
+    return [layer.input, *([layer.residual.other] if layer.residual else [])]
+
+
+def fusable(graph: Graph, index: int) -> bool:
+    """Whether the layer behind layer ``index`` is a pointwise one that alone reads what this depthwise one makes."""
+    if index + 1 >= len(graph.layers):
+        return False
+    first, second = graph.layers[index:index + 2]
+    if not (isinstance(first, Conv) and first.depthwise and first.residual is None):
+        return False
+    if first.weights.shape[2:] == (1, 1):
+        return False
+    if not (isinstance(second, Conv) and not second.depthwise and second.input == first.output):
+        return False
+    if second.weights.shape[2:] != (1, 1) or tuple(second.stride) != (1, 1) or any(second.pads):
+        return False
+    readers = [name for layer in graph.layers for name in _inputs(layer)] + [name for name, _ in graph.outputs.values()]
+    return readers.count(first.output) == 1
+
+
+class _Costs:
+    """Cycles of the engines for a unit."""
+
+    def __init__(self, first: Conv, second: Conv, geometry: WindowGeometry, pointwise: Geometry, windows: PackedWeights,
+                 packed: PackedWeights, config: NpuConfig) -> None:
+        self.config, self.geometry, self.pointwise = config, geometry, pointwise
+        self.windows, self.packed = windows, packed
+        self.blocks = len(windows.tiles)
+        self.out_blocks = -(-second.weights.shape[0] // config.ic_lanes)
+        self.residual = second.residual is not None
+        self.narrow = is_narrow(second, len(packed.tiles) - 1, config) and pointwise.output_size[1] > config.pixel_lanes
+        self.all_narrow = self.narrow and len(packed.tiles) == 1
+        self._steps = sum(geometry.steps(config, part.rows) for tile in windows.tiles for part in tile)
+        self._passes = sum(map(len, windows.tiles))
+
+    def depthwise(self, part: Window) -> float:
+        step = step_pace(self.geometry.step_cycles(part, self.config), self.config.weight_beats, self.config)
+        return self._steps * step + self._passes * 2 * WINDOW_OVERHEAD
+
+    def depthwise_store(self, part: Window, gap: int = _STORE_GAP) -> float:
+        return self.blocks * (part.rows * part.cols + gap)
+
+    def pointwise_compute(self, unit: Window) -> float:
+        cycles, last = 0.0, len(self.packed.tiles) - 1
+        for number, tile in enumerate(self.packed.tiles):
+            words = self.pointwise.words(unit, self.config, narrow=self.narrow and number == last)
+            for part in tile:
+                steps = part.blocks * part.groups
+                cycles += steps * step_pace(words, part.step_beats(self.config), self.config)
+        return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.packed.tiles))
+
+    def pointwise_store(self, unit: Window) -> float:
+        pixels = unit.cols * STORE_CYCLES[self.residual]
+        return self.out_blocks * (pixels + self.residual * PARAMETER_BEATS) + len(self.packed.tiles) * _STORE_SET_GAP
+
+    def load(self, part: Window) -> float:
+        """Beats that a unit's depthwise part needs on the bus, padding counted with them."""
+        return self.blocks * (part.load_beats + PARAMETER_BEATS) + len(self.windows.data)
+
+    def pointwise_load(self, unit: Window) -> float:
+        return len(self.packed.data) + self.out_blocks * (PARAMETER_BEATS + self.residual * unit.cols)
+
+
+def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list[list[Window]], list[Window]]]:
+    """(geometry, tiles, their parts, units) worth looking at."""
+    config, geometry = costs.config, costs.geometry
+    height, width = geometry.output_size
+    row_words = -(-width // geometry.word_columns(config))
+    seen = set()
+    for count in range(1, -(-height // geometry.word_rows) + 1):
+        rows = split(height, count, geometry.word_rows)[0][1]
+        if rows in seen:
+            continue
+        seen.add(rows)
+        words = -(-rows // geometry.word_rows) * row_words
+        unit = costs.pointwise.window(0, 1, 0, rows * width, config)
+        if words > config.acc_depth or costs.pointwise.words(unit, config, narrow=costs.all_narrow) > config.acc_depth:
+            continue
+        form = replace(geometry, part_words=words)
+        for several in _TILE_UNITS:
+            tile_count = -(-height // (rows * several))
+            if several > 1 and tile_count * several >= 2 * count:
+                break
+            tiles = [form.window(*tile, 0, width, config) for tile in split(height, tile_count, geometry.word_rows)]
+            parts = [form.parts(tile, config) for tile in tiles]
+            units = [costs.pointwise.window(0, 1, part.y * width, part.rows * width, config)
+                     for of_tile in parts for part in of_tile]
+            if all(form.fits(tile, config) for tile in tiles) and all(
+                    costs.pointwise.fits(unit, config)
+                    and costs.pointwise.words(unit, config, narrow=costs.all_narrow) <= config.acc_depth
+                    for unit in units):
+                yield form, tiles, parts, units
+
+
+def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[Window]],
+              units: Sequence[Window]) -> tuple[float, float, int, int, int] | None:
+    """(cycles, beats, chunk, places, entries of a place) of a tiling; None if the input buffer is too small."""
+    config, blocks = costs.config, costs.blocks
+    flat = [part for of_tile in parts for part in of_tile]
+    places = min(2, len(units))
+    place = blocks * max(unit.entries for unit in units)
+    room = config.input_depth - places * place
+    entries = max(tile.entries for tile in tiles)
+    whole = len(flat) > len(tiles)      # tiles are loaded row by row, with all their blocks
+    if whole:
+        chunk = blocks
+    else:
+        chunk = min(blocks, max(1, config.queue_depth // 4), max(1, room // 3 // entries),
+                    -(-CHUNK_CYCLES // max(tile.load_beats for tile in tiles)))
+    if chunk * entries > room:
+        return None
+    serial = chunk * entries * 2 > room     # loading cannot run ahead
+    cycles, beats = 3.0 * LATENCY, 0.0
+    # The first unit's depthwise part by itself; then each unit's pointwise part with the next one's depthwise part.
+    first = flat[0]
+    cycles += chunk * first.load_beats + max(
+        costs.load(first) - chunk * first.load_beats, costs.depthwise_store(first), costs.depthwise(first))
+    for number, unit in enumerate(units):
+        part = flat[number + 1] if number + 1 < len(flat) else None
+        array, store = costs.pointwise_compute(unit), costs.pointwise_store(unit)
+        load, port = costs.pointwise_load(unit), 0.0
+        beats += load + costs.load(flat[number]) + costs.out_blocks * unit.cols
+        if part is not None:
+            array += costs.depthwise(part)
+            store += costs.depthwise_store(part, _STORE_SET_GAP)
+            load += costs.load(part)
+            port = blocks * (part.load_beats + part.rows * part.cols)
+        cycles += max(array, store, load, port)
+        if part is not None and serial:
+            cycles += min(load, array)
+    cycles += costs.out_blocks / len(costs.packed.tiles) * units[-1].cols * STORE_CYCLES[costs.residual]
+    return cycles, beats, chunk, places, place
+
+
+def plan_fused(first: Conv, second: Conv, geometry: WindowGeometry, pointwise: Geometry, windows: PackedWeights,
+               packed: PackedWeights, config: NpuConfig) -> list[FusedPlan]:
+    """The best tilings of a depthwise layer in windows and the pointwise one behind it, by the cycles reckoned."""
+    costs = _Costs(first, second, geometry, pointwise, windows, packed, config)
+    plans = []
+    for form, tiles, parts, units in _tilings(costs):
+        estimate = _estimate(costs, tiles, parts, units)
+        if estimate is not None:
+            cycles, beats, chunk, places, entries = estimate
+            plans.append(FusedPlan(Plan(form, tuple(tiles), chunk, False, False, 0, 0),
+                                   Plan(pointwise, tuple(units), costs.blocks, True, costs.narrow, 0, 0),
+                                   places, entries, costs.blocks, len(packed.tiles), False, cycles, beats))
+    plans.sort(key=lambda plan: plan.cost)
+    # With few units the layers around come closer, which is not in the reckoning.
+    few = min(plans, key=lambda plan: (len(plan.pointwise.windows), plan.cost), default=None)
+    best = [plan for number, plan in enumerate(plans) if number < _CANDIDATES or plan is few]
+    # A start between the parts of the first tile needs a second one for the next unit's blocks.
+    return best + [replace(plan, early=True) for plan in best
+                   if plan.blocks > 2 and (plan.tiles > 1 or len(plan.pointwise.windows) == 1)]

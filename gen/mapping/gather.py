@@ -1,0 +1,150 @@
+"""Convolutions of few input channels as 1x1 convolutions (docs/datapath.md, "Gathered rows").
+
+The input lies in memory as rows of interleaved bytes. For every output pixel the bytes under a row of the kernel are
+one run; the runs of all its rows, one behind the other, are the channels of a 1x1 convolution.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cores.arch.isa import LAYOUTS, Opcode, Queue
+from cores.config import NpuConfig
+from gen.ir.graph import Conv, Graph, Tensor
+from gen.lowering.emitter import Emitter
+from gen.tiling.geometry import Geometry, Window, largest_field
+
+__all__ = ["GatherGeometry", "gathered_layer", "is_gatherable", "load_pieces"]
+
+_MAX_LENGTH = largest_field(Opcode.LOAD_GATHER, "length")
+_MAX_STEP = largest_field(Opcode.LOAD_GATHER, "step")
+_MAX_BYTES = largest_field(Opcode.LOAD_GATHER, "bytes")
+_LOWEST_START = -(1 << next(f.bits for f in LAYOUTS[Opcode.LOAD_GATHER] if f.name == "start") - 1)
+_MAX_COLS = largest_field(Opcode.LOAD_SET, "cols")
+_MAX_PAD_ROWS = largest_field(Opcode.LOAD_ACT, "pad_top")
+
+#: What a piece takes beside its runs: instructions, and filling the window.
+_PIECE_CYCLES = 8
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``length`` bytes under row ``row`` of the kernel, from byte ``first`` on, which go to ``place`` of a block."""
+
+    row: int
+    first: int
+    length: int
+    block: int
+    place: int
+
+
+def is_gatherable(layer: Conv, graph: Graph) -> bool:
+    """Whether a layer's input can be laid out for it alone: a model input that nothing else reads."""
+    if layer.depthwise or layer.input not in {tensor for tensor, _ in graph.inputs.values()}:
+        return False
+    readers = sum((other.input == layer.input) + bool(other.residual and other.residual.other == layer.input)
+                  for other in graph.layers)
+    return (readers == 1 and not graph.tensors[layer.input].signs
+            and layer.input not in {tensor for tensor, _ in graph.outputs.values()})
+
+
+def gathered_layer(layer: Conv) -> Conv:
+    """The layer as a 1x1 convolution: its channels are kernel row, kernel column, channel."""
+    weights = layer.weights.transpose(0, 2, 3, 1).reshape(len(layer.weights), -1, 1, 1)
+    return replace(layer, weights=np.ascontiguousarray(weights), stride=(1, 1), pads=(0, 0, 0, 0))
+
+
+@dataclass(frozen=True)
+class GatherGeometry(Geometry):
+    """The loops of the 1x1 convolution; ``window_*`` are the layer's own."""
+
+    channels: int = 0
+    window_kernel: tuple[int, int] = (1, 1)
+    window_stride: tuple[int, int] = (1, 1)
+
+    @classmethod
+    def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig) -> "GatherGeometry | None":
+        """The geometry of a layer whose rows the hardware can gather; None for others."""
+        channels, height, width = source.shape
+        rows, cols = layer.weights.shape[2:]
+        stride = (1 if target.shape[1] == 1 else layer.stride[0], 1 if target.shape[2] == 1 else layer.stride[1])
+        fits = (stride[1] * channels <= _MAX_STEP and -layer.pads[1] * channels >= _LOWEST_START
+                and max(layer.pads[0], layer.pads[2]) <= _MAX_PAD_ROWS and width * channels <= _MAX_BYTES
+                and -(-width * channels // config.beat_bytes) <= _MAX_COLS)
+        if not config.gather or not fits:
+            return None
+        return cls((1, 1), (1, 1), layer.pads, (height, width), (target.shape[1], target.shape[2]),
+                   channels=channels, window_kernel=(rows, cols), window_stride=stride)
+
+    def row_beats(self, config: NpuConfig) -> int:
+        """Beats of a row of the input."""
+        return -(-self.input_size[1] * self.channels // config.beat_bytes)
+
+    def pieces(self, config: NpuConfig) -> list[Piece]:
+        """The runs of all kernel rows, cut where blocks of channels end."""
+        lanes, run = config.beat_bytes, self.window_kernel[1] * self.channels
+        pieces = []
+        for row in range(self.window_kernel[0]):
+            first = 0
+            while first < run:
+                block, place = divmod(row * run + first, lanes)
+                length = min(run - first, lanes - place, _MAX_LENGTH)
+                pieces.append(Piece(row, first, length, block, place))
+                first += length
+        return pieces
+
+    def input_blocks(self, channels: int, config: NpuConfig) -> int:
+        return -(-self.window_kernel[0] * self.window_kernel[1] * self.channels // config.ic_lanes)
+
+    def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
+        # What is loaded differs from piece to piece; here only how it lies in the buffer.
+        return Window(y, rows, x, cols, 0, rows, 0, cols, 0, 0, 0, 0, -(-cols // config.banks), rows)
+
+    def fetch(self, window: Window, piece: Piece, config: NpuConfig) -> dict[str, dict[str, int]]:
+        """Fields of the LOAD_SET, LOAD_GATHER and LOAD_ACT of a piece that depend on where the tile is."""
+        lanes, height = config.beat_bytes, self.input_size[0]
+        step = self.window_stride[1] * self.channels
+        data = self.input_size[1] * self.channels
+        start = (window.x * self.window_stride[1] - self.pads[1]) * self.channels + piece.first
+        end = start + (window.cols - 1) * step + piece.length
+        # Where all is padding it does not matter what is fetched.
+        beat = min(max(start, 0), data - 1) // lanes
+        beats = max(1, -(-min(end, data) // lanes) - beat)
+        first = window.y * self.window_stride[0] - self.pads[0] + piece.row
+        top = min(window.rows, max(0, -(first // self.window_stride[0])))
+        first += top * self.window_stride[0]
+        rows = min(window.rows - top, max(0, -(-(height - first) // self.window_stride[0])))
+        return {
+            "set": {"cols": beats, "row_pitch": self.window_stride[0] * self.row_beats(config) if rows > 1 else 0},
+            "gather": {
+                "outputs": window.cols, "length": piece.length, "step": step, "place": piece.place,
+                "start": start - beat * lanes if start < data else 0,
+                "bytes": data - beat * lanes if start < data else 0},
+            "act": {"offset": (first if rows else 0) * self.row_beats(config) + beat, "rows": rows, "pad_top": top,
+                    "pad_bottom": window.rows - top - rows},
+        }
+
+    def load_cycles(self, window: Window, blocks: int, config: NpuConfig) -> float:
+        runs = -(-window.cols // config.write_lanes)
+        beats = 2 + -(-window.cols * self.window_stride[1] * self.channels // config.beat_bytes)
+        return len(self.pieces(config)) * (window.rows * max(runs, beats) + _PIECE_CYCLES)
+
+
+def load_pieces(emitter: Emitter, config: NpuConfig, geometry: GatherGeometry, window: Window, blocks: tuple[int, int],
+                base: int, *, offset: int, padding: int, after: Mapping[Queue, int]) -> int:
+    """The loads of a chunk of blocks of a tile to entry ``base`` and following; returns the last one's position."""
+    position = -1
+    for piece in geometry.pieces(config):
+        if not blocks[0] <= piece.block < blocks[1]:
+            continue
+        fields = geometry.fetch(window, piece, config)
+        act = fields["act"]
+        emitter.set_load(
+            {**fields["set"], "block_pitch": 0, "pad_value": padding, "stride": 1, "buf_row_pitch": window.row_pitch,
+             "buf_block_pitch": window.entries}, Opcode.LOAD_GATHER, fields["gather"])
+        position = emitter.emit(
+            Opcode.LOAD_ACT, after=dict(after), buf_base=base + (piece.block - blocks[0]) * window.entries, blocks=1,
+            **{**act, "offset": offset + act["offset"]})
+    return position
+

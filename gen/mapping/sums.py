@@ -1,0 +1,119 @@
+"""Proof that a layer's sums fit the accumulators, and the way out for channels whose sums cannot matter."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
+from cores.config import NpuConfig
+from gen.ir.graph import Conv, Layer
+from gen.ir.ranges import Range, any_values, sum_range
+from gen.mapping.winograd import exact_requantize
+from gen.tiling.geometry import CompileError
+from sim.golden import round_shift, winograd_output
+
+__all__ = ["fit_exact", "fit_sums"]
+
+#: A scale of one.
+_UNIT = (1 << MULTIPLIER_BITS - 1, MULTIPLIER_BITS - 1)
+
+
+def _reach(layer: Layer, inputs: Range | None) -> Range:
+    """Lowest and highest sum of each channel; ``inputs`` as in `fit_sums`."""
+    if isinstance(layer, Conv) and layer.winograd:
+        # Of each of a tile's four pixels. Tiles may hold anything here, which is more than they do.
+        signs = winograd_output(np.eye(16, dtype=np.int64).reshape(16, 4, 4)).reshape(16, 4)
+        weights = layer.winograd.weights.reshape(*layer.weights.shape[:2], 16)
+        positive = np.maximum(weights, 0).sum(1, dtype=np.int64)
+        negative = np.minimum(weights, 0).sum(1, dtype=np.int64)
+        up = positive @ (signs > 0) - negative @ (signs < 0)
+        down = negative @ (signs > 0) - positive @ (signs < 0)
+        return (127 * down - 128 * up).min(axis=1), (127 * up - 128 * down).max(axis=1)
+    return sum_range(layer, any_values(layer) if inputs is None else inputs)
+
+
+def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high: np.ndarray) -> Conv:
+    """Replace channels whose result is the same for all inputs: no weights, the result as bias. Others stay."""
+    first = layer.requantize
+    ends = [np.clip(round_shift((end + first.bias) * first.multiplier, first.shift), first.low - first.zero_point,
+                    first.high - first.zero_point) for end in (low, high)]
+    constant = channels & (ends[0] == ends[1])
+    dead = constant[:, None, None, None]
+    winograd = layer.winograd and replace(
+        layer.winograd, weights=np.where(dead, 0, layer.winograd.weights).astype(np.int16))
+    return replace(
+        layer,
+        weights=np.where(dead, 0, layer.weights).astype(np.int16), winograd=winograd,
+        requantize=replace(
+            first, bias=np.where(constant, ends[0], first.bias),
+            multiplier=np.where(constant, _UNIT[0], first.multiplier),
+            shift=np.where(constant, _UNIT[1], first.shift)))
+
+
+def _require_limits(layer: Layer) -> None:
+    """Raises CompileError for a requantisation or a window that the hardware has no room for."""
+    first, second = layer.requantize, layer.residual
+    multipliers = [*first.multiplier.tolist(), *([second.multiplier_a, second.multiplier_b] if second else [])]
+    shifts = [*first.shift.tolist(), *([second.shift] if second else [])]
+    for name, values, low, high in (("multipliers", multipliers, 0, (1 << MULTIPLIER_BITS) - 1),
+                                    ("shifts", shifts, MIN_SHIFT, MAX_SHIFT)):
+        if min(values) < low or max(values) > high:
+            raise CompileError(f"layer {layer.name}: requantisation {name} must be in {low}..{high}, "
+                               f"not {min(values)}..{max(values)}")
+    if not isinstance(layer, Conv) and not layer.maximum:
+        rows, cols = layer.kernel
+        largest = (1 << POOL_WIDTH - 1) // 128
+        if rows * cols > largest:
+            raise CompileError(f"layer {layer.name}: windows of at most {largest:,} pixels can be summed, "
+                               f"not {rows}x{cols}; average in two layers, one behind the other")
+
+
+def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> Layer:
+    """The layer, proven to fit: sums, with their bias and without, stay within ``acc_width`` bits.
+
+    ``inputs``: what it can read, as `gen.ir.ranges.input_ranges` says; None for any int8.
+
+    Channels beyond that whose result does not depend on their input become constants: quantisers give channels that
+    died in training huge biases at tiny scales. The layer computes the same values.
+
+    Raises CompileError for sums, multipliers or shifts that the machine has no room for.
+    """
+    limit = 1 << config.acc_width - 1
+
+    def beyond(layer: Layer) -> np.ndarray:
+        low, high = _reach(layer, inputs)
+        below, above = np.minimum(layer.requantize.bias, 0), np.maximum(layer.requantize.bias, 0)
+        return (np.minimum(low, 0) + below < -limit) | (np.maximum(high, 0) + above >= limit)
+
+    _require_limits(layer)
+    channels = beyond(layer)
+    if isinstance(layer, Conv) and channels.any():
+        layer = _constant_channels(layer, channels, *_reach(layer, inputs))
+        channels = beyond(layer)
+    if channels.any():
+        channel = int(np.flatnonzero(channels)[0])
+        low, high = (int(end[channel]) for end in _reach(layer, inputs))
+        bias = int(layer.requantize.bias[channel])
+        width = (max(-low, high) + abs(bias)).bit_length() + 1
+        advice = (f"build and compile with --acc-width {width}" if width <= 32
+                  else "no accumulator is wide enough: use smaller weights or fewer inputs")
+        raise CompileError(f"layer {layer.name}: channel {channel} sums to {low}..{high} with bias {bias}, "
+                           f"beyond acc_width={config.acc_width}; {advice}")
+    return layer
+
+
+def fit_exact(layer: Conv, config: NpuConfig, inputs: Range | None = None) -> Conv | None:
+    """A layer that fits (`fit_sums`), with the parameters for sums of the exact Winograd form: four times its own.
+
+    Partial sums may run over: they and their total are kept modulo ``2**acc_width``. None where the total or the
+    parameters have no room.
+    """
+    requantize = exact_requantize(layer.requantize)
+    low, high = (4 * end for end in _reach(layer, inputs))
+    if requantize is None:
+        return None
+    limit = 1 << config.acc_width - 1
+    below, above = np.minimum(requantize.bias, 0), np.maximum(requantize.bias, 0)
+    if (np.minimum(low, 0) + below < -limit).any() or (np.maximum(high, 0) + above >= limit).any():
+        return None
+    return replace(layer, requantize=requantize)

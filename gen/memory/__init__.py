@@ -1,0 +1,1 @@
+"""Where constants and feature maps lie."""

@@ -1,0 +1,1 @@
+"""ONNX models -> the compiler's graph."""

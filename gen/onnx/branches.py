@@ -1,0 +1,117 @@
+"""What a pending result can be, and how finely its integers divide it: what the importer's roundings are chosen by."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cores.arch.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
+from gen.ir.graph import Conv, Pool, Requantize, Tensor
+from gen.ir.ranges import Range, product_range, window_range
+from gen.onnx.values import Pending, Real
+from sim.golden import quantize_multiplier
+
+if TYPE_CHECKING:
+    from gen.onnx.importer import Importer
+
+__all__ = ["as_convolution", "branch_quantisation", "finer", "real_range", "same", "pending_sums"]
+
+#: Error of a bias, in units of the output, that is not worth finer units.
+_BIAS_ERROR = 1 / 64
+#: Steps of the output in a unit of the sums, of which a multiplier makes no more.
+_LARGEST_SCALE = 2.0 ** (MULTIPLIER_BITS - MIN_SHIFT)
+#: Weights of a byte; what is beyond takes two slots of a block.
+_LARGEST_WEIGHT = 127
+#: Finer units must not make sums larger than this, which leaves room in any accumulator.
+_LARGEST_SUM = 1 << 24
+#: Steps of the sum to one of a branch at most: half of that is the branch's own rounding, and less than one step more
+#: or less before the sum is rounded is at most one step behind it.
+_COARSEST_BRANCH = 2.0
+
+
+def pending_sums(importer: "Importer", value: Pending) -> Range:
+    """Lowest and highest sum of each channel over all inputs that the tensor's clip bounds allow, int64 (C,)."""
+    arguments, source = value.arguments, importer.tensors[value.arguments["input"]]
+    low, high = importer.clip_bounds(source.name)
+    if any(arguments["pads"]):
+        around = arguments.get("pad_value")
+        around = source.zero_point if around is None else around
+        low, high = min(low, around), max(high, around)
+    inputs = np.full(source.shape[0], low), np.full(source.shape[0], high)
+    if value.layer is Conv:
+        return product_range(arguments["weights"], arguments["depthwise"], inputs)
+    return window_range(arguments["maximum"], arguments["kernel"], inputs)
+
+
+def real_range(importer: "Importer", value: Pending | Real) -> tuple[float, float]:
+    """Least and largest number that ``value`` can be, by its weights and the clip bounds of its tensor."""
+    if isinstance(value, Real):
+        low, high = importer.clip_bounds(value.quantised.tensor)
+        return (low - value.zero_point) * value.scale, (high - value.zero_point) * value.scale
+    lowest, highest = ((end + value.offset) * value.scale + value.bias for end in pending_sums(importer, value))
+    low, high = np.clip([lowest.min(), highest.max()], value.low, value.high)
+    return float(low), float(high)
+
+
+def branch_quantisation(result: tuple[float, float], other: tuple[float, float], total: tuple[float, float],
+                        unit: np.ndarray, scale: float) -> tuple[float, int] | None:
+    """Scale and zero point for a layer's ``result`` that the model adds to ``other`` without quantising it.
+
+    All are ranges of real numbers; ``total`` is that of the sum, half a step inside its quantisation's ends. What would
+    put the sum beyond it whatever the other operand is may saturate, so the FIRST_BITS cover no more. ``unit``: the
+    real value of one of the layer's accumulators. None where these are so coarse that the sum could be more than one
+    step, ``scale``, from the exact one.
+    """
+    needed = total[0] - other[1], total[1] - other[0]
+    low, high = np.clip(result, *needed)
+    low, high = min(low, 0.0), max(high, 0.0)
+    # Nothing is gained by steps far below those of the sum, or by steps that multipliers do not reach.
+    levels = 1 << FIRST_BITS
+    step = max((high - low) / (levels - 1), scale / 64, float(unit.max()) / 16)
+    if step >= _COARSEST_BRANCH * scale:
+        return None
+    # The outermost levels stand for half a step more to either side.
+    return step, int(np.ceil(-(levels + 1) / 2 - low / step))
+
+
+def same(tensor: Tensor, channels: int) -> Requantize:
+    """The stage that leaves single values of ``tensor`` as they are."""
+    multiplier, shift = quantize_multiplier(np.ones(channels))
+    return Requantize(np.full(channels, -tensor.zero_point), multiplier, shift, tensor.zero_point, -128, 127)
+
+
+def as_convolution(importer: "Importer", value: Pending) -> Pending:
+    """A pool as a depthwise convolution with weights of 1; behind a maximum, which is a layer of its own."""
+    arguments = {key: value.arguments[key] for key in ("input", "stride", "pads", "pad_value")}
+    kernel = value.arguments["kernel"]
+    if value.arguments["maximum"]:
+        source = importer.tensors[value.arguments["input"]]
+        pooled = importer.add_layer(None, replace(value, nodes=value.nodes[:1]), value.order, value.shape,
+                                    same(source, value.shape[0]), scale=source.scale, zero_point=source.zero_point)
+        arguments = dict(input=pooled.tensor, stride=(1, 1), pads=(0, 0, 0, 0), pad_value=None)
+        value, kernel = replace(value, nodes=value.nodes[1:]), (1, 1)
+    weights = np.ones((value.shape[0], 1, *kernel), np.int16)
+    return replace(value, layer=Conv, arguments={**arguments, "weights": weights, "depthwise": True})
+
+
+def finer(importer: "Importer", value: Pending, scale: float) -> Pending:
+    """``value`` with units so small that rounding the bias to them does not show in an output of step ``scale``.
+
+    A copy or a pool counts in steps of its input (or a few parts of them), as coarse as the output's own: there half a
+    unit of the bias is up to half a step, and several where the scale grows. As a convolution with larger weights, a
+    depthwise one in place of a pool, it counts in as many parts of that. Scales that multipliers do not reach become
+    smaller by it, too.
+    """
+    bias = value.bias / value.scale
+    error = float((np.abs(bias - np.rint(bias)) * value.scale).max(initial=0)) / scale
+    if error <= _BIAS_ERROR and value.scale.max() < _LARGEST_SCALE * scale:
+        return value
+    if value.layer is Pool:
+        value = as_convolution(importer, value)
+    weights = value.arguments["weights"]
+    largest = int(np.abs(weights).max(initial=1))
+    sums = max(int(np.abs(end).max()) for end in pending_sums(importer, value))
+    room = min(_LARGEST_WEIGHT // max(1, largest), _LARGEST_SUM // max(1, sums))
+    parts = 1 << max(0, room.bit_length() - 1)
+    return replace(value, arguments={**value.arguments, "weights": weights * np.int16(parts)},
+                   offset=value.offset * parts, scale=value.scale / parts)

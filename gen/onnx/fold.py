@@ -1,0 +1,108 @@
+"""Nodes whose inputs are constants, evaluated when the model is imported: what a model's own weights explain, no more.
+
+Operators whose work grows with their inputs and results alone; none with control flow, none that draws numbers.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper, shape_inference
+from onnx.reference import ReferenceEvaluator
+
+from gen.ir.graph import MAX_VALUES
+from gen.onnx.handlers import MICROSOFT, NodeError
+from gen.onnx.model import Model, Node
+
+__all__ = ["Folder", "evaluate"]
+
+_OPERATORS = frozenset("""
+    Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Concat Constant ConstantOfShape CumSum DepthToSpace Div Equal Exp
+    Expand EyeLike Flatten Floor Gather Greater GreaterOrEqual Identity Less LessOrEqual Log Max Min Mod Mul Neg Not
+    OneHot Or Pad Pow QuantizeLinear Range Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape
+    Round Shape Sigmoid Sign Size Slice SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where Xor
+""".split())
+#: Bytes that all results together may have: a fixed part, and one in proportion to the model's own constants.
+_FLOOR, _SHARE = 1 << 27, 4
+#: Bytes that all nodes together may read, as often as they do: time, as those above are memory.
+_READ_FLOOR, _READ_SHARE = 1 << 30, 16
+#: Inputs up to this size are known to shape inference with their values.
+_SMALL = 1024
+#: An operator set that has QuantizeLinear as com.microsoft has it.
+_QUANTIZE_OPSET = 13
+
+
+def _model(node: Node, opsets: Mapping[str, int], values: Mapping[str, np.ndarray], *, inside: int) -> onnx.ModelProto:
+    """A model of one node; ``values`` of up to ``inside`` elements are part of it, the others are inputs."""
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    versions = dict(opsets)
+    if proto.domain == MICROSOFT:
+        proto.domain, versions = "", {"": max(_QUANTIZE_OPSET, opsets.get("", 0))}
+    graph = helper.make_graph(
+        [proto], "fold",
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+         for n, v in values.items() if v.size > inside],
+        [helper.make_tensor_value_info(n, TensorProto.UNDEFINED, None) for n in node.outputs if n],
+        [numpy_helper.from_array(v, n) for n, v in values.items() if v.size <= inside])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in versions.items()])
+
+
+def evaluate(node: Node, opsets: Mapping[str, int], values: Mapping[str, np.ndarray], limit: int) -> list[np.ndarray]:
+    """Outputs of a node on ``values``, by the names of its inputs.
+
+    Raises NodeError when they would have more than ``limit`` bytes, or cannot be computed.
+    """
+    try:
+        inferred = shape_inference.infer_shapes(
+            _model(node, opsets, values, inside=_SMALL), check_type=True, strict_mode=True)
+        size = sum(_bytes(value.type.tensor_type) for value in inferred.graph.output)
+    except Exception:  # onnx raises anything for a node that is none
+        raise NodeError("its constant inputs do not fit it or each other; export the model again") from None
+    if size > limit:
+        raise NodeError(f"its result has {size:,} bytes, of {limit:,} that are left for what is computed when the "
+                        "model is compiled (docs/models.md)")
+    try:
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(_model(node, opsets, values, inside=-1)).run(None, dict(values))
+        return [np.asarray(value) for value in results]
+    except Exception:  # as above
+        raise NodeError("cannot be evaluated on its constant inputs; store its result as an initializer") from None
+
+
+def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
+    """Raises ValueError for a shape that is not known, and for text."""
+    if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
+        raise ValueError("the shape is not known")
+    if tensor.elem_type == TensorProto.STRING:
+        raise ValueError("text")
+    return math.prod(d.dim_value for d in tensor.shape.dim) * helper.tensor_dtype_to_np_dtype(
+        tensor.elem_type).itemsize
+
+
+class Folder:
+    """Evaluates the constant nodes of one model within its bounds."""
+
+    def __init__(self, model: Model) -> None:
+        self._opsets = {o.domain: o.version for o in model.proto.opset_import}
+        constants = sum(array.nbytes for array in model.constants.values())
+        self._left = _FLOOR + _SHARE * constants
+        self._unread = _READ_FLOOR + _READ_SHARE * constants
+
+    def __call__(self, node: Node, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Raises NodeError for an operator that is not folded, and as `evaluate`."""
+        if node.op not in _OPERATORS or node.domain not in ("", MICROSOFT):
+            raise NodeError(f"operator {node.op} is not evaluated on constants; store its result as an initializer, "
+                            "for example by onnxruntime's offline optimisation (docs/models.md)")
+        self._unread -= sum(array.nbytes for array in values.values())
+        if self._unread < 0:
+            raise NodeError("the constants that are read up to here have more bytes than what is computed when the "
+                            "model is compiled may read (docs/models.md); store its result as an initializer")
+        results = evaluate(node, self._opsets, values, self._left)
+        self._left -= sum(array.nbytes for array in results)
+        return results
+
+    def moved(self, node: Node, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """What a node that only moves elements makes of their places. Raises NodeError as `evaluate`."""
+        return evaluate(node, self._opsets, values, MAX_VALUES * np.dtype(np.int64).itemsize)

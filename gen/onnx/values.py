@@ -1,0 +1,218 @@
+"""What an ONNX value means to the importer while it walks the model.
+
+The arrangement of a value's elements is an ``order``: an integer array of the value's ONNX shape (one sample, so its
+first axis is 1) that holds, for each element, its flat index in the tensor behind it. Reshape, Flatten and Transpose
+only rearrange the order; nothing moves.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from gen.ir.graph import Conv, HostStep, Pool
+from gen.onnx.windows import Windows
+
+__all__ = [
+    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
+    "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole", "layout_steps", "quantisation",
+]
+
+#: Axes beyond which `layout_steps` does not look for a transposition.
+_MAX_TRANSPOSED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    array: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedConstant:
+    """A dequantised constant: ``(array - zero_point) * scale``, of one element each or along ``axis``."""
+
+    array: np.ndarray
+    scale: np.ndarray
+    zero_point: np.ndarray
+    axis: int
+
+    def _along(self, values: np.ndarray) -> np.ndarray:
+        if values.size == 1:
+            return values.reshape(())
+        shape = [1] * self.array.ndim
+        shape[self.axis] = values.size
+        return values.reshape(shape)
+
+    @property
+    def integers(self) -> np.ndarray:
+        """Zero point subtracted, int64."""
+        return self.array.astype(np.int64) - self._along(self.zero_point.astype(np.int64))
+
+    @property
+    def real(self) -> np.ndarray:
+        return self.integers * self._along(self.scale.astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class RawInput:
+    """A float model input that has not been quantised yet."""
+
+    name: str
+    order: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Quantised:
+    """An int8 or uint8 value: elements of IR tensor ``tensor``, or of a model input that has no tensor yet."""
+
+    tensor: str
+    order: np.ndarray
+    unsigned: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Real:
+    """A dequantised value; the zero point is that of the int8 tensor."""
+
+    quantised: Quantised
+    scale: float
+    zero_point: int
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.quantised.order
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """A dequantised value with ``pads`` (top, left, bottom, right) of raw value ``pad_value``, for a convolution."""
+
+    real: Real
+    pads: tuple[int, int, int, int]
+    pad_value: int
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.real.order
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedPadded:
+    """``padded`` in the integers of its tensor."""
+
+    padded: Padded
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.padded.order
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Result:
+    """The real result of node ``name`` on the way to its QuantizeLinear, clipped to ``low``..``high``."""
+
+    name: str
+    order: np.ndarray
+    #: ONNX nodes so far.
+    nodes: tuple[str, ...]
+    low: float = -np.inf
+    high: float = np.inf
+
+    def clipped(self, low: float, high: float, node: str) -> Self:
+        """This with a Clip behind it."""
+        return replace(self, low=float(np.clip(self.low, low, high)), high=float(np.clip(self.high, low, high)),
+                       nodes=(*self.nodes, node))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pending(_Result):
+    """A layer's: ``(acc + offset) * scale + bias``."""
+
+    #: `Conv` or `Pool`, and its arguments but for the name, the output and the requantisation.
+    layer: type[Conv] | type[Pool]
+    arguments: dict[str, Any]
+    shape: tuple[int, int, int]
+    scale: np.ndarray           # (C,) float64, real value of one unit of the accumulator
+    offset: np.ndarray          # (C,) int64
+    bias: np.ndarray            # (C,) float64, real
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingAdd(_Result):
+    """The sum of two tensors, the first of which may still be a layer's result."""
+
+    a: Real | Pending
+    b: Real
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingPool(_Result):
+    """``factor`` times the maximum of windows of a layer's result, plus ``shift``: what a Sign can follow."""
+
+    inner: Pending
+    windows: Windows
+    shape: tuple[int, int, int]
+    factor: np.ndarray          # (C,) float64
+    shift: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """Where ``value`` is 0 or more; where it is less if ``inverted``."""
+
+    value: "Pending | PendingPool"
+    inverted: bool
+
+    @property
+    def order(self) -> np.ndarray:
+        return self.value.order
+
+
+@dataclass(frozen=True, eq=False)
+class Host:
+    """A value that the processor makes from a tensor: ``steps`` start from the tensor as (samples, C, H, W)."""
+
+    tensor: str
+    steps: tuple[HostStep, ...]
+    order: np.ndarray = field(repr=False)   # of the value, counted in itself
+
+    def then(self, step: HostStep, order: np.ndarray | None = None) -> "Host":
+        return replace(self, steps=(*self.steps, step), order=self.order if order is None else order)
+
+
+Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
+         | PendingPool | Condition | Host)
+
+
+def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:
+    """A host step with the model's own zero point."""
+    return HostStep(kind, {"scale": scale, "zero_point": zero_point, "unsigned": unsigned})
+
+
+def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """(C, H, W) of a value of ONNX shape ``shape`` (with samples), None beyond two spatial axes."""
+    return {2: (*shape[1:], 1, 1), 3: (*shape[1:2], 1, *shape[2:]), 4: shape[1:]}.get(len(shape))  # type: ignore[return-value]
+
+
+def is_whole(order: np.ndarray, size: int) -> bool:
+    """Whether an arrangement holds every one of ``size`` elements once."""
+    return order.size == size and bool(np.bincount(order.ravel(), minlength=size).max(initial=0) == 1)
+
+
+def layout_steps(source: tuple[int, ...], order: np.ndarray) -> tuple[HostStep, ...]:
+    """Host steps from an array (samples, *source) to the arrangement ``order``, a selection of its elements."""
+    flat = np.arange(math.prod(source)).reshape(source)
+    axes = range(len(source))
+    candidates = permutations(axes) if len(source) <= _MAX_TRANSPOSED else [tuple(axes)]
+    for turned in candidates if order.size == flat.size else []:
+        moved = flat.transpose(turned)
+        if np.array_equal(moved.ravel(), order.ravel()):
+            steps: list[HostStep] = []
+            if turned != tuple(axes) and not np.array_equal(flat.ravel(), order.ravel()):
+                steps.append(HostStep("transpose", {"axes": (0, *(a + 1 for a in turned))}))
+            if moved.shape != order.shape[1:]:
+                steps.append(HostStep("reshape", {"shape": (-1, *order.shape[1:])}))
+            return tuple(steps)
+    return (HostStep("gather", {"index": order[0]}),)

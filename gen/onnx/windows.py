@@ -1,0 +1,94 @@
+"""Sliding windows as ONNX describes them: explicit or automatic padding, ceil_mode, cut windows at the edge."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gen.ir.graph import MAX_VALUES, output_size
+
+__all__ = ["WindowError", "Windows", "counts", "resolve"]
+
+
+class WindowError(ValueError):
+    """Attributes that contradict each other, or make an empty output or an enormous one."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    #: top, left, bottom, right; with ceil_mode the last two also hold what the last windows lack.
+    pads: tuple[int, int, int, int]
+    output: tuple[int, int]
+
+
+def _two(values: Sequence[int], filler: int) -> list[int]:
+    """Values of two axes; a one-dimensional window lies in the width."""
+    if len(values) not in (1, 2):
+        raise WindowError(f"{len(values)} spatial axes, at most two are supported")
+    return [filler, int(values[0])] if len(values) == 1 else [int(v) for v in values]
+
+
+def _explicit_pads(attributes: Mapping[str, Any]) -> tuple[list[int], list[int]]:
+    pads = [int(p) for p in attributes.get("pads", [0, 0, 0, 0])]
+    if min(pads, default=0) < 0:
+        raise WindowError("pads must not be negative")
+    return _two(pads[:len(pads) // 2], 0), _two(pads[len(pads) // 2:], 0)
+
+
+def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence[int] | None = None) -> Windows:
+    """Windows of an ONNX node over an input of ``size`` (H, W); ``kernel`` where the weights give it.
+
+    Raises WindowError.
+    """
+    named = attributes.get("kernel_shape") or kernel
+    if named is None:
+        raise WindowError("kernel_shape is missing")
+    if kernel is not None and list(named) != list(kernel):
+        raise WindowError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}")
+    extent, stride = _two(named, 1), _two(attributes.get("strides") or [1] * len(named), 1)
+    if min(*extent, *stride) < 1:
+        raise WindowError("kernel and strides must be positive")
+    automatic = attributes.get("auto_pad", "NOTSET")
+    begin, end = _explicit_pads(attributes)
+    output = []
+    for axis in range(2):
+        if automatic in ("SAME_UPPER", "SAME_LOWER"):
+            needed = max((-(-size[axis] // stride[axis]) - 1) * stride[axis] + extent[axis] - size[axis], 0)
+            begin[axis] = needed // 2 if automatic == "SAME_UPPER" else needed - needed // 2
+            end[axis] = needed - begin[axis]
+        elif automatic == "VALID":
+            begin[axis] = end[axis] = 0
+        elif automatic != "NOTSET":
+            raise WindowError(f"auto_pad {automatic!r} is unknown")
+        length = output_size(size[axis], extent[axis], stride[axis], begin[axis], end[axis])
+        if attributes.get("ceil_mode") and automatic == "NOTSET":
+            over = -(size[axis] + begin[axis] + end[axis] - extent[axis]) % stride[axis]
+            # A window that would start in the padding behind the input is left out.
+            if over and length * stride[axis] < size[axis] + begin[axis]:
+                length, end[axis] = length + 1, end[axis] + over
+        if length < 1:
+            raise WindowError(f"a window of {extent[axis]} does not fit an input of {size[axis]}")
+        output.append(length)
+    if output[0] * output[1] > MAX_VALUES:
+        raise WindowError(f"makes {output[0]} x {output[1]} pixels, at most {MAX_VALUES:,} are supported")
+    return Windows((extent[0], extent[1]), (stride[0], stride[1]), (begin[0], begin[1], end[0], end[1]),
+                   (output[0], output[1]))
+
+
+def counts(attributes: Mapping[str, Any], size: Sequence[int], windows: Windows) -> np.ndarray:
+    """Values that each window of an AveragePool divides by: (OH, OW) int64."""
+    _, end = _explicit_pads(attributes)
+    automatic = attributes.get("auto_pad", "NOTSET") != "NOTSET"
+    axes = []
+    for axis in range(2):
+        begin = windows.pads[axis]
+        first, last = 0, size[axis]
+        if attributes.get("count_include_pad"):
+            # What ceil_mode adds lies outside the padding and is never counted.
+            first, last = -begin, size[axis] + (windows.pads[axis + 2] if automatic else end[axis])
+        start = np.arange(windows.output[axis]) * windows.stride[axis] - begin
+        axes.append(np.minimum(start + windows.kernel[axis], last) - np.maximum(start, first))
+    return np.outer(*axes)

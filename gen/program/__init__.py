@@ -1,0 +1,1 @@
+"""Compiled programs: the `.npu` file and its text form."""

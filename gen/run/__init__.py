@@ -1,0 +1,1 @@
+"""Running a model: its samples, the targets, what came out."""

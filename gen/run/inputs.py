@@ -1,0 +1,163 @@
+"""Samples from files: arrays by name (.npz), one array (.npy), or an image."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gen.files.archive import BAD_ARCHIVE, described
+from gen.files.write import require_file
+from gen.ir.graph import Graph
+from gen.run.arrays import ArrayFile, Header
+from gen.run.pictures import PictureError, read_picture
+
+__all__ = ["InputError", "Samples", "random_samples", "read_samples", "zero_samples"]
+
+#: Bytes of samples that are read at once.
+_MAX_BYTES = 1 << 30
+_LABEL = "label"
+
+
+class InputError(ValueError):
+    """A file that does not hold what the model takes; the message names it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """``inputs``: model input -> (N, ...) array; ``labels``: (N,) numbers, if the file had them, below 0 for none.
+
+    ``remark``: what had to be done to the file, for people.
+    """
+
+    inputs: dict[str, np.ndarray]
+    labels: np.ndarray | None
+    remark: str = ""
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+
+def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> Samples:
+    """An image in the layout and size of ``shape``, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
+    if len(shape) != 4 or not ({shape[1], shape[3]} & {1, 3}):
+        raise InputError(f"{path}: input {name} of shape {shape} is not an image; give an .npz file")
+    channels_first = shape[1] in (1, 3)
+    channels, height, width = shape[1:] if channels_first else (shape[3], *shape[1:3])
+    try:
+        pixels, change = read_picture(path, width=width, height=height, channels=channels)
+    except PictureError as error:
+        raise InputError(f"{path}: {error}") from None
+    if channels_first:
+        pixels = pixels.transpose(2, 0, 1)
+    wanted = _number(graph, name)
+    if wanted == np.float32:
+        array, values = (pixels[None] / np.float32(255)).astype(np.float32), "0..1"
+    elif wanted == np.uint8:
+        array, values = pixels[None], "0..255"
+    else:
+        array, values = (pixels[None] ^ 128).view(np.int8), "-128..127"
+    return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}")
+
+
+def _require_fit(path: Path, graph: Graph, name: str, header: Header, shape: tuple[int, ...]) -> int:
+    """Raises InputError unless an array holds samples of the model input ``name``; returns how many."""
+    if header.shape[1:] != shape[1:] and header.shape != shape[1:]:
+        expected = ", ".join(map(str, ("samples", *shape[1:])))
+        raise InputError(f"{path}: input {name} must have the shape ({expected}), not {header.shape}")
+    wanted = _number(graph, name)
+    if header.dtype != wanted and not (wanted == np.float32 and header.dtype.kind == "f"):
+        raise InputError(f"{path}: input {name} must be {wanted}, not {header.dtype}")
+    return 1 if header.shape == shape[1:] else header.shape[0]
+
+
+def _read_arrays(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], limit: int | None) -> Samples:
+    """Samples from a .npy or .npz file; of the latter, only the arrays of the model's inputs and ``label`` are read."""
+    names, file = list(graph.inputs), ArrayFile(path)
+    there = file.names
+    if there is None and len(names) > 1:
+        raise InputError(f"{path}: the inputs are {', '.join(names)}; give an .npz file with an array for each")
+    missing = [name for name in names if there is not None and name not in there]
+    if missing:
+        raise InputError(f"{path}: has no array {missing[0]!r}; the model's inputs are {', '.join(names)}, "
+                         f"the file has {', '.join(there or ()) or 'nothing'}")
+    headers = {name: file.header(name) for name in names}
+    counts = {name: _require_fit(path, graph, name, header, shapes[name]) for name, header in headers.items()}
+    if there is not None and _LABEL in there:
+        label = headers[_LABEL] = file.header(_LABEL)
+        if len(label.shape) != 1 or label.dtype.kind not in "iuf":
+            raise InputError(f"{path}: label must have one number for each sample, not {label.dtype} {label.shape}")
+        counts[_LABEL] = label.shape[0]
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise InputError(f"{path}: arrays differ in their number of samples: {listed}")
+    samples = next(iter(counts.values()))
+    if not samples:
+        raise InputError(f"{path}: there are no samples")
+    taken = min(samples, limit or samples)
+    entries = {name: None if name in names and header.shape == shapes[name][1:] else taken
+               for name, header in headers.items()}     # None: a single sample
+    needed = sum(header.size(entries[name]) for name, header in headers.items())
+    if needed > _MAX_BYTES:
+        raise InputError(f"{path}: {taken:,} samples of {needed:,} bytes; at most {_MAX_BYTES:,} are read at once, "
+                         "take fewer samples")
+    inputs = {}
+    for name in names:
+        array = file.read(name, entries[name])
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            raise InputError(f"{path}: input {name} holds values that are not numbers (NaN)")
+        with np.errstate(over="ignore"):    # beyond float32 is as good as infinite
+            inputs[name] = array.astype(_number(graph, name), copy=False).reshape(-1, *shapes[name][1:])
+    labels = file.read(_LABEL, taken) if _LABEL in headers else None
+    if labels is not None and not (np.isfinite(labels) & (labels == np.rint(labels))).all():
+        raise InputError(f"{path}: labels must be whole numbers")
+    return Samples(inputs, labels)
+
+
+def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *, limit: int | None = None) -> Samples:
+    """Samples for ``graph``, at most ``limit``. ``shapes`` are those of the model's inputs.
+
+    Raises InputError for a file that does not fit, OSError for one that cannot be read.
+    """
+    names = list(graph.inputs)
+    require_file(path)
+    if path.suffix not in (".npz", ".npy"):
+        if len(names) > 1:
+            raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
+        return _read_image(path, graph, names[0], shapes[names[0]])
+    path.open("rb").close()     # what is raised from here on is about the content
+    try:
+        return _read_arrays(path, graph, shapes, limit)
+    except BAD_ARCHIVE as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})") from None
+
+
+def zero_samples(graph: Graph, shapes: dict[str, tuple[int, ...]]) -> Samples:
+    """One sample of zeros in the types of the model's inputs, for what does not depend on values."""
+    inputs = {}
+    for name in graph.inputs:
+        inputs[name] = np.zeros(shapes[name], _number(graph, name))
+    return Samples(inputs, None)
+
+
+def random_samples(graph: Graph, shapes: dict[str, tuple[int, ...]], seed: int) -> Samples:
+    """One random sample, over the whole range that the model's inputs are quantised to; the same for the same seed."""
+    rng, inputs = np.random.default_rng(seed), {}
+    for name, (tensor, _) in graph.inputs.items():
+        integers = rng.integers(-128, 128, shapes[name])
+        number = _number(graph, name)
+        if number == np.float32:
+            place = graph.tensors[tensor]
+            inputs[name] = ((integers - place.zero_point) * place.scale).astype(np.float32)
+        else:
+            inputs[name] = (integers + (128 if number == np.uint8 else 0)).astype(number)
+    return Samples(inputs, None)
+
+
+def _number(graph: Graph, name: str) -> np.dtype:
+    """The type of a model input."""
+    tensor, steps = graph.inputs[name]
+    if any(step.kind == "quantize" for step in steps):
+        return np.dtype(np.float32)
+    return np.dtype(np.uint8 if graph.tensors[tensor].onnx_unsigned else np.int8)

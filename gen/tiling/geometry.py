@@ -1,0 +1,273 @@
+"""Where a layer's tiles lie: output windows, the input they need, and its place in the input buffer."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from cores.arch.isa import LAYOUTS, Opcode
+from cores.arch.numerics import MAP_PIXELS
+from cores.config import NpuConfig
+from gen.ir.graph import Conv, Layer, Tensor
+
+__all__ = [
+    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
+    "largest_field", "part_counts", "split", "tilings",
+]
+
+
+def largest_field(opcode: Opcode, name: str) -> int:
+    """The largest value of an instruction's unsigned field."""
+    return (1 << next(field.bits for field in LAYOUTS[opcode] if field.name == name)) - 1
+
+
+# Limits that layers and tilings run into.
+MAX_BLOCKS = largest_field(Opcode.COMPUTE, "blocks")
+_MAX_ROWS = largest_field(Opcode.LOAD_ACT, "rows")
+_MAX_COLS = largest_field(Opcode.LOAD_SET, "cols")
+_MAX_PAD_SIDE = largest_field(Opcode.LOAD_SET, "pad_left")
+MAX_PAD_ROWS = largest_field(Opcode.LOAD_ACT, "pad_top")
+MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
+_MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
+_MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
+_MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
+_MAX_PIXELS = min(largest_field(opcode, "block_pitch") for opcode in (Opcode.LOAD_SET, Opcode.STORE_SET))
+
+#: How an axis is cut: (start, length) of each part.
+Split = list[tuple[int, int]]
+
+
+class CompileError(ValueError):
+    """A layer that this configuration cannot run; the message names it and says what to change."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """One spatial tile: output rows ``y`` and columns ``x`` and following, and the input they need.
+
+    ``row`` and ``col`` are the first input row and column that hold data. ``row_pitch`` and ``entries`` (of a channel
+    block) count entries of an input-buffer bank. A block takes ``buffer_rows`` there; those from ``buffer_row`` on are
+    loaded, and what lies behind them is read, but not used.
+    """
+
+    y: int
+    rows: int
+    x: int
+    cols: int
+    row: int
+    data_rows: int
+    col: int
+    data_cols: int
+    pad_top: int
+    pad_bottom: int
+    pad_left: int
+    pad_right: int
+    row_pitch: int
+    buffer_rows: int
+    buffer_row: int = 0
+
+    @property
+    def input_rows(self) -> int:
+        return self.data_rows + self.pad_top + self.pad_bottom
+
+    @property
+    def entries(self) -> int:
+        return self.row_pitch * self.buffer_rows
+
+    @property
+    def load_beats(self) -> int:
+        """Cycles to bring in one block, padding included."""
+        return self.input_rows * (self.data_cols + self.pad_left + self.pad_right)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A layer's loops, after simplification: a 1x1 layer without stride or padding is one long row."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    input_size: tuple[int, int]
+    output_size: tuple[int, int]
+    #: Input rows are fetched this far apart: a kernel of one row needs only every stride-th.
+    row_skip: int = 1
+    #: Tiles begin at columns that are multiples of this.
+    column_step: int = 1
+
+    @classmethod
+    def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False, map_out: bool = False,
+           cut: bool = False) -> "Geometry":
+        """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat. ``cut``: its windows
+        are taken one by one and in pieces (`piece`), so that they may be of any size, any distance apart.
+
+        Raises CompileError for a layer that no tiling brings within the instructions' limits.
+        """
+        rows, cols = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
+        pads = layer.pads
+        (_, height, width), (_, out_height, out_width) = source.shape, target.shape
+
+        def require(passed: bool, message: str) -> None:
+            if not passed:
+                raise CompileError(f"layer {layer.name}: {message}")
+
+        require(max(height * width, out_height * out_width) <= _MAX_PIXELS,
+                f"feature maps have at most {_MAX_PIXELS:,} pixels; cut the image in front of the model")
+        flat = height == 1 or width % MAP_PIXELS == 0 or not (map_in or map_out)
+        column_step = MAP_PIXELS if map_out else 1
+        if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads) and flat:
+            return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step)
+        # Strides along an axis with a single output mean nothing.
+        stride = (1 if out_height == 1 else layer.stride[0], 1 if out_width == 1 else layer.stride[1])
+        require(cut or max(rows, cols) <= MAX_KERNEL,
+                f"windows are at most {MAX_KERNEL}x{MAX_KERNEL}, not {rows}x{cols}")
+        require(cut or stride[1] <= _MAX_STRIDE, f"horizontal strides are at most {_MAX_STRIDE}, not {stride[1]}")
+        require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= MAX_PAD_ROWS,
+                f"padding is at most {_MAX_PAD_SIDE} columns and {MAX_PAD_ROWS} rows a side, not {pads}")
+        row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1
+        return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip, column_step)
+
+    def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
+        """The tile of output rows ``y..y+rows`` and columns ``x..x+cols``."""
+        if self.row_skip > 1:
+            row, data_rows, pad_top, pad_bottom = y * self.row_skip, rows, 0, 0
+        else:
+            row, data_rows, pad_top, pad_bottom = input_range(
+                y * self.stride[0] - self.pads[0], (rows - 1) * self.stride[0] + self.kernel[0], self.input_size[0])
+        col, data_cols, pad_left, pad_right = input_range(
+            x * self.stride[1] - self.pads[1], (cols - 1) * self.stride[1] + self.kernel[1], self.input_size[1])
+        return Window(y, rows, x, cols, row, data_rows, col, data_cols, pad_top, pad_bottom, pad_left, pad_right,
+                      self._row_pitch(cols, config), self._rows_read(rows))
+
+    def piece(self, y: int, x: int, rows: tuple[int, int], cols: tuple[int, int]) -> "Geometry":
+        """The loops of a part of the window of output row ``y``, column ``x``, as those of a layer with one output.
+
+        ``rows``, ``cols``: (first, number) of the kernel's.
+        """
+        before = (self.pads[0] - y * self.stride[0] - rows[0], self.pads[1] - x * self.stride[1] - cols[0])
+        return Geometry((rows[1], cols[1]), (1, 1), (*before, 0, 0), self.input_size, (1, 1))
+
+    def _row_pitch(self, cols: int, config: NpuConfig) -> int:
+        """Entries of an input row: up to the partners of the last output, so that its reads stay inside the block."""
+        outputs = -(-cols // config.banks) * config.banks
+        return _row_entries((outputs - 1) * self.stride[1] + self.kernel[1], self.stride[1], config.banks)
+
+    def _rows_read(self, rows: int) -> int:
+        """Input rows that the machine reads for ``rows`` output rows."""
+        return rows if self.row_skip > 1 else (rows - 1) * self.stride[0] + self.kernel[0]
+
+    def buffer_row_step(self, window: Window) -> int:
+        """Entries between the first input rows of neighbouring output rows."""
+        return (1 if self.row_skip > 1 else self.stride[0]) * window.row_pitch
+
+    @property
+    def load_stride(self) -> int:
+        """The stride that decides the bank of a column."""
+        return self.stride[1]
+
+    def steps(self, config: NpuConfig, rows: range | None = None) -> int:
+        """Steps of a block of one group. ``rows``: of windows, the rows of steps that count."""
+        return self.kernel[0] * self.kernel[1]
+
+    def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
+        """Output columns of an accumulator word."""
+        return config.banks if narrow else config.pixel_lanes
+
+    @property
+    def word_rows(self) -> int:
+        """Output rows of an accumulator word."""
+        return 1
+
+    def input_blocks(self, channels: int, config: NpuConfig) -> int:
+        """Channel blocks of a tile's input in the buffer."""
+        return -(-channels // config.ic_lanes)
+
+    def load_cycles(self, window: Window, blocks: int, config: NpuConfig) -> float:
+        """Cycles to bring in ``blocks`` input blocks of a tile."""
+        return blocks * window.load_beats
+
+    def words(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> int:
+        """Accumulator words of a tile; with ``narrow`` in COMPUTEs with ``spread``."""
+        return -(-window.rows // self.word_rows) * -(-window.cols // self.word_columns(config, narrow=narrow))
+
+    def step_cycles(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> float:
+        """Cycles that a step of a tile takes on average."""
+        return self.words(window, config, narrow=narrow)
+
+    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False,
+                       rows: range | None = None) -> Mapping[str, int]:
+        """Fields of COMPUTE_SET. ``rows``: of windows, the rows of steps that run."""
+        return {
+            "kernel_h": self.kernel[0], "kernel_w": self.kernel[1], "stride": self.stride[1], "rows": window.rows,
+            "cols": window.cols, "buf_row_pitch": window.row_pitch, "buf_row_step": self.buffer_row_step(window),
+            "buf_block_pitch": window.entries, "spread": int(narrow),
+        }
+
+    def tile_fields(self, window: Window) -> Mapping[str, int] | None:
+        """Fields of LOAD_WINOGRAD, where pixels are transformed while they are loaded."""
+        return None
+
+    def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+        """What STORE_SET says of the words."""
+        return {"spread": int(narrow), "alternate": 0}
+
+    def loads(self, window: Window) -> bool:
+        """Whether instructions can express what is loaded for a window."""
+        return (1 <= window.data_cols <= _MAX_COLS and window.data_rows <= _MAX_ROWS and window.rows <= _MAX_ROWS
+                and max(window.pad_left, window.pad_right) <= _MAX_PAD_SIDE
+                and max(window.pad_top, window.pad_bottom) <= MAX_PAD_ROWS)
+
+    def fits(self, window: Window, config: NpuConfig) -> bool:
+        """Whether instructions can express a window and the input buffer hold a block of it."""
+        return (self.loads(window) and window.row_pitch <= _MAX_ROW_PITCH
+                and self.buffer_row_step(window) <= _MAX_BLOCK_PITCH
+                and window.entries <= min(config.input_depth, _MAX_BLOCK_PITCH))
+
+
+def input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]:
+    """``length`` padded positions from ``start`` -> (first with data, number with data, padding before, behind)."""
+    first, end = max(start, 0), min(start + length, size)
+    data = max(end - first, 0)
+    before = min(max(-start, 0), length)
+    return min(first, size - 1), data, before, length - data - before
+
+
+def _row_entries(columns: int, stride: int, banks: int) -> int:
+    """Entries of a bank that ``columns`` padded columns take (docs/architecture.md, Loading)."""
+    turn = banks * stride
+    return max(c // turn * stride + c % stride for c in range(max(0, columns - turn), columns)) + 1
+
+
+def split(size: int, parts: int, multiple: int) -> Split:
+    """At most ``parts`` nearly equal lengths, all but the last multiples of ``multiple``."""
+    units = -(-size // multiple)
+    step, longer = divmod(units, parts)
+    result, start = [], 0
+    for part in range(parts):
+        length = min((step + (part < longer)) * multiple, size - start)
+        if length > 0:
+            result.append((start, length))
+        start += length
+    return result
+
+
+def part_counts(size: int, least: int = 1) -> Iterator[int]:
+    """Numbers of parts of ``size`` units, from ``least`` on, that give different part sizes; the largest first."""
+    parts = least
+    while parts < size:
+        yield parts
+        # The fewest parts that are shorter.
+        parts = -(-size // (-(-size // parts) - 1))
+    if least <= size:
+        yield size
+
+
+def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> Iterator[tuple[Split, Split]]:
+    """Splits of the output's rows and columns whose tiles have no more columns than instructions can name.
+
+    All that differ in the largest tile, those of few tiles first.
+    """
+    height, width = geometry.output_size
+    step = max(geometry.word_columns(config, narrow=narrow), geometry.column_step)
+    units = -(-width // step)
+    for col_parts in part_counts(units, -(-units // (_MAX_COLS // step))):
+        columns = split(width, col_parts, step)
+        for row_parts in part_counts(-(-height // geometry.word_rows)):
+            yield split(height, row_parts, geometry.word_rows), columns
