@@ -85,9 +85,9 @@ class Machine:
         self.accumulators = Accumulators(config)
         self.weights = Ring(config.weight_depth, config.beat_bytes)
         self.side = Ring(config.side_depth, config.beat_bytes)
-        #: Pixels that the store engine would take from the pool unit now, and those on their way.
+        #: Pixels that the store engine would take from the pool unit now; those on their way, and what is done by then.
         self.pool_demand: Callable[[], int] = lambda: 0
-        self.pool_pixels: deque[np.ndarray] = deque()
+        self.pool_pixels: deque[tuple[np.ndarray, Clock]] = deque()
         #: What the pool unit has of a window that is still open: whether it is a maximum, and its values.
         self.pool_part: tuple[bool, np.ndarray] | None = None
         self.queues: dict[Queue, deque[tuple[int, Instruction]]] = {queue: deque() for queue in _ENGINE_QUEUES}

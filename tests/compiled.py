@@ -7,9 +7,10 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
+from gen.ir.errors import CompileError
 from gen.ir.graph import Graph
+from gen.options import CompileOptions
 from gen.program.program import Program
-from gen.tiling.geometry import CompileError
 from sim import golden
 from tests.random_layers import random_graph
 
@@ -21,7 +22,8 @@ def compile_random(config: NpuConfig, seed: int, *, max_size: int,
         chance = random.Random(seed + 1000 * attempt)
         graph = make(seed + 1000 * attempt, max_size=max_size)
         try:
-            return compile_graph(graph, config, density=chance.choice([None, None, 0.25, 0.5]))
+            return compile_graph(graph, config, CompileOptions(
+                density=chance.choice([None, None, 0.25, 0.5]), keep_all=chance.choice([False, True])))
         except CompileError as error:
             assert "; build with " in str(error)
     raise AssertionError("the compiler refuses one graph after the other")
@@ -50,6 +52,6 @@ def check_tensors(program: Program, graph: Graph, image: np.ndarray, tensors: Ma
                   what: str) -> None:
     """Compare what layers left in memory; some hand their result on inside the machine."""
     for layer in graph.layers:
-        if layer.output in program.tensors:
+        if program.holds(layer.output):
             found = program.unpack_tensor(image, layer.output)
             np.testing.assert_array_equal(found, tensors[layer.output], f"{what}, layer {layer.name}")

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from gen.bench.layers import DEPTHWISE, FEW_CHANNELS, PAIRS, LayerBenchmark, Measurement, bus_bound, measure_layer
+from gen.options import CompileOptions
 from sim.rtl.machine import RtlMachine
 
 __all__ = ["Case", "Comparison", "Goal", "compare", "depthwise", "few_channels", "fusion"]
@@ -84,8 +85,9 @@ def depthwise() -> list[Case]:
 def _depthwise(layer: LayerBenchmark, machine: RtlMachine) -> Comparison:
     window = measure_layer(layer, machine=machine)
     remark = f"the bus alone needs {bus_bound(layer, machine.config):,} cycles"
+    plain = measure_layer(layer, machine=machine, options=CompileOptions(depthwise="plain"))
     return compare(
-        layer.name, measure_layer(layer, machine=machine, depthwise_mode="plain"), window, window.ideal,
+        layer.name, plain, window, window.ideal,
         goal=None if layer.goal is None else Goal("array", layer.goal),
         remark=f"{remark}; {layer.peer}" if layer.peer else remark)
 
@@ -96,7 +98,7 @@ def fusion() -> list[Case]:
 
 
 def _fusion(pair: tuple[LayerBenchmark, LayerBenchmark], machine: RtlMachine) -> Comparison:
-    apart = measure_layer(*pair, machine=machine, fusion_mode="off")
+    apart = measure_layer(*pair, machine=machine, options=CompileOptions(fusion="off"))
     fused = measure_layer(*pair, machine=machine)
     remark = "" if any(layer.mode == "fused" for layer in fused.program.layers) else "not fused: nothing to gain"
     return compare(pair[1].name, apart, fused, fused.ideal, remark=remark)
@@ -108,7 +110,7 @@ def few_channels() -> list[Case]:
 
 
 def _few_channels(layer: LayerBenchmark, machine: RtlMachine) -> Comparison:
-    plain = measure_layer(layer, machine=machine, gather_mode="plain")
+    plain = measure_layer(layer, machine=machine, options=CompileOptions(gather="plain"))
     gathered = measure_layer(layer, machine=machine)
     return compare(layer.name, plain, gathered, gathered.ideal,
                    goal=None if layer.goal is None else Goal("used", layer.goal))

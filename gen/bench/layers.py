@@ -1,7 +1,6 @@
 """What is timed and compared with published figures: single layers with seeded weights, and known networks."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -9,7 +8,8 @@ from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.graph import Conv, Graph, Requantize, Tensor, output_size, verify
 from gen.ir.reference import run as run_reference
-from gen.mapping.pack import prune_weights
+from gen.options import CompileOptions
+from gen.passes.prune import prune_weights
 from gen.program.program import Program
 from sim.golden import quantize_multiplier
 from sim.rtl.machine import RtlMachine
@@ -178,12 +178,13 @@ def bus_bound(layer: LayerBenchmark, config: NpuConfig) -> int:
                for count, (rows, cols) in zip(blocks, (layer.input_size, layer.output_size), strict=True))
 
 
-def measure_graph(graph: Graph, machine: RtlMachine, *, seed: int = 0, **modes: Any) -> Measurement:
-    """Run a graph on the RTL with random inputs: from the write to START until DONE. ``modes`` as in `compile_graph`.
+def measure_graph(graph: Graph, machine: RtlMachine, *, seed: int = 0,
+                  options: CompileOptions | None = None) -> Measurement:
+    """Run a graph on the RTL with random inputs: from the write to START until DONE.
 
     Every value in memory is compared with the reference.
     """
-    program, graph = compile_graph(graph, machine.config, **modes)
+    program, graph = compile_graph(graph, machine.config, options)
     rng = np.random.default_rng(seed + 1)
     inputs = {name: rng.integers(-128, 128, (1, *graph.tensors[tensor].shape)).astype(np.int8)
               for name, (tensor, _) in graph.inputs.items()}
@@ -194,10 +195,11 @@ def measure_graph(graph: Graph, machine: RtlMachine, *, seed: int = 0, **modes: 
         program.pack_input(image, name, values[0])
     result = run_program(machine.config, program.code, image, write_start=program.write_start, machine=machine)
     wrong = sum(int(np.count_nonzero(program.unpack_tensor(result.image, layer.output) != expected[layer.output][0]))
-                for layer in graph.layers if layer.output in program.tensors)
+                for layer in graph.layers if program.holds(layer.output))
     return Measurement(program, result, wrong)
 
 
-def measure_layer(*layers: LayerBenchmark, machine: RtlMachine, seed: int = 0, **modes: Any) -> Measurement:
+def measure_layer(*layers: LayerBenchmark, machine: RtlMachine, seed: int = 0,
+                  options: CompileOptions | None = None) -> Measurement:
     """Run layers, one behind the other, by themselves; see `measure_graph`."""
-    return measure_graph(conv_graph(*layers, config=machine.config, seed=seed), machine, seed=seed, **modes)
+    return measure_graph(conv_graph(*layers, config=machine.config, seed=seed), machine, seed=seed, options=options)

@@ -15,12 +15,12 @@ from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
 from gen.bench.comparisons import Case, Comparison, Goal, compare
 from gen.bench.layers import LayerBenchmark, measure_layer
-from gen.compiler import WinogradMode, narrow_graph
 from gen.ir import reference
 from gen.ir.graph import Conv, Graph
-from gen.mapping.winograd import SAFE_SHIFTS, is_eligible
-from gen.mapping.winograd_calibrate import calibrate
+from gen.mapping.winograd.calibrate import calibrate
+from gen.mapping.winograd.narrow import SAFE_SHIFTS, has_tiles, narrow_graph
 from gen.onnx.importer import load_model
+from gen.options import CompileOptions
 from sim.golden import run_layer
 from sim.rtl.machine import RtlMachine
 
@@ -49,9 +49,9 @@ def gains() -> list[Case]:
 
 
 def _gain(layer: LayerBenchmark, machine: RtlMachine) -> Comparison:
-    mode: WinogradMode = "narrow" if machine.config.winograd == 1 else "exact"
-    direct = measure_layer(layer, machine=machine, winograd_mode="off")
-    tiles = measure_layer(layer, machine=machine, winograd_mode=mode)
+    direct = measure_layer(layer, machine=machine, options=CompileOptions(winograd="off"))
+    tiles = measure_layer(layer, machine=machine, options=CompileOptions(
+        winograd="narrow" if machine.config.winograd == 1 else "exact"))
     # 16 products for four pixels instead of 36.
     return compare(layer.name, direct, tiles, tiles.ideal * POSITIONS / 36, goal=Goal("times", _GOAL))
 
@@ -104,7 +104,7 @@ def errors(graph: Graph, inputs: Mapping[str, np.ndarray], *, samples: Mapping[s
 
     ``labels``: the right ones, if they are known.
     """
-    names = [layer.name for layer in graph.layers if isinstance(layer, Conv) and is_eligible(layer)]
+    names = [layer.name for layer in graph.layers if isinstance(layer, Conv) and has_tiles(layer)]
     shifts = dict.fromkeys(names, SAFE_SHIFTS) if samples is None else calibrate(graph, names, samples)
     narrow = narrow_graph(graph, shifts)
     # The host's part is left out: labels are those of the scores before it.

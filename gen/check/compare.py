@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gen.ir import reference
-from gen.ir.graph import Graph, GraphError, Layer, Tensor
+from gen.ir.errors import GraphError
+from gen.ir.graph import Graph, Layer, Tensor
 from gen.onnx.importer import Imported, load_model
 from sim.golden import run_stages
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_config, described, named_board
+from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board
 from gen.files.write import is_zip, require_writable
 from gen.name import called
 
@@ -55,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-check", dest="check", action="store_false",
                         help="leave out the comparison of a random sample with onnxruntime, layer by layer")
     add_compiler_options(parser)
+    parser.add_argument("--keep-all", action="store_true",
+                        help="give every tensor a place of its own in memory, so that `run` can compare them all "
+                             "(default: tensors that nobody reads any more make room for others)")
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -65,7 +68,7 @@ def checked(workload: "Workload", model: Path) -> dict[str, Any] | None:
     Returns what `--json` says of it; None where there was nothing to compare with.
     """
     from gen.check.compare import compare_layers
-    from gen.ir.graph import GraphError
+    from gen.ir.errors import GraphError
     from gen.run.inputs import random_samples
 
     imported = workload.imported
@@ -96,10 +99,8 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.run.workload import open_workload
 
     with status(f"compiling {arguments.model.name}"):
-        workload = open_workload(arguments.model, config, density=arguments.density,
-                                depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
-                                gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode,
-                                calibration=arguments.calibrate, board=board)
+        workload = open_workload(arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all),
+                                 calibration=arguments.calibrate, board=board)
         program = workload.program
     program.save(arguments.output)
     check = None

@@ -72,12 +72,13 @@ class _Demo:
         """Returns the JSON form."""
         from gen.cli import profile
         from gen.cli.run import summary
+        from gen.options import CompileOptions
         from gen.run.inputs import read_samples
         from gen.run.report import profile_of
         from gen.run.workload import open_workload
 
         self.build()
-        workload = open_workload(model, self.config, board=self.board.name)
+        workload = open_workload(model, self.config, CompileOptions(keep_all=True), board=self.board.name)
         self.compile(model, workload.program)
         samples = read_samples(data, workload.graph, workload.input_shapes, limit=self.limit)
         result = self.read_digits(workload, samples)

@@ -14,10 +14,12 @@ from gen.cli.errors import UsageError
 from gen.files.write import require_file
 
 if TYPE_CHECKING:
+    from gen.options import CompileOptions
     from gen.run.workload import Workload
 
 __all__ = [
-    "add_machine_options", "chosen_board", "chosen_config", "described", "features_of", "named_board", "open_given",
+    "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
+    "named_board", "open_given",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -180,15 +182,24 @@ def _way_out(arguments: argparse.Namespace, with_features: Callable[[Sequence[st
     return f"; leave {wrong} out of --features{presets}"
 
 
+def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "CompileOptions":
+    """What `add_compiler_options` has given."""
+    from gen.options import CompileOptions
+
+    return CompileOptions(density=arguments.density, depthwise=arguments.depthwise, fusion=arguments.fusion,
+                          gather=arguments.gather, winograd=arguments.winograd_mode, keep_all=keep_all)
+
+
 def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
-    """The model or program at ``path``, for the machine of the options; a program brings its own if there are none."""
+    """The model or program at ``path``, for the machine of the options; a program brings its own if there are none.
+
+    A model's tensors are all kept, so that a run compares them.
+    """
     config = chosen_config(arguments)
     from gen.run.workload import is_program, open_workload
 
     with status(f"reading {path.name}"):
         compiled = is_program(path)
         own = compiled and not _machine_given(arguments)
-        return open_workload(path, None if own else config, density=arguments.density,
-                             depthwise_mode=arguments.depthwise, fusion_mode=arguments.fusion,
-                             gather_mode=arguments.gather, winograd_mode=arguments.winograd_mode,
+        return open_workload(path, None if own else config, compile_options(arguments, keep_all=not compiled),
                              board=arguments.board if compiled else named_board(arguments))

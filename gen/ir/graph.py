@@ -13,16 +13,13 @@ from typing import Literal
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, POSITIONS
+from gen.ir.errors import GraphError
 
-__all__ = ["MAX_VALUES", "Conv", "Graph", "GraphError", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize",
+__all__ = ["MAX_VALUES", "Conv", "Graph", "HostStep", "Layer", "NarrowWinograd", "Pool", "Requantize",
            "Residual", "Tensor", "is_binary", "pad_value", "verify"]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
-
-
-class GraphError(ValueError):
-    """A graph that breaks the IR's rules, or a model that cannot become one."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from gen.ir.graph import Graph, GraphError, HostStep
+from gen.ir.errors import GraphError
+from gen.ir.graph import Graph, HostStep
 from gen.ir.queries import count_readers
 from sim.golden import run_layer
 

@@ -1,34 +1,33 @@
 """Output tiles that are computed: their STOREs and side data (`gen.lowering` says when)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS
-from gen.ir.graph import Graph
 from gen.lowering.emitter import Emitter
+from gen.lowering.mapped import PlacedLayer, Region
 from gen.lowering.places import TensorWrites
-from gen.mapping.pack import PARAMETER_BEATS
-from gen.program.program import Placement
-from gen.tiling.geometry import Window
+from gen.memory.placement import Placement
+from gen.tiling.geometry import Window, largest_field
+from gen.tiling.weights import PARAMETER_BEATS
 
 __all__ = ["OutputTile", "Stores"]
 
-#: Channel blocks whose parameters one LOAD_SIDE fetches at most; its columns are a 12-bit field.
-_PARAMETER_BLOCKS = 256
+#: Channel blocks whose parameters one LOAD_SIDE fetches at most.
+_PARAMETER_BLOCKS = largest_field(Opcode.LOAD_SIDE, "cols") // PARAMETER_BEATS
 
 
 @dataclass(frozen=True)
 class OutputTile:
-    """What one STORE writes: channel blocks ``first_block`` and following of a window of a layer's output.
+    """What one STORE writes: channel ``blocks`` of a window of a layer's output.
 
     ``computed`` is the position of the COMPUTE or POOL that makes it.
     """
 
-    layer: int
+    layer: PlacedLayer
     window: Window
-    first_block: int
-    blocks: int
+    blocks: range
     bank: int
     pooled: bool
     computed: int
@@ -41,10 +40,8 @@ class OutputTile:
 class Stores:
     """Numbers the output tiles and emits their STOREs, in order, when told to."""
 
-    def __init__(self, graph: Graph, tensors: Mapping[str, Placement], parameter_offsets: Sequence[int],
-                 emitter: Emitter) -> None:
-        self._graph, self._tensors, self._emitter = graph, tensors, emitter
-        self._parameter_offsets = parameter_offsets
+    def __init__(self, tensors: Mapping[str, Placement], emitter: Emitter) -> None:
+        self._tensors, self._emitter = tensors, emitter
         self._writes = {name: TensorWrites() for name in tensors}
         self._tiles: list[OutputTile] = []
         #: Of each COMPUTE and POOL.
@@ -67,10 +64,9 @@ class Stores:
 
     def open(self, tile: OutputTile) -> None:
         """Note a tile whose STORE can follow from now on."""
-        output = self._graph.layers[tile.layer].output
-        blocks = tile.first_block, tile.first_block + tile.blocks
         if tile.local is None:
-            self._writes[output].add(self.opened, blocks, self._pixels(tile))
+            blocks = tile.blocks.start, tile.blocks.stop
+            self._writes[tile.layer.mapped.layer.output].add(self.opened, blocks, _pixels(tile))
         self._tiles.append(tile)
 
     def flush(self, through: int) -> None:
@@ -82,34 +78,28 @@ class Stores:
         """Position of a tile's STORE, which must have been emitted."""
         return self._positions[tile]
 
-    def last_writer(self, tensor: str, blocks: tuple[int, int], pixels: tuple[int, int]) -> int:
+    def last_writer(self, region: Region) -> int:
         """The last tile that writes into a part of a tensor, or -1."""
-        return self._writes[tensor].last(blocks, pixels)
-
-    def _pixels(self, tile: OutputTile) -> tuple[int, int]:
-        """First pixel of a tile and the one behind its last."""
-        width = self._graph.tensors[self._graph.layers[tile.layer].output].shape[2]
-        start = tile.window.y * width + tile.window.x
-        return start, start + (tile.window.rows - 1) * width + tile.window.cols
+        return self._writes[region.tensor].last(region.blocks, region.pixels)
 
     def _places(self, tile: OutputTile) -> tuple[int, int, int]:
         """A STORE's row pitch, block pitch and offset."""
         if tile.local is not None:
             # One row behind the other.
             block_pitch, start = tile.local
-            return 0, block_pitch, start + tile.first_block * block_pitch
-        place = self._tensors[self._graph.layers[tile.layer].output]
+            return 0, block_pitch, start + tile.blocks.start * block_pitch
+        place = self._tensors[tile.layer.mapped.layer.output]
         _, height, width = place.shape
-        row, col = divmod(self._pixels(tile)[0], width)
-        start = (tile.first_block * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
+        row, col = divmod(_pixels(tile)[0], width)
+        start = (tile.blocks.start * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
         return place.row_beats if tile.window.rows > 1 else 0, height * place.row_beats, place.offset + start
 
     def _store(self, tile: OutputTile) -> None:
-        emitter, layer = self._emitter, self._graph.layers[tile.layer]
-        outer, emitter.layer = emitter.layer, tile.layer
-        window, first, second = tile.window, layer.requantize, layer.residual
+        emitter, mapped = self._emitter, tile.layer.mapped
+        outer, emitter.layer = emitter.layer, tile.layer.number
+        window, first, second = tile.window, mapped.requantize, mapped.layer.residual
         row_pitch, block_pitch, offset = self._places(tile)
-        signs = tile.local is None and self._tensors[layer.output].signs
+        signs = tile.local is None and self._tensors[mapped.layer.output].signs
         emitter.set(
             Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch, block_pitch=block_pitch,
             zero_point=first.zero_point, low=first.low, high=first.high, add=int(second is not None),
@@ -122,26 +112,33 @@ class Stores:
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         self._positions.append(emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
-            blocks=tile.blocks, bank=tile.bank, pooled=int(tile.pooled)))
+            blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled)))
         if second is None:
-            for block in range(0, tile.blocks, _PARAMETER_BLOCKS):
-                self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks - block))
+            for block in tile.blocks[::_PARAMETER_BLOCKS]:
+                self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks.stop - block))
         else:
-            width = self._graph.tensors[layer.output].shape[2]
-            for block in range(tile.blocks):
+            for block in tile.blocks:
                 self._load_parameters(tile, block, 1)
-                self._load_residual(tile, second.other, tile.first_block + block, width if window.rows > 1 else 0)
+                self._load_residual(tile, second.other, block)
         emitter.layer = outer
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:
-        offset = self._parameter_offsets[tile.layer] + (tile.first_block + block) * PARAMETER_BEATS
-        self._emitter.emit(Opcode.LOAD_SIDE, offset=offset, cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
+        self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,
+                           cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
 
-    def _load_residual(self, tile: OutputTile, tensor: str, block: int, row_pitch: int) -> None:
-        start, end = self._pixels(tile)
-        _, height, width = self._graph.tensors[tensor].shape
-        writer = self.last_writer(tensor, (block, block + 1), (start, end))
+    def _load_residual(self, tile: OutputTile, tensor: str, block: int) -> None:
+        start, end = _pixels(tile)
+        place = self._tensors[tensor]
+        _, height, width = place.shape
+        writer = self.last_writer(Region(tensor, (block, block + 1), (start, end)))
         after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}
         self._emitter.emit(
-            Opcode.LOAD_SIDE, after=after, offset=self._tensors[tensor].offset + block * height * width + start,
-            cols=tile.window.cols, rows=tile.window.rows, row_pitch=row_pitch)
+            Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,
+            cols=tile.window.cols, rows=tile.window.rows, row_pitch=width if tile.window.rows > 1 else 0)
+
+
+def _pixels(tile: OutputTile) -> tuple[int, int]:
+    """First pixel of a tile and the one behind its last."""
+    width = tile.layer.mapped.target.shape[2]
+    start = tile.window.y * width + tile.window.x
+    return start, start + (tile.window.rows - 1) * width + tile.window.cols

@@ -1,37 +1,27 @@
 """Output tiles in the making: their COMPUTEs or POOL, and the accumulator banks they are made in."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 from cores.arch.isa import Opcode, Queue
-from cores.arch.numerics import POSITIONS
-from cores.config import NpuConfig
-from gen.ir.graph import Graph
 from gen.lowering.chunks import Chunk, Chunks
 from gen.lowering.emitter import Emitter
+from gen.lowering.mapped import PlacedLayer
+from gen.lowering.placed import PlacedGraph
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
-from gen.mapping.binary import SignSource
-from gen.mapping.pack import Pass
-from gen.mapping.winograd import WinogradGeometry
-from gen.memory.placement import Memory
 from gen.tiling.geometry import Geometry, Window
+from gen.tiling.weights import Pass
 
 __all__ = ["Tile", "Tiles"]
 
 
 class Tiles:
-    """Makes output tiles: what the layers of all kinds have in common.
+    """Makes output tiles: what the layers of all kinds have in common."""
 
-    ``signs``: where layers on the binary unit, by name, have their input.
-    """
-
-    def __init__(self, graph: Graph, config: NpuConfig, memory: Memory, signs: Mapping[str, SignSource]) -> None:
-        self.graph, self.config, self.signs = graph, config, signs
+    def __init__(self, placed: PlacedGraph) -> None:
+        self.config = config = placed.mapped.config
         self.emitter = Emitter()
-        self.stores = Stores(graph, memory.tensors, memory.parameter_offsets, self.emitter)
-        self.weights = Weights(config, memory.weight_offsets, self.emitter)
-        self.chunks = Chunks(graph, config, memory.tensors, signs, self.emitter, self.stores, self.weights)
+        self.stores = Stores(placed.tensors, self.emitter)
+        self.weights = Weights(config, self.emitter)
+        self.chunks = Chunks(config, placed.tensors, self.emitter, self.stores, self.weights)
         #: Of each accumulator bank: whether a tile is in it that is not finished, and the last one that was.
         self._taken = [False, False]
         self._finished = [-1, -1]
@@ -42,12 +32,7 @@ class Tiles:
         """Position of the last COMPUTE or POOL."""
         return self.emitter.count(Queue.COMPUTE) - 1
 
-    def output_blocks(self, layer: int, limit: int) -> list[range]:
-        """The channel blocks of a layer's output, ``limit`` to a tile."""
-        blocks = -(-self.graph.tensors[self.graph.layers[layer].output].shape[0] // self.config.ic_lanes)
-        return [range(first, min(first + limit, blocks)) for first in range(0, blocks, limit)]
-
-    def begin(self, layer: int, geometry: Geometry, window: Window, blocks: range, *, narrow: bool = False,
+    def begin(self, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range, *, narrow: bool = False,
               local: tuple[int, int] | None = None) -> "Tile":
         """A tile of some channel blocks; ``narrow``: it is computed with ``spread``; ``local``: as in `OutputTile`."""
         return Tile(self, layer, geometry, window, blocks, narrow, local)
@@ -76,9 +61,9 @@ class Tiles:
 class Tile:
     """One output tile, from its first COMPUTE to its last."""
 
-    def __init__(self, tiles: Tiles, layer: int, geometry: Geometry, window: Window, blocks: range, narrow: bool,
-                 local: tuple[int, int] | None) -> None:
-        self._tiles, self._layer, self._geometry, self._window = tiles, layer, geometry, window
+    def __init__(self, tiles: Tiles, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range,
+                 narrow: bool, local: tuple[int, int] | None) -> None:
+        self._tiles, self._layer, self.geometry, self.window = tiles, layer, geometry, window
         self._blocks, self._narrow, self._local = blocks, narrow, local
         #: Its accumulator bank, once it has begun, and the tile that was there before.
         self._bank = self._before = -1
@@ -93,53 +78,38 @@ class Tile:
         ``row``: of the input rows in the buffer, the first that it reads. ``needed``: the output tile whose STORE
         brings the last of them there.
         """
-        tiles, window, first = self._tiles, self._window, not self.begun
-        stores, geometry = tiles.stores, self._geometry
+        tiles, first = self._tiles, not self.begun
+        stores = tiles.stores
         if first:
             self._bank, self._before = tiles.take_bank()
-        tiles.emitter.layer = self._layer
+        tiles.emitter.layer = self._layer.number
         awaited = max(needed, self._before)
         stores.flush(awaited)
         after = {Queue.LOAD: chunk.loaded, Queue.STORE: stores.position(awaited) if awaited >= 0 else -1}
-        self._set(part.rows)
+        fields = self.geometry.compute_fields(self.window, tiles.config, narrow=self._narrow, rows=part.rows)
+        tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
         ahead, chunk.ahead = chunk.ahead, 0
-        if isinstance(geometry, WinogradGeometry):
-            self._compute_positions(geometry, part, chunk, after, first, ahead)
-            return
-        base = chunk.place.base + (part.block - chunk.blocks.start) * window.entries
-        base += (row + (part.rows.start if part.rows else 0)) * window.row_pitch
-        self._emit(
-            Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups, indexed=int(part.indexed),
-            first=int(first), bank=self._bank, binary=int(part.binary))
-        tiles.weights.load(self._layer, part.offset + ahead, tiles.weights.beats(geometry, part) - ahead)
+        self._layer.mapped.compute(self, part, chunk, after, first=first, ahead=ahead, row=row)
 
-    def _compute_positions(self, geometry: WinogradGeometry, part: Pass, chunk: Chunk, after: dict[Queue, int],
-                           first: bool, ahead: int) -> None:
-        """COMPUTEs of transformed tiles: for block, position.
+    def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
+        """A COMPUTE into the tile's bank."""
+        self._emit(opcode, after, bank=self._bank, **fields)
 
-        A block's weights come before them: 16 COMPUTEs fill the queue, behind which what the next block needs would
-        wait too long. So would the STORE of the tile before, which therefore comes after the first block.
-        """
-        tiles, window = self._tiles, self._window
-        words = geometry.words(window, tiles.config)
-        beats = tiles.weights.beats(geometry, replace(part, blocks=1))
-        for number in range(part.blocks):
-            tiles.weights.load(self._layer, part.offset + number * beats + ahead, beats - ahead)
-            base = chunk.place.base + (part.block + number - chunk.blocks.start) * window.entries
-            for position in range(POSITIONS):
-                self._emit(
-                    Opcode.COMPUTE, after, buf_base=base + position * window.row_pitch, blocks=1, groups=part.groups,
-                    indexed=int(part.indexed), first=int(first), bank=self._bank, acc_base=position * words)
-            if first:
-                tiles.stores.flush(tiles.stores.opened - 1)
-            first, ahead = False, 0
+    def load_weights(self, part: Pass, ahead: int) -> None:
+        """A COMPUTE's weights, but for the ``ahead`` beats that are on their way."""
+        weights = self._tiles.weights
+        weights.load(self._layer, part.offset + ahead, weights.beats(self.geometry, part) - ahead)
+
+    def flush_stores(self) -> None:
+        """The STOREs of all tiles before this one now."""
+        self._tiles.stores.flush(self._tiles.stores.opened - 1)
 
     def pool(self, geometry: Geometry, box: Window, chunk: Chunk, *, maximum: bool, first: bool, last: bool) -> None:
         """A POOL of all blocks of ``chunk``, which hold ``box`` of ``geometry``: the tile, or a piece of its window.
 
         The last one is the tile's end.
         """
-        self._tiles.emitter.layer = self._layer
+        self._tiles.emitter.layer = self._layer.number
         self._tiles.emitter.set(Opcode.COMPUTE_SET, **geometry.compute_fields(box, self._tiles.config))
         self._emit(Opcode.POOL, {Queue.LOAD: chunk.loaded}, buf_base=chunk.place.base, blocks=len(chunk.blocks),
                    maximum=int(maximum), resume=int(not first), open=int(not last))
@@ -151,13 +121,9 @@ class Tile:
         self._tiles.finish(self._output(bank=self._bank, pooled=False))
 
     def _output(self, *, bank: int, pooled: bool) -> OutputTile:
-        fields = {} if pooled else self._geometry.store_fields(self._window, self._tiles.config, narrow=self._narrow)
-        return OutputTile(self._layer, self._window, self._blocks.start, len(self._blocks), bank, pooled,
-                          self._tiles.last_compute, fields, self._local)
-
-    def _set(self, rows: range | None) -> None:
-        fields = self._geometry.compute_fields(self._window, self._tiles.config, narrow=self._narrow, rows=rows)
-        self._tiles.emitter.set(Opcode.COMPUTE_SET, **fields)
+        fields = {} if pooled else self.geometry.store_fields(self.window, self._tiles.config, narrow=self._narrow)
+        return OutputTile(self._layer, self.window, self._blocks, bank, pooled, self._tiles.last_compute, fields,
+                          self._local)
 
     def _emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         self._tiles.emitter.emit(opcode, after=after, **fields)

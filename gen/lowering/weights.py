@@ -6,8 +6,9 @@ from dataclasses import replace
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.lowering.emitter import Emitter
-from gen.mapping.pack import Pass
+from gen.lowering.mapped import PlacedLayer
 from gen.tiling.geometry import Geometry, largest_field
+from gen.tiling.weights import Pass
 
 __all__ = ["Weights"]
 
@@ -15,10 +16,10 @@ _MAX_BEATS = largest_field(Opcode.LOAD_WGT, "beats")
 
 
 class Weights:
-    """Emits LOAD_WGTs; ``offsets``: where each layer's weights begin in the data region."""
+    """Emits LOAD_WGTs."""
 
-    def __init__(self, config: NpuConfig, offsets: Sequence[int], emitter: Emitter) -> None:
-        self._config, self._offsets, self._emitter = config, offsets, emitter
+    def __init__(self, config: NpuConfig, emitter: Emitter) -> None:
+        self._config, self._emitter = config, emitter
 
     def beats(self, geometry: Geometry, part: Pass) -> int:
         """Beats of the weights of a COMPUTE."""
@@ -34,8 +35,8 @@ class Weights:
                 parts.append(replace(item, block=start, blocks=end - start, offset=item.offset + skipped))
         return parts
 
-    def load(self, layer: int, offset: int, beats: int) -> None:
+    def load(self, layer: PlacedLayer, offset: int, beats: int) -> None:
         """Fetch a part of a layer's weights, ``offset`` beats behind its first."""
-        start = self._offsets[layer] + offset
+        start = layer.weights + offset
         for at in range(start, start + beats, _MAX_BEATS):
             self._emitter.emit(Opcode.LOAD_WGT, offset=at, beats=min(_MAX_BEATS, start + beats - at))

@@ -7,17 +7,26 @@ of them equals its weight, so that they cancel, and so does the padding that cou
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from cores.arch.numerics import MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
+from cores.arch.isa import Opcode, Queue
+from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
 from cores.config import NpuConfig
+from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value
 from gen.ir.queries import count_readers, only_signs
-from gen.mapping.pack import PackedWeights, Pass
+from gen.lowering.emitter import Emitter
+from gen.lowering.mapped import Region, data_of
+from gen.mapping.base import Site, Survey
+from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
+from gen.memory.placement import Placement
+from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, Window
+from gen.tiling.weights import PackedWeights, Pass, Passes
 from sim.golden import requantize, residual_add
 
-__all__ = ["BinaryLayers", "SignSource", "pack_binary"]
+__all__ = ["BinaryLayers", "BinaryMapping", "SignSource"]
 
 
 @dataclass(frozen=True)
@@ -43,49 +52,84 @@ class SignSource:
 
 
 @dataclass(frozen=True, eq=False)
-class BinaryLayers:
-    """The layers of ``graph`` (without the copies that the unit saves) that run on the unit, by name.
+class _OnUnit:
+    """A layer that the unit can run: where its signs are, what padding has there, and what makes activations."""
 
-    ``maps``: tensors that are stored as maps of signs. ``layers``, here and in ``graph``, have the unit's
-    requantisation, and as their input the tensor whose signs they take.
+    layer: Conv
+    signs: SignSource
+    requantize: Requantize
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryLayers:
+    """The layers of a graph that run on the unit, by name.
+
+    ``maps``: tensors that are stored as maps of signs. ``spared``: tensors of signs that nothing reads, as the unit
+    takes them from what they are the signs of; the layers that make them are not computed.
     """
 
-    graph: Graph
-    sources: Mapping[str, SignSource]
-    layers: Mapping[str, Conv]
+    mapped: Mapping[str, "BinaryMapping"]
     maps: frozenset[str]
+    spared: frozenset[str]
 
     @classmethod
-    def choose(cls, graph: Graph, config: NpuConfig, refused: Collection[str] = ()) -> "BinaryLayers":
-        """The layers that the unit can run, but for those ``refused``."""
-        if not config.binary_rows:
-            return cls(graph, {}, {}, frozenset())
-        beyond = _beyond(graph)
-        makers = {layer.output: layer for layer in graph.layers}
-        readers = count_readers(graph)
-        sources: dict[str, SignSource] = {}
-        layers: dict[str, Conv] = {}
-        for layer in graph.layers:
-            if not isinstance(layer, Conv) or layer.name in refused or not is_binary(layer, graph.tensors[layer.input]):
-                continue
-            maker = makers[layer.input]
-            # Signs of an int8 tensor as it is are taken from there.
-            tensor = maker.input if only_signs(maker) else layer.input
-            source = _source(graph, layer, tensor, beyond[tensor], config)
-            adapted = _on_unit(graph, layer, source, config)
-            if adapted is not None:
-                sources[layer.name], layers[layer.name] = source, adapted
-        spared = {layer.output for layer in graph.layers
-                  if only_signs(layer) and readers[layer.output] == _reading(graph, layer.output, layers)}
-        inputs = {tensor for tensor, _ in graph.inputs.values()}
-        maps = frozenset(
-            name for name, tensor in graph.tensors.items()
-            if config.gather and tensor.signs and name not in inputs | spared
-            and readers[name] == _reading(graph, name, {n: x for n, x in layers.items() if x.stride[1] == 1
-                                                        and sources[n].tensor == name}))
-        sources = {name: replace(source, packed=source.tensor in maps) for name, source in sources.items()}
-        kept = tuple(layers.get(layer.name, layer) for layer in graph.layers if layer.output not in spared)
-        return cls(replace(graph, layers=kept), sources, layers, maps)
+    def of(cls, survey: Survey) -> "BinaryLayers":
+        """What no tiling fits runs in int8."""
+        refused: set[str] = set()
+        while True:
+            layers, maps, spared = _choose(survey.graph, survey.config, refused)
+            mapped = {}
+            for name, layer in layers.items():
+                try:
+                    mapped[name] = _map(layer, survey, map_out=layer.layer.output in maps)
+                except CompileError:
+                    refused.add(name)
+                    break
+            else:
+                return cls(mapped, maps, spared)
+
+
+def _choose(graph: Graph, config: NpuConfig,
+            refused: Collection[str]) -> tuple[dict[str, _OnUnit], frozenset[str], frozenset[str]]:
+    """The layers that the unit can run, but for those ``refused``; maps and spared tensors as in `BinaryLayers`."""
+    if not config.binary_rows:
+        return {}, frozenset(), frozenset()
+    beyond = _beyond(graph)
+    makers = {layer.output: layer for layer in graph.layers}
+    readers = count_readers(graph)
+    layers: dict[str, _OnUnit] = {}
+    for layer in graph.layers:
+        if not isinstance(layer, Conv) or layer.name in refused or not is_binary(layer, graph.tensors[layer.input]):
+            continue
+        maker = makers[layer.input]
+        # Signs of an int8 tensor as it is are taken from there.
+        tensor = maker.input if only_signs(maker) else layer.input
+        adapted = _on_unit(graph, layer, _source(layer, tensor, beyond[tensor], config), config)
+        if adapted is not None:
+            layers[layer.name] = adapted
+    spared = frozenset(layer.output for layer in graph.layers
+                       if only_signs(layer) and readers[layer.output] == _reading(graph, layer.output, layers))
+    inputs = {tensor for tensor, _ in graph.inputs.values()}
+    # A map's rows are read from their beginning on, one pixel behind the other.
+    of_maps = {name: item for name, item in layers.items()
+               if item.layer.stride[1] == 1 and item.signs.tensor == item.layer.input}
+    maps = frozenset(name for name, tensor in graph.tensors.items()
+                     if config.gather and tensor.signs and name not in inputs | spared
+                     and readers[name] == _reading(graph, name, of_maps))
+    layers = {name: replace(item, signs=replace(item.signs, packed=item.signs.tensor in maps))
+              for name, item in layers.items()}
+    return layers, maps, spared
+
+
+def _map(item: _OnUnit, survey: Survey, *, map_out: bool) -> "BinaryMapping":
+    layer, config, tensors = item.layer, survey.config, survey.graph.tensors
+    source, target = tensors[layer.input], tensors[layer.output]
+    geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
+    tiles = _passes(layer, item.signs, config)
+    cost = _Cost(layer, tiles, geometry, config, input_blocks=item.signs.blocks)
+    cost.signs = item.signs
+    return BinaryMapping(layer=layer, source=source, target=target, config=config, requantize=item.requantize,
+                         plan=plan_conv(layer.name, cost), tiles=tiles, signs=item.signs)
 
 
 def _reading(graph: Graph, tensor: str, layers: Collection[str]) -> int:
@@ -111,7 +155,7 @@ def _beyond(graph: Graph) -> dict[str, int]:
     return values
 
 
-def _source(graph: Graph, layer: Conv, tensor: str, beyond: int, config: NpuConfig) -> SignSource:
+def _source(layer: Conv, tensor: str, beyond: int, config: NpuConfig) -> SignSource:
     channels = layer.weights.shape[1]
     int8_blocks = -(-channels // config.ic_lanes)
     blocks = -(-int8_blocks // SIGN_BLOCKS)
@@ -126,8 +170,8 @@ def _constant(layer: Conv, source: SignSource, config: NpuConfig) -> int:
     return (config.binary_bits * source.blocks + source.channels % 2) * layer.weights[0, 0].size
 
 
-def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -> Conv | None:
-    """The layer as it reads and requantises on the unit; None if the unit cannot run it, or gains nothing."""
+def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -> _OnUnit | None:
+    """The layer as it requantises on the unit; None if the unit cannot run it, or gains nothing."""
     padding = pad_value(layer, graph.tensors[layer.input])
     padded = any(layer.pads)
     partial = source.channels % config.ic_lanes
@@ -142,7 +186,7 @@ def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -
     stage = _unit_stage(layer.requantize, _constant(layer, source, config))
     if stage is None or (np.abs(stage.bias) + _constant(layer, source, config) >= 1 << config.acc_width - 1).any():
         return None
-    return replace(layer, input=source.tensor, pad_value=padding, requantize=stage)
+    return _OnUnit(layer, source, stage)
 
 
 def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:
@@ -158,8 +202,16 @@ def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:
     return replace(stage, bias=bias // 2, multiplier=multiplier, shift=np.where(halved, stage.shift - 1, stage.shift))
 
 
-def pack_binary(layer: Conv, source: SignSource, config: NpuConfig) -> PackedWeights:
-    """Pack a layer's weights for the unit: for each output tile, entry, tap and group of lanes a beat for each lane."""
+def _passes(layer: Conv, source: SignSource, config: NpuConfig) -> Passes:
+    """For each output tile one, of a beat for each entry, tap, group of lanes and lane."""
+    outputs, _, height, width = layer.weights.shape
+    beats = source.blocks * height * width * config.binary_groups * config.binary_rows
+    return tuple((Pass(0, source.blocks, config.binary_groups, False, tile * beats, binary=True),)
+                 for tile in range(-(-outputs // config.oc_lanes)))
+
+
+def _pack(layer: Conv, source: SignSource, config: NpuConfig) -> np.ndarray:
+    """A layer's weights for the unit: uint8 (beats, tn), as the passes have them."""
     outputs, channels, height, width = layer.weights.shape
     rows, bits, tm = config.binary_rows, config.binary_bits, config.oc_lanes
     tiles, taps = -(-outputs // tm), height * width
@@ -171,7 +223,106 @@ def pack_binary(layer: Conv, source: SignSource, config: NpuConfig) -> PackedWei
     spare[(len(spare) + 1) // 2:] ^= 1
     padded[:, channels:] = spare[:, None]
     lanes = padded.reshape(tiles, tm // rows, rows, source.blocks, bits, taps).transpose(0, 3, 5, 1, 2, 4)
-    data = np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little").reshape(-1, config.beat_bytes)
-    beats = len(data) // tiles
-    return PackedWeights(data, tuple(
-        (Pass(0, source.blocks, config.binary_groups, False, tile * beats, binary=True),) for tile in range(tiles)))
+    return np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little").reshape(-1, config.beat_bytes)
+
+
+class _Cost(ConvCost):
+    """On the unit, from int8 feature maps or maps of signs."""
+
+    may_be_narrow = False
+    signs: SignSource
+
+    def load(self, window: Window) -> float:
+        pixels, lanes = window.load_beats, self.config.pixel_lanes
+        cycles = self.signs.int8_blocks * pixels / (lanes if self.signs.packed else 1)
+        return cycles + (pixels / lanes if self.signs.fill is not None else 0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BinaryMapping(ConvMapping):
+    """A layer on the binary unit, whose sums are counts."""
+
+    signs: SignSource
+
+    @property
+    def mode(self) -> str:
+        return "binary"
+
+    @classmethod
+    def propose(cls, site: Site) -> "BinaryMapping | None":
+        return site.survey.ask(BinaryLayers).mapped.get(site.layer.name)
+
+    @property
+    def demanded(self) -> bool:
+        return True
+
+    @property
+    def input(self) -> str:
+        return self.signs.tensor
+
+    @property
+    def input_blocks(self) -> int:
+        return self.signs.blocks
+
+    @cached_property
+    def weights(self) -> PackedWeights:
+        return PackedWeights(_pack(self.layer, self.signs, self.config), self.tiles)
+
+    def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
+        start, row_pitch = data_of(geometry, window)
+        end = start + (window.data_rows - 1) * row_pitch + window.data_cols
+        # Beats of a map are read as a whole.
+        around = MAP_PIXELS if self.signs.packed else 0
+        return Region(self.input, self.signs.entry_blocks(blocks.start, blocks.stop), (start - around, end + around))
+
+    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
+             after: dict[Queue, int]) -> int:
+        signs, config = self.signs, self.config
+        padding = pad_value(self.layer, self.source) if any(self.layer.pads) else None
+        low, high = signs.entry_blocks(blocks.start, blocks.stop)
+        row_beats = place.row_beats
+        # Of a layer that is one long row (`Geometry.of`) the tensor's rows follow each other without a gap.
+        row, col = divmod(window.row * geometry.input_size[1] + window.col, place.shape[2])
+        skip = geometry.row_skip * (row_beats if geometry.input_size[1] == place.shape[2] else 0)
+        columns = window.pad_left + window.data_cols + window.pad_right
+        shared = {
+            "row_pitch": skip if window.data_rows > 1 else 0, "block_pitch": place.shape[1] * row_beats,
+            "buf_row_pitch": window.row_pitch, "buf_block_pitch": window.entries, "pad_zero": int(padding == 0),
+        }
+        if signs.fill is not None and blocks.stop == signs.blocks:
+            self._fill(emitter, signs.fill, window, base + (len(blocks) - 1) * window.entries, after)
+        offset = place.offset + (low * place.shape[1] + row) * row_beats
+        pixel = config.ic_lanes // MAP_PIXELS
+        if signs.packed:
+            first, start = divmod(col, MAP_PIXELS)
+            beats = -(-(start + window.data_cols) // MAP_PIXELS)
+            emitter.set_load(
+                {**shared, "cols": beats, "pad_value": -1 if padding == 1 else 0, "stride": 1},
+                Opcode.LOAD_GATHER, {
+                    "outputs": columns, "length": pixel, "step": pixel, "start": (start - window.pad_left) * pixel,
+                    "bytes": (start + window.data_cols) * pixel})
+            offset += first
+        else:
+            emitter.set_load({
+                **shared, "cols": window.data_cols, "pad_left": window.pad_left, "pad_right": window.pad_right,
+                "pad_value": padding or 0, "stride": geometry.load_stride, "sign": 1})
+            offset += col
+        return emitter.emit(
+            Opcode.LOAD_ACT, after=after, offset=offset, buf_base=base + window.buffer_row * window.row_pitch,
+            blocks=high - low, rows=window.data_rows, pad_top=window.pad_top, pad_bottom=window.pad_bottom)
+
+    def _fill(self, emitter: Emitter, used: int, window: Window, base: int, after: dict[Queue, int]) -> None:
+        """Zero the bytes of a tile's last entries that no block comes to, from ``used`` on.
+
+        A row's entries in all banks: which of them its columns are in depends on the stride.
+        """
+        emitter.set_load(
+            {"cols": 1, "stride": 1, "buf_row_pitch": window.row_pitch},
+            Opcode.LOAD_GATHER, {"outputs": window.row_pitch * self.config.banks,
+                                 "length": self.config.beat_bytes - used, "place": used})
+        rows = window.input_rows
+        for first in range(0, rows, 2 * MAX_PAD_ROWS):
+            count = min(rows - first, 2 * MAX_PAD_ROWS)
+            emitter.emit(
+                Opcode.LOAD_ACT, after=after, offset=0, buf_base=base + first * window.row_pitch, blocks=1, rows=0,
+                pad_top=min(count, MAX_PAD_ROWS), pad_bottom=max(0, count - MAX_PAD_ROWS))

@@ -4,18 +4,24 @@ The input lies in memory as rows of interleaved bytes. For every output pixel th
 one run; the runs of all its rows, one behind the other, are the channels of a 1x1 convolution.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from cores.arch.isa import LAYOUTS, Opcode, Queue
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Tensor
+from gen.ir.graph import Conv, Graph, Tensor, pad_value
+from gen.ir.queries import count_readers
 from gen.lowering.emitter import Emitter
+from gen.mapping.base import Site
+from gen.mapping.pack import pack, passes_of
+from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
+from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, Window, largest_field
+from gen.tiling.weights import PackedWeights
 
-__all__ = ["GatherGeometry", "gathered_layer", "is_gatherable", "load_pieces"]
+__all__ = ["GatherGeometry", "GatherMapping", "is_gatherable"]
 
 _MAX_LENGTH = largest_field(Opcode.LOAD_GATHER, "length")
 _MAX_STEP = largest_field(Opcode.LOAD_GATHER, "step")
@@ -41,15 +47,12 @@ class Piece:
 
 def is_gatherable(layer: Conv, graph: Graph) -> bool:
     """Whether a layer's input can be laid out for it alone: a model input that nothing else reads."""
-    if layer.depthwise or layer.input not in {tensor for tensor, _ in graph.inputs.values()}:
-        return False
-    readers = sum((other.input == layer.input) + bool(other.residual and other.residual.other == layer.input)
-                  for other in graph.layers)
-    return (readers == 1 and not graph.tensors[layer.input].signs
-            and layer.input not in {tensor for tensor, _ in graph.outputs.values()})
+    inputs = {tensor for tensor, _ in graph.inputs.values()}
+    return (not layer.depthwise and layer.input in inputs and not graph.tensors[layer.input].signs
+            and count_readers(graph)[layer.input] == 1)
 
 
-def gathered_layer(layer: Conv) -> Conv:
+def _gathered(layer: Conv) -> Conv:
     """The layer as a 1x1 convolution: its channels are kernel row, kernel column, channel."""
     weights = layer.weights.transpose(0, 2, 3, 1).reshape(len(layer.weights), -1, 1, 1)
     return replace(layer, weights=np.ascontiguousarray(weights), stride=(1, 1), pads=(0, 0, 0, 0))
@@ -131,20 +134,52 @@ class GatherGeometry(Geometry):
         return len(self.pieces(config)) * (window.rows * max(runs, beats) + _PIECE_CYCLES)
 
 
-def load_pieces(emitter: Emitter, config: NpuConfig, geometry: GatherGeometry, window: Window, blocks: tuple[int, int],
-                base: int, *, offset: int, padding: int, after: Mapping[Queue, int]) -> int:
-    """The loads of a chunk of blocks of a tile to entry ``base`` and following; returns the last one's position."""
-    position = -1
-    for piece in geometry.pieces(config):
-        if not blocks[0] <= piece.block < blocks[1]:
-            continue
-        fields = geometry.fetch(window, piece, config)
-        act = fields["act"]
-        emitter.set_load(
-            {**fields["set"], "block_pitch": 0, "pad_value": padding, "stride": 1, "buf_row_pitch": window.row_pitch,
-             "buf_block_pitch": window.entries}, Opcode.LOAD_GATHER, fields["gather"])
-        position = emitter.emit(
-            Opcode.LOAD_ACT, after=dict(after), buf_base=base + (piece.block - blocks[0]) * window.entries, blocks=1,
-            **{**act, "offset": offset + act["offset"]})
-    return position
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GatherMapping(ConvMapping):
+    """The layer as a 1x1 convolution of gathered rows."""
 
+    interleaves = True
+
+    @property
+    def mode(self) -> str:
+        return "gathered"
+
+    @classmethod
+    def propose(cls, site: Site) -> "GatherMapping | None":
+        layer, config = site.layer, site.config
+        if (not isinstance(layer, Conv) or layer.winograd or site.map_out or site.options.gather != "auto"
+                or not is_gatherable(layer, site.survey.graph)):
+            return None
+        geometry = GatherGeometry.fitting(layer, site.source, site.target, config)
+        if geometry is None:
+            return None
+        fitted = site.fitted
+        assert isinstance(fitted, Conv)
+        form = _gathered(fitted)
+        tiles = passes_of(form, config)
+        blocks = geometry.input_blocks(site.source.shape[0], config)
+        plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
+        return cls(layer=fitted, source=site.source, target=site.target, config=config, requantize=fitted.requantize,
+                   plan=plan, tiles=tiles)
+
+    @cached_property
+    def weights(self) -> PackedWeights:
+        return PackedWeights(pack(_gathered(self.layer), self.tiles, self.config), self.tiles)
+
+    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
+             after: dict[Queue, int]) -> int:
+        assert isinstance(geometry, GatherGeometry)
+        position = -1
+        for piece in geometry.pieces(self.config):
+            if piece.block not in blocks:
+                continue
+            fields = geometry.fetch(window, piece, self.config)
+            act = fields["act"]
+            emitter.set_load(
+                {**fields["set"], "block_pitch": 0, "pad_value": pad_value(self.layer, self.source), "stride": 1,
+                 "buf_row_pitch": window.row_pitch, "buf_block_pitch": window.entries},
+                Opcode.LOAD_GATHER, fields["gather"])
+            position = emitter.emit(
+                Opcode.LOAD_ACT, after=dict(after), buf_base=base + (piece.block - blocks.start) * window.entries,
+                blocks=1, **{**act, "offset": place.offset + act["offset"]})
+        return position

@@ -1,4 +1,4 @@
-"""Weights and channel parameters as the machine reads them (docs/architecture.md, Computing and Storing).
+"""Weights as the machine reads them (docs/architecture.md, Computing).
 
 A *block* of an output tile is one input block under all taps. Each block of each output tile gets as many steps
 (``groups``) as its fullest row needs: dense blocks run without indices, blocks with few channels or few non-zeros with
@@ -6,50 +6,14 @@ them. Weights beyond ``weight_bits`` are split over several slots of the same in
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cores.arch.numerics import MIN_SHIFT, PARAMETER_BYTES
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer, Requantize, is_binary
+from gen.ir.graph import Conv
+from gen.tiling.weights import Pass, Passes
 
-__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "is_narrow", "pack_conv", "pack_lanes",
-           "pack_parameters", "prune", "prune_weights", "weight_parts"]
-
-#: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
-PARAMETER_BEATS = PARAMETER_BYTES
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A run of input blocks that one COMPUTE can cover, and where its weights begin (beats from the layer's first).
-
-    ``rows``: of a depthwise layer in windows, the kernel's rows of steps that it has; None for all.
-    """
-
-    block: int
-    blocks: int
-    groups: int
-    indexed: bool
-    offset: int
-    rows: range | None = None
-    #: The binary unit's: blocks have 8 * tn channels.
-    binary: bool = False
-
-    def step_beats(self, config: NpuConfig) -> int:
-        """Beats of the weight ring that a step takes."""
-        if self.binary:
-            return config.binary_rows
-        return config.weight_beats + (config.index_beats if self.indexed else 0)
-
-
-@dataclass(frozen=True, eq=False)
-class PackedWeights:
-    """``data`` uint8 (beats, tn); ``tiles[o]`` the passes that make output channels ``o * tm`` and following."""
-
-    data: np.ndarray
-    tiles: tuple[tuple[Pass, ...], ...]
+__all__ = ["is_narrow", "pack", "pack_lanes", "passes_of", "weight_parts"]
 
 
 def is_narrow(layer: Conv, tile: int, config: NpuConfig) -> bool:
@@ -177,102 +141,57 @@ def _runs(keys: np.ndarray) -> Iterator[tuple[int, int]]:
         yield start, end - start
 
 
-def pack_conv(layer: Conv, config: NpuConfig) -> PackedWeights:
-    """Pack a layer's weights in the order in which COMPUTEs consume them.
+def passes_of(layer: Conv, config: NpuConfig) -> Passes:
+    """The passes of a layer's output tiles, whose weights follow each other in that order.
 
     For each output tile and block the cheaper of two forms is taken: all channels without indices (and, where weights
     exceed ``weight_bits``, an indexed pass with the excess), or only the non-zeros with indices.
     """
-    tm = config.oc_lanes
-    chunks: list[np.ndarray] = []
     tiles: list[tuple[Pass, ...]] = []
+    taps = layer.weights[0, 0].size
     offset = 0
-    for tile in range(-(-layer.weights.shape[0] // tm)):
+    for tile in range(-(-layer.weights.shape[0] // config.oc_lanes)):
         first, weights = _blocks_of_tile(layer, tile, config)
         needed = _groups_needed(weights, config)
-        excess = weights - np.clip(weights, *_limits(config))
-        extra = _groups_needed(excess, config) if excess.any() else np.zeros_like(needed)
+        excess = _excess(weights, config)
+        extra = np.zeros_like(needed) if excess is None else _groups_needed(excess, config)
         if not needed.any():
             needed[0] = 1  # a tile of zeros still has to clear its accumulators
         dense = needed >= config.groups_dense + extra
         passes: list[Pass] = []
-
-        def add(start: int, count: int, groups: int, indexed: bool, steps: np.ndarray,
-                passes: list[Pass] = passes, first: int = first) -> None:
-            nonlocal offset
-            passes.append(Pass(first + start, count, groups, indexed, offset))
-            chunks.append(steps.reshape(-1, config.beat_bytes))
-            offset += len(chunks[-1])
-
-        for start, count in _runs(np.where(dense, 0, needed + 1)):
-            part = weights[start:start + count]
-            if dense[start]:
-                add(start, count, config.groups_dense, False, _dense_steps(part, config))
-            elif needed[start]:
-                groups = int(needed[start])
-                add(start, count, groups, True, _indexed_steps(part, groups, config))
-        for start, count in _runs(np.where(dense, extra, 0)):
-            if dense[start] and extra[start]:
-                groups = int(extra[start])
-                add(start, count, groups, True, _indexed_steps(excess[start:start + count], groups, config))
+        # -1 stands for a dense block, 0 for one without weights; behind them comes what dense blocks leave over.
+        for keys in (np.where(dense, -1, needed), np.where(dense, extra, 0)):
+            for start, count in _runs(keys):
+                if keys[start]:
+                    indexed = bool(keys[start] > 0)
+                    groups = int(keys[start]) if indexed else config.groups_dense
+                    passes.append(Pass(first + start, count, groups, indexed, offset))
+                    offset += count * taps * groups * passes[-1].step_beats(config)
         tiles.append(tuple(passes))
-    return PackedWeights(np.concatenate(chunks), tuple(tiles))
+    return tuple(tiles)
 
 
-def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
-    """Channel parameters: uint8 (blocks * PARAMETER_BEATS, tn). Channels beyond the last have multiplier 0."""
-    channels, tn = len(requantize.bias), config.ic_lanes
-    words = np.zeros((-(-channels // tn) * tn, 2), "<u4")
-    words[:, 1] = MIN_SHIFT << 24
-    words[:channels, 0] = requantize.bias.astype(np.int32).view(np.uint32)
-    words[:channels, 1] = requantize.multiplier.astype(np.uint32) | requantize.shift.astype(np.uint32) << 24
-    return words.view(np.uint8).reshape(-1, config.beat_bytes)
+def pack(layer: Conv, tiles: Passes, config: NpuConfig) -> np.ndarray:
+    """A layer's weights as its passes (`passes_of`) take them: uint8 (beats, tn)."""
+    chunks: list[np.ndarray] = []
+    for tile, passes in enumerate(tiles):
+        first, weights = _blocks_of_tile(layer, tile, config)
+        excess = _excess(weights, config)
+        whole = {block for part in passes if not part.indexed for block in range(part.block, part.block + part.blocks)}
+        for part in passes:
+            blocks = slice(part.block - first, part.block - first + part.blocks)
+            if not part.indexed:
+                steps = _dense_steps(weights[blocks], config)
+            else:
+                rest = excess if excess is not None and part.block in whole else weights
+                steps = _indexed_steps(rest[blocks], part.groups, config)
+            chunks.append(steps.reshape(-1, config.beat_bytes))
+    return np.concatenate(chunks)
 
 
-def prune_weights(weights: np.ndarray, groups: int, config: NpuConfig) -> np.ndarray:
-    """Keep the largest weights of every window that fit ``groups`` steps; blocks of few channels are left alone."""
-    oc, ic, *kernel = weights.shape
-    fanin = config.select_fanin
-    keep = groups * config.nnz_lanes * fanin // config.ic_lanes
-    if keep >= fanin:
-        return weights
-    small = ic % config.ic_lanes
-    pruned_channels = ic - small if small <= config.nnz_lanes else ic
-    channels_end = -(-pruned_channels // fanin) * fanin
-    result = weights.copy()
-    # A hundred channels at a time: the arrays between are several times the weights.
-    for start in range(0, oc, 128):
-        part = weights[start:start + 128, :pruned_channels]
-        padded = np.zeros((len(part), channels_end, *kernel), np.int16)
-        padded[:, :pruned_channels] = part
-        # Windows last, in (oc, window, taps, channel) order. Keys are unique: of equal weights the lower channels stay.
-        windows = padded.reshape(len(part), -1, fanin, kernel[0] * kernel[1]).transpose(0, 1, 3, 2)
-        keys = np.abs(windows) * np.int16(fanin) + np.arange(fanin - 1, -1, -1, dtype=np.int16)
-        threshold = np.partition(keys, fanin - keep, axis=-1)[..., fanin - keep, None]
-        kept = np.where(keys >= threshold, windows, 0).transpose(0, 1, 3, 2)
-        result[start:start + 128, :pruned_channels] = kept.reshape(padded.shape)[:, :pruned_channels]
-    return result
-
-
-def prune(graph: Graph, config: NpuConfig, density: float) -> Graph:
-    """The graph with its convolutions pruned by magnitude to ``density`` of each block; biases follow the weights.
-
-    Layers that read a model input, depthwise and binary layers stay. Raises ValueError unless ``0 < density <= 1``.
-    """
-    if not 0 < density <= 1:
-        raise ValueError(f"density must be above 0 and at most 1, not {density}")
-    groups = max(1, round(density * config.groups_dense))
-    entrances = {tensor for tensor, _ in graph.inputs.values()}
-
-    def pruned(layer: Layer) -> Layer:
-        if not isinstance(layer, Conv) or layer.depthwise or layer.input in entrances:
-            return layer
-        if is_binary(layer, graph.tensors[layer.input]):
-            return layer
-        weights = prune_weights(layer.weights, groups, config)
-        removed = layer.weights.sum(axis=(1, 2, 3), dtype=np.int64) - weights.sum(axis=(1, 2, 3), dtype=np.int64)
-        # The bias holds -zero_point * sum(weights) of the weights that are there.
-        bias = layer.requantize.bias + graph.tensors[layer.input].zero_point * removed
-        return replace(layer, weights=weights, requantize=replace(layer.requantize, bias=bias))
-
-    return replace(graph, layers=tuple(pruned(layer) for layer in graph.layers))
+def _excess(weights: np.ndarray, config: NpuConfig) -> np.ndarray | None:
+    """What a lane has no room for; None if that is nothing."""
+    low, high = _limits(config)
+    if weights.min(initial=0) >= low and weights.max(initial=0) <= high:
+        return None
+    return weights - np.clip(weights, low, high)

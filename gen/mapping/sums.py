@@ -6,10 +6,9 @@ import numpy as np
 
 from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Layer
+from gen.ir.errors import CompileError
+from gen.ir.graph import Conv, Layer, Requantize
 from gen.ir.ranges import Range, any_values, sum_range
-from gen.mapping.winograd import exact_requantize
-from gen.tiling.geometry import CompileError
 from sim.golden import round_shift, winograd_output
 
 __all__ = ["fit_exact", "fit_sums"]
@@ -102,18 +101,19 @@ def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> La
     return layer
 
 
-def fit_exact(layer: Conv, config: NpuConfig, inputs: Range | None = None) -> Conv | None:
-    """A layer that fits (`fit_sums`), with the parameters for sums of the exact Winograd form: four times its own.
+def fit_exact(layer: Conv, config: NpuConfig, inputs: Range | None = None) -> Requantize | None:
+    """Of a layer that fits (`fit_sums`) the parameters for sums of the exact Winograd form: four times its own.
 
     Partial sums may run over: they and their total are kept modulo ``2**acc_width``. None where the total or the
     parameters have no room.
     """
-    requantize = exact_requantize(layer.requantize)
-    low, high = (4 * end for end in _reach(layer, inputs))
-    if requantize is None:
+    first = layer.requantize
+    if (first.shift > MAX_SHIFT - 2).any():
         return None
+    requantize = replace(first, bias=4 * first.bias, shift=first.shift + 2)
+    low, high = (4 * end for end in _reach(layer, inputs))
     limit = 1 << config.acc_width - 1
     below, above = np.minimum(requantize.bias, 0), np.maximum(requantize.bias, 0)
     if (np.minimum(low, 0) + below < -limit).any() or (np.maximum(high, 0) + above >= limit).any():
         return None
-    return replace(layer, requantize=requantize)
+    return requantize

@@ -1,19 +1,14 @@
-"""Cycles of a few layers by themselves, by the time model: what a choice between two ways of making them goes by."""
+"""Cycles of a few steps by themselves, by the time model: what a choice between two ways of making them goes by."""
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 
-from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer
-from gen.lowering.layers import Lowering
-from gen.mapping.binary import BinaryLayers
-from gen.mapping.fusion import FusedPlan
-from gen.mapping.gather import GatherGeometry
-from gen.mapping.pack import PackedWeights
-from gen.memory.placement import Memory
+from gen.ir.graph import Conv
+from gen.lowering.lower import lower
+from gen.lowering.mapped import MappedGraph, Step
+from gen.lowering.placed import PlacedGraph
 from gen.program.assembler import encode_all
-from gen.tiling.schedule import Plan
 from sim.cycles import estimate
 
 __all__ = ["Trial"]
@@ -21,59 +16,42 @@ __all__ = ["Trial"]
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A graph whose layers are planned one by one; ``layers`` are the graph's, as they are computed."""
+    """A graph whose steps are tried in several ways."""
 
-    graph: Graph
-    layers: Sequence[Layer]
-    plans: Sequence[Plan]
-    binary: BinaryLayers
-    config: NpuConfig
+    mapped: MappedGraph
     #: What was tried before, as networks repeat themselves.
     known: dict[Hashable, int] = field(default_factory=dict)
 
-    def cycles(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int = 0,
-               end: int | None = None) -> int:
-        """Cycles of layers ``first`` up to ``end``, one after the other; ``fused``: the `Lowering.layers` pairs."""
-        end = len(self.layers) if end is None else end
-        likeness = self._likeness(packed, fused, first, end)
+    def cycles(self, steps: Sequence[Step]) -> int:
+        """Cycles of these steps, one after the other."""
+        likeness = _likeness(steps)
         if likeness not in self.known:
-            self.known[likeness] = self._try(packed, fused, first, end)
+            self.known[likeness] = self._try(steps)
         return self.known[likeness]
 
-    def _likeness(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int,
-                  end: int) -> Hashable:
-        """What these layers' cycles depend on."""
-        writers = {layer.output: number for number, layer in enumerate(self.layers[first:end])}
-        facts: list[Hashable] = []
-        for index in range(first, end):
-            layer, weights = self.layers[index], packed[index]
-            other = layer.residual.other if layer.residual else None
-            kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
-            facts += [
-                self.graph.tensors[layer.input].shape, kernel, tuple(layer.stride), tuple(layer.pads),
-                writers.get(layer.input), other and writers.get(other, -1), weights and weights.tiles,
-                fused.get(index, self.plans[index]), index - 1 in fused,
-            ]
-        return tuple(facts)
-
-    def _try(self, packed: Sequence[PackedWeights | None], fused: Mapping[int, FusedPlan], first: int,
-             end: int) -> int:
-        chosen, config = self.layers[first:end], self.config
-        made = {layer.output for layer in chosen}
-        signs = {layer.name: self.binary.sources[layer.name] for layer in chosen if layer.name in self.binary.sources}
-        read = [name for layer in chosen for name in (layer.input, *([layer.residual.other] if layer.residual else []))]
-        read += [source.tensor for source in signs.values()]
+    def _try(self, steps: Sequence[Step]) -> int:
+        graph, layers = self.mapped.graph, [layer for step in steps for layer in step.layers]
+        made = {layer.layer.output for layer in layers}
+        read = [name for layer in layers for name in (layer.input, layer.other) if name is not None]
         inputs = {name: (name, ()) for name in dict.fromkeys(read) if name not in made}
-        part = Graph("trial", self.graph.tensors, chosen, inputs, {})
-        pairs = {index - first: plan for index, plan in fused.items() if first <= index < end}
-        memory = Memory.of(part, [layer.requantize for layer in chosen], packed[first:end], config,
-                           absent={chosen[index].output for index in pairs}, maps=self.binary.maps,
-                           interleaved={layer.input for layer, plan in zip(chosen, self.plans[first:end], strict=True)
-                                        if isinstance(plan.geometry, GatherGeometry)})
-        lowering = Lowering(part, config, memory, signs)
-        lowering.layers(self.plans[first:end], packed[first:end], pairs)
+        part = replace(self.mapped, graph=replace(graph, inputs=inputs, outputs={}), steps=steps)
         try:
-            instructions, _ = lowering.finish()
+            instructions, _ = lower(PlacedGraph.of(part, keep_all=True, contents=False))
         except ValueError:      # a field does not fit its bits
             return sys.maxsize
-        return estimate(config, encode_all(instructions)).cycles
+        return estimate(self.mapped.config, encode_all(instructions)).cycles
+
+
+def _likeness(steps: Sequence[Step]) -> Hashable:
+    """What the cycles of steps depend on."""
+    layers = [layer for step in steps for layer in step.layers]
+    writers = {layer.layer.output: number for number, layer in enumerate(layers)}
+    facts: list[Hashable] = [tuple((len(step.layers), getattr(step, "plan", None)) for step in steps)]
+    for mapped in layers:
+        layer, other = mapped.layer, mapped.other
+        kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
+        facts += [
+            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), writers.get(mapped.input),
+            other and writers.get(other, -1), getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
+        ]
+    return tuple(facts)

@@ -1,53 +1,50 @@
-"""Where constants and feature maps lie in the data region."""
+"""Where feature maps lie in the data region."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-import numpy as np
+from msgspec import Meta
 
-from cores.config import NpuConfig
-from gen.ir.graph import Graph, Requantize
-from gen.mapping.pack import PackedWeights, pack_parameters
-from gen.program.program import ALIGNMENT, Placement
+from cores.arch.numerics import MAP_PIXELS
 
-__all__ = ["Memory"]
+__all__ = ["ALIGNMENT", "Placement", "aligned"]
+
+#: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
+ALIGNMENT = 4096
+
+#: In a file, numbers have ranges.
+_Dimension = Annotated[int, Meta(ge=1, le=1 << 28)]
 
 
-@dataclass(frozen=True, eq=False)
-class Memory:
-    """The data region of a program, in beats: constants from 0 on, feature maps from ``write_start`` to ``end``."""
+@dataclass(frozen=True)
+class Placement:
+    """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region.
 
-    constants: np.ndarray
-    #: First beats of the layers' weights and channel parameters.
-    weight_offsets: Sequence[int]
-    parameter_offsets: Sequence[int]
-    write_start: int
-    tensors: dict[str, Placement]
-    end: int
+    With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each. With ``interleaved``
+    (H, W, C) int8, every row beginning a beat; the bytes behind a row mean nothing.
+    """
 
-    @classmethod
-    def of(cls, graph: Graph, requantizes: Sequence[Requantize], packed: Sequence[PackedWeights | None],
-           config: NpuConfig, *, absent: Collection[str] = (), maps: Collection[str] = (),
-           interleaved: Collection[str] = ()) -> "Memory":
-        """Give every tensor but ``absent`` its own place, ``maps`` as signs alone, ``interleaved`` as rows of bytes.
+    offset: Annotated[int, Meta(ge=0, le=1 << 53)]
+    shape: tuple[_Dimension, _Dimension, _Dimension]
+    signs: bool = False
+    interleaved: bool = False
 
-        ``requantizes``: the layers', as they are computed.
-        """
-        constants: list[np.ndarray] = []
-        offsets: list[int] = []
-        beats = 0
-        for requantize, weights in zip(requantizes, packed, strict=True):
-            for part in (*([weights.data] if weights else []), pack_parameters(requantize, config)):
-                constants.append(part)
-                beats += len(part)
-            offsets += [beats - sum(map(len, constants[-2:])) if weights else 0, beats - len(constants[-1])]
-        step = ALIGNMENT // config.beat_bytes
-        start = write_start = -(-beats // step) * step
-        names = [tensor for tensor, _ in graph.inputs.values()] + [layer.output for layer in graph.layers]
-        tensors: dict[str, Placement] = {}
-        for name in dict.fromkeys(names):
-            if name in absent:
-                continue
-            tensors[name] = Placement(start, graph.tensors[name].shape, name in maps, name in interleaved)
-            start += -(-tensors[name].beats(config.ic_lanes) // step) * step
-        return cls(np.concatenate(constants), offsets[::2], offsets[1::2], write_start, tensors, start)
+    @property
+    def row_beats(self) -> int:
+        """Beats of a row of a block."""
+        return -(-self.shape[2] // MAP_PIXELS) if self.signs else self.shape[2]
+
+    def beats(self, tn: int) -> int:
+        channels, height, width = self.shape
+        if self.interleaved:
+            return height * -(-channels * width // tn)
+        return -(-channels // tn) * height * self.row_beats
+
+    def overlaps(self, other: "Placement", tn: int) -> bool:
+        return self.offset < other.offset + other.beats(tn) and other.offset < self.offset + self.beats(tn)
+
+
+def aligned(beats: int, tn: int) -> int:
+    """``beats`` of ``tn`` bytes, and those left free behind them."""
+    step = ALIGNMENT // tn
+    return -(-beats // step) * step

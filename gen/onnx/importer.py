@@ -19,7 +19,8 @@ from typing import NoReturn
 import numpy as np
 from onnx import TensorProto
 
-from gen.ir.graph import MAX_VALUES, Graph, GraphError, HostStep, Layer, Requantize, Residual, Tensor, verify
+from gen.ir.errors import GraphError
+from gen.ir.graph import MAX_VALUES, Graph, HostStep, Layer, Requantize, Residual, Tensor, verify
 from gen.onnx import (
     affine as onnx_affine,
 )

@@ -12,7 +12,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, helper, numpy_helper
 
 from gen.files.write import is_zip
-from gen.ir.graph import MAX_VALUES, GraphError
+from gen.ir.errors import GraphError
+from gen.ir.graph import MAX_VALUES
 from gen.onnx import simplify as onnx_simplify
 
 __all__ = ["Model", "ModelInput", "Node", "parse", "read"]

@@ -15,7 +15,8 @@ from google.protobuf.message import Message  # type: ignore[import-untyped]
 from onnx import NodeProto, TensorProto, helper, inliner, numpy_helper, shape_inference
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
-from gen.ir.graph import MAX_VALUES, GraphError
+from gen.ir.errors import GraphError
+from gen.ir.graph import MAX_VALUES
 
 __all__ = ["load_external", "simplify"]
 

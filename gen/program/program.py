@@ -17,17 +17,15 @@ from msgspec import Meta
 
 from boards.registry import get_board
 from cores.arch.isa import INSTRUCTION_BYTES, Instruction, decode
-from cores.arch.numerics import MAP_PIXELS, POSITIONS
+from cores.arch.numerics import POSITIONS
 from cores.arch.registers import VERSION
 from cores.config import NpuConfig
 from gen.files.archive import BAD_ARCHIVE, described, read_member
 from gen.files.write import is_zip, write_file
+from gen.memory.placement import Placement, aligned
 from sim.binary import unpack_map
 
-__all__ = ["ALIGNMENT", "ConflictError", "LayerInfo", "Placement", "Program", "ProgramError"]
-
-#: Tensors begin at multiples of this many bytes of the data region, so that bursts seldom cross a 4 KiB line.
-ALIGNMENT = 4096
+__all__ = ["ConflictError", "LayerInfo", "Program", "ProgramError"]
 
 _FORMAT = "npugen program"
 #: Limits of a file, far beyond what compiled networks need (MobileNetV2: 20 KB, 14,087): memory for reading one is
@@ -36,7 +34,6 @@ _MAX_HEADER = 1 << 24
 _MAX_INSTRUCTIONS = 1 << 21
 #: Numbers of a header that nothing else bounds.
 _Natural = Annotated[int, Meta(ge=0, le=1 << 53)]
-_Dimension = Annotated[int, Meta(ge=1, le=1 << 28)]
 #: Zip members carry a fixed time, so that the same program is the same file.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -47,31 +44,6 @@ class ProgramError(ValueError):
 
 class ConflictError(ProgramError):
     """A program that was not compiled as asked for now."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region.
-
-    With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each. With ``interleaved``
-    (H, W, C) int8, every row beginning a beat; the bytes behind a row mean nothing.
-    """
-
-    offset: _Natural
-    shape: tuple[_Dimension, _Dimension, _Dimension]
-    signs: bool = False
-    interleaved: bool = False
-
-    @property
-    def row_beats(self) -> int:
-        """Beats of a row of a block."""
-        return -(-self.shape[2] // MAP_PIXELS) if self.signs else self.shape[2]
-
-    def beats(self, tn: int) -> int:
-        channels, height, width = self.shape
-        if self.interleaved:
-            return height * -(-channels * width // tn)
-        return -(-channels // tn) * height * self.row_beats
 
 
 @dataclass(frozen=True)
@@ -152,6 +124,17 @@ class Program:
             except ValueError as error:
                 raise ProgramError(f"program {self.name}: instruction {index}: {error}") from None
         return tuple(decoded)
+
+    def holds(self, tensor: str) -> bool:
+        """Whether a tensor is in memory when the program has ended: some never are, others make room."""
+        place = self.tensors.get(tensor)
+        if place is None:
+            return False
+        # Inputs are written before all layers' outputs, in order.
+        written = [layer.output for layer in self.layers]
+        later = written[written.index(tensor) + 1:] if tensor in written else written
+        return not any(place.overlaps(self.tensors[name], self.config.ic_lanes)
+                       for name in later if name in self.tensors)
 
     # -- data region ---------------------------------------------------------------------------------------------
 
@@ -299,8 +282,8 @@ class Program:
             if name not in header.tensors:
                 raise ValueError(f"tensor {name!r} has no place")
         beat = config.beat_bytes
-        needed = _aligned(len(constants), beat) + sum(
-            _aligned(place.beats(beat) * beat, beat) for place in header.tensors.values())
+        needed = aligned(len(constants) // beat, beat) + sum(
+            aligned(place.beats(beat), beat) for place in header.tensors.values())
         if header.data_beats > needed:
             raise ValueError(f"a data region of {header.data_beats:,} beats for what takes {needed:,}")
         if header.data_beats * beat > 1 << config.address_width:
@@ -313,11 +296,6 @@ class Program:
             write_start=header.write_start, tensors=header.tensors, inputs=header.inputs, outputs=header.outputs,
             layers=layers, instruction_layers=tuple(layer for layer, count in runs for _ in range(count)),
             density=header.density, winograd=header.winograd, model=model, board=header.board)
-
-
-def _aligned(size: int, beat_bytes: int) -> int:
-    """Beats of ``size`` bytes and what is left free behind them."""
-    return -(-size // ALIGNMENT) * ALIGNMENT // beat_bytes
 
 
 def _run_lengths(values: tuple[int, ...]) -> list[tuple[int, int]]:

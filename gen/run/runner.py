@@ -120,9 +120,10 @@ def run_model(workload: Workload, samples: Samples, target: Target, *, machine: 
             inferences.append(Inference({name: value[0] for name, value in outputs.items()}, elapsed))
             continue
         program = workload.program
-        expected = {name: value[0] for name, value in kept.items() if name in program.tensors}
+        tensors = {name: value[0] for name, value in kept.items()}
+        expected = {name: value for name, value in tensors.items() if program.holds(name)}
         began = time.perf_counter()
-        image, rtl = _run_on_image(workload, expected, machine if target == "rtl" else None, partial(progress, number))
+        image, rtl = _run_on_image(workload, tensors, machine if target == "rtl" else None, partial(progress, number))
         elapsed = rtl.seconds if rtl else time.perf_counter() - began
         found = {name: program.unpack_tensor(image, name) for name in expected}
         wrong = {name: int(np.count_nonzero(found[name] != value)) for name, value in expected.items()}
@@ -132,5 +133,6 @@ def run_model(workload: Workload, samples: Samples, target: Target, *, machine: 
     progress(len(samples), 0)
     compared = 0
     if target != "reference":
-        compared = sum(int(np.prod(place.shape)) for place in workload.program.tensors.values())
+        program = workload.program
+        compared = sum(int(np.prod(place.shape)) for name, place in program.tensors.items() if program.holds(name))
     return Run(target, inferences, samples.labels, compared)

@@ -1,27 +1,17 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from cores.config import NpuConfig
-from gen.compiler import (
-    CompileError,
-    DepthwiseMode,
-    FusionMode,
-    GatherMode,
-    WinogradMode,
-    choose_narrow,
-    compile_graph,
-    narrow_graph,
-)
+from gen.compiler import generate, prepare
 from gen.files.write import is_zip
 from gen.ir.graph import Graph
-from gen.mapping.pack import prune
-from gen.mapping.winograd_calibrate import calibrate
 from gen.onnx.importer import Imported, load_model
+from gen.options import CompileOptions
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.run.inputs import read_samples
 
@@ -49,63 +39,44 @@ class Workload:
         return self._compile()
 
 
-def _from_model(imported: Imported, config: NpuConfig, density: float | None, depthwise_mode: DepthwiseMode = "auto",
-                fusion_mode: FusionMode = "auto", gather_mode: GatherMode = "auto",
-                winograd_mode: WinogradMode = "auto", shifts: Mapping[str, Sequence[int]] | None = None,
-                calibration: Path | None = None, board: str | None = None) -> Workload:
-    graph = imported.graph if density is None else prune(imported.graph, config, density)
+def _from_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, calibration: Path | None = None,
+                board: str | None = None) -> Workload:
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
-    if winograd_mode == "exact" and config.winograd != 2:
-        raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
-                           f"(--winograd-unit 2), not {config.winograd}")
-    if winograd_mode == "narrow":
-        shifts = choose_narrow(graph, config, gather_mode)
-        if calibration is not None:
-            shifts = calibrate(graph, shifts, read_samples(calibration, graph, shapes).inputs)
-    if shifts:
-        graph = narrow_graph(graph, shifts)
+    samples = None if calibration is None else read_samples(calibration, imported.graph, shapes).inputs
+    graph = prepare(imported.graph, config, options, samples)
 
     def compiled() -> Program:
         # The parsed model rather than the file: weights kept in files beside it come along.
         model = imported.model.proto.SerializeToString(deterministic=True)
-        program, _ = compile_graph(imported.graph, config, density=density, depthwise_mode=depthwise_mode,
-                                   fusion_mode=fusion_mode, gather_mode=gather_mode, winograd_mode=winograd_mode,
-                                   winograd_shifts=shifts, model=model)
-        return dataclasses.replace(program, board=board)
+        return dataclasses.replace(generate(graph, config, options, model=model), board=board)
 
     return Workload(graph, imported, shapes, compiled)
 
 
-def open_workload(path: Path, config: NpuConfig | None, *, density: float | None = None,
-                  depthwise_mode: DepthwiseMode = "auto", fusion_mode: FusionMode = "auto",
-                  gather_mode: GatherMode = "auto", winograd_mode: WinogradMode = "auto",
+def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
                   calibration: Path | None = None, board: str | None = None) -> Workload:
     """A model to be compiled for ``config``, on the ``board`` of that name, or a program that was.
 
-    With ``config`` or ``board`` None a program's own is taken. ``density`` and the modes are those of
-    `gen.compiler.compile_graph`, for a model; ``calibration`` are samples for narrow Winograd layers.
+    With ``config`` or ``board`` None a program's own is taken. ``options`` are for a model; ``calibration`` are samples
+    for narrow Winograd layers.
     Raises GraphError, ProgramError, InputError or OSError; each names the file. ConflictError for a program that is not
     as asked, CompileError for a machine that cannot.
     """
+    options = options or CompileOptions()
     if not is_program(path):
         if config is None:
             raise ValueError("a model needs a configuration to be compiled for")
-        return _from_model(load_model(path), config, density, depthwise_mode, fusion_mode, gather_mode, winograd_mode,
-                           None, calibration, board)
+        return _from_model(load_model(path), config, options, calibration=calibration, board=board)
     program = Program.load(path)
     if config is not None:
         program.require_config(config)
     if board is not None:
         program.require_board(board)
-    if density is not None and density != program.density:
-        raise ConflictError(f"{path}: a program cannot be pruned; compile the model with --density {density:g}")
-    modes = {"depthwise": depthwise_mode, "fusion": fusion_mode, "gather": gather_mode, "winograd": winograd_mode}
-    for option, mode in modes.items():
-        if mode != "auto":
-            raise ConflictError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
+    _require_options(path, program, options)
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
-    again = _from_model(load_model(path, program.model), program.config, program.density, shifts=program.winograd)
+    again = _from_model(load_model(path, program.model), program.config,
+                        CompileOptions(density=program.density, winograd_shifts=program.winograd))
     for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
         if names != {name: tensor for name, (tensor, _) in ends.items()}:
             raise ProgramError(f"{path}: damaged (inputs or outputs are not those of the model inside); "
@@ -114,3 +85,14 @@ def open_workload(path: Path, config: NpuConfig | None, *, density: float | None
         if name not in again.graph.tensors or again.graph.tensors[name].shape != place.shape:
             raise ProgramError(f"{path}: damaged (tensor {name} is not that of the model inside); compile it again")
     return Workload(again.graph, again.imported, again.input_shapes, lambda: program)
+
+
+def _require_options(path: Path, program: Program, options: CompileOptions) -> None:
+    """Raises ConflictError if a program is asked for what only the compiler can do."""
+    if options.density is not None and options.density != program.density:
+        raise ConflictError(f"{path}: a program cannot be pruned; compile the model with --density {options.density:g}")
+    for option in ("depthwise", "fusion", "gather", "winograd"):
+        if (mode := getattr(options, option)) != "auto":
+            raise ConflictError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
+    if options.keep_all:
+        raise ConflictError(f"{path}: a program is what it is; compile the model with --keep-all")

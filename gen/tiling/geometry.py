@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from cores.arch.isa import LAYOUTS, Opcode
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
+from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Layer, Tensor
 
 __all__ = [
-    "CompileError", "Geometry", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
+    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
     "largest_field", "part_counts", "split", "tilings",
 ]
 
@@ -20,6 +21,7 @@ def largest_field(opcode: Opcode, name: str) -> int:
 
 
 # Limits that layers and tilings run into.
+MAX_BEATS = 1 + min(largest_field(opcode, "offset") for opcode in (Opcode.LOAD_ACT, Opcode.STORE))
 MAX_BLOCKS = largest_field(Opcode.COMPUTE, "blocks")
 _MAX_ROWS = largest_field(Opcode.LOAD_ACT, "rows")
 _MAX_COLS = largest_field(Opcode.LOAD_SET, "cols")
@@ -33,10 +35,6 @@ _MAX_PIXELS = min(largest_field(opcode, "block_pitch") for opcode in (Opcode.LOA
 
 #: How an axis is cut: (start, length) of each part.
 Split = list[tuple[int, int]]
-
-
-class CompileError(ValueError):
-    """A layer that this configuration cannot run; the message names it and says what to change."""
 
 
 @dataclass(frozen=True)
@@ -199,10 +197,6 @@ class Geometry:
             "cols": window.cols, "buf_row_pitch": window.row_pitch, "buf_row_step": self.buffer_row_step(window),
             "buf_block_pitch": window.entries, "spread": int(narrow),
         }
-
-    def tile_fields(self, window: Window) -> Mapping[str, int] | None:
-        """Fields of LOAD_WINOGRAD, where pixels are transformed while they are loaded."""
-        return None
 
     def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
         """What STORE_SET says of the words."""

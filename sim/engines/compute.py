@@ -161,5 +161,6 @@ def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: In
                     values = combine(machine.pool_part[1], values)
                 machine.pool_part = (maximum, values) if still_open else None
                 if not still_open:
-                    machine.pool_pixels.append((values + half & 2 * half - 1) - half)
+                    wrapped = (values + half & 2 * half - 1) - half
+                    machine.pool_pixels.append((wrapped, machine.hazards.clocks[Queue.COMPUTE]))
                 yield None

@@ -104,7 +104,10 @@ def _take_pooled(machine: "Machine", count: int,
     while missing:
         while not machine.pool_pixels:
             yield "the pool unit, or residual pixels in the side ring" if add else "the pool unit"
-        pooled.append(machine.pool_pixels.popleft())
+        values, clock = machine.pool_pixels.popleft()
+        # They come out of what is done by then.
+        machine.hazards.taken(Queue.STORE, clock)
+        pooled.append(values)
         missing -= len(pooled[-1])
         if add:
             residual.append(machine.side.take(len(pooled[-1])))

@@ -9,11 +9,14 @@ from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, bireal_graph, layer_graph
 from gen.compiler import compile_graph
-from gen.ir.graph import Conv, Graph, GraphError, Requantize, Tensor, is_binary, verify
+from gen.ir.errors import GraphError
+from gen.ir.graph import Conv, Graph, Requantize, Tensor, is_binary, verify
 from gen.ir.reference import host_output
 from gen.ir.reference import run as run_reference
-from gen.mapping.binary import BinaryLayers, pack_binary
+from gen.mapping.base import Survey
+from gen.mapping.binary import BinaryLayers
 from gen.onnx.importer import load
+from gen.options import CompileOptions
 from gen.program.program import Program, ProgramError
 from sim import functional, golden
 from tests.gen.test_compiler import run_and_compare
@@ -66,9 +69,10 @@ def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> N
     layer = Conv("y", conv.input, "y", weights, False, (1, 1), pads, stage, pad_value=padding)
     graph = Graph("sums", tensors, (signs, layer), {"input": ("input", ())}, {"output": ("y", ())})
     verify(graph)
-    chosen = BinaryLayers.choose(graph, config)
-    source, unit = chosen.sources["y"], chosen.layers["y"]
-    assert source.tensor == "input" and not source.packed and [x.name for x in chosen.graph.layers] == ["y"]
+    chosen = BinaryLayers.of(Survey(graph, config, CompileOptions()))
+    unit = chosen.mapped["y"]
+    source = unit.signs
+    assert unit.input == "input" and not source.packed and chosen.spared == {signs.output}
     x = rng.integers(-128, 128, (channels, 6, 6)).astype(np.int8)
     expected = golden.run_layer(layer, golden.run_layer(signs, x), zero_point=0)
     # A slow unit: bits of the entries as they are loaded, unused ones zero.
@@ -78,8 +82,7 @@ def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> N
     inside = np.pad(np.pad(x, ((0, blocks - channels), (0, 0), (0, 0))) >= 0, ((0, 0), (pads[0],) * 2, (pads[0],) * 2),
                     constant_values=(padding or 0) >= 0)
     bits[:blocks] = inside
-    packed = pack_binary(layer, source, config)
-    rows = np.unpackbits(packed.data, axis=1, bitorder="little").reshape(-1, source.blocks, 9, 16, 128)
+    rows = np.unpackbits(unit.weights.data, axis=1, bitorder="little").reshape(-1, source.blocks, 9, 16, 128)
     counts = np.zeros((32, size, size), np.int64)
     for tile, of_tile in enumerate(rows):
         for block in range(source.blocks):
@@ -124,7 +127,7 @@ def test_what_the_unit_cannot_run() -> None:
     assert [layer.mode for layer in program.layers] == ["sum", "dense"]
     run_and_compare(program, changed, 1, ("load",))
     few = layer_graph(BinaryLayer(channels=129, outputs=16, size=6, stride=1, count=1))
-    assert not BinaryLayers.choose(few, CONFIGS[1]).layers
+    assert not BinaryLayers.of(Survey(few, CONFIGS[1], CompileOptions())).mapped
 
 
 def test_signs_are_proven() -> None:
@@ -174,7 +177,7 @@ def test_trained_network(config: NpuConfig, models, tmp_path) -> None:
         functional.run(config, program.code, image, write_start=program.write_start, strict=True)
         _, expected = run_reference(graph, {"image": golden_file["image"][sample:sample + 1]}, keep=True)
         assert expected is not None
-        for name in program.tensors:
+        for name in filter(program.holds, program.tensors):
             np.testing.assert_array_equal(program.unpack_tensor(image, name), expected[name][0], name)
         logits = host_output(graph, "logits", program.unpack_tensor(image, tensor)[None])
         np.testing.assert_array_equal(logits[0], golden_file["ort"][sample])

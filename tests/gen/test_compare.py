@@ -13,7 +13,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from gen.check.compare import compare, compare_model
 from gen.ir import reference
-from gen.ir.graph import GraphError
+from gen.ir.errors import GraphError
 from gen.onnx.importer import load_model
 from tests.gen.qdq import Builder
 

@@ -7,9 +7,11 @@ import pytest
 
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.compiler import CompileError, compile_graph
+from gen.compiler import compile_graph
+from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
 from gen.onnx.importer import load
+from gen.options import CompileOptions
 from gen.program.program import Program
 from sim import functional
 from tests.compiled import check_tensors, golden_tensors, random_image
@@ -45,7 +47,7 @@ def test_random_graphs(config, seed):
     for number in range(12):
         graph = random_graph(seed + number)
         density = 0.25 if number % 3 == 0 else None
-        program, graph = compile_graph(graph, config, density=density)
+        program, graph = compile_graph(graph, config, CompileOptions(density=density))
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
 
 
@@ -56,7 +58,7 @@ def test_many_random_graphs(config, seed):
     for number in range(300):
         graph = random_graph(seed + number)
         try:
-            program, graph = compile_graph(graph, config, density=0.5 if number % 4 == 0 else None)
+            program, graph = compile_graph(graph, config, CompileOptions(density=0.5 if number % 4 == 0 else None))
         except CompileError as error:
             # A window with all its padding can be larger than a small input buffer.
             assert "; build with " in str(error)
@@ -70,7 +72,7 @@ def test_many_random_graphs(config, seed):
 @pytest.mark.parametrize("density", [None, 0.25])
 def test_models(name, density, models):
     graph = load(models / f"{name}.onnx")
-    program, graph = compile_graph(graph, NpuConfig.preset(256), density=density)
+    program, graph = compile_graph(graph, NpuConfig.preset(256), CompileOptions(density=density))
     run_and_compare(program, graph, 1, ("load", "store"))
 
 

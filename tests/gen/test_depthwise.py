@@ -5,16 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import gen.compiler
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.compiler import CompileError, compile_graph
-from gen.ir.graph import Graph
-from gen.mapping.depthwise import WindowGeometry, pack_windows
-from gen.mapping.pack import pack_conv
+from gen.compiler import compile_graph
+from gen.ir.errors import CompileError
+from gen.ir.graph import Conv, Graph
+from gen.mapping.pack import pack, passes_of
+from gen.mapping.plain import PlainMapping
+from gen.mapping.windows import WindowGeometry, WindowWeights
 from gen.onnx.importer import load
+from gen.options import CompileOptions
 from gen.program.program import Program
 from gen.tiling.geometry import Geometry
+from gen.tiling.weights import PackedWeights
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.gen.test_pack import conv
@@ -40,14 +43,14 @@ def form_id(value: NpuConfig | int) -> str:
 @pytest.fixture
 def windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile depthwise layers in windows wherever that is possible, even if they are slower."""
-    plain = gen.compiler.plan_conv
+    plain = PlainMapping.propose
 
-    def plan_conv(layer, source, target, tiles, config, **options):
-        if layer.depthwise:
+    def propose(site):
+        if isinstance(site.layer, Conv) and site.layer.depthwise:
             raise CompileError("not now")
-        return plain(layer, source, target, tiles, config, **options)
+        return plain(site)
 
-    monkeypatch.setattr(gen.compiler, "plan_conv", plan_conv)
+    monkeypatch.setattr(PlainMapping, "propose", propose)
 
 
 def depthwise_graph(channels: int, kernel: tuple[int, int], size: tuple[int, int], stride: int, pad: int,
@@ -125,7 +128,7 @@ def test_every_tap_arrives_once(config, kernel, stride, limit, rng):
     if limit > 127:
         weights[16:32] //= 2                # a block without a remainder
     geometry = WindowGeometry(kernel, (stride, stride), (0,) * 4, (20, 20), (9, 9))
-    packed = pack_windows(conv(weights, depthwise=True), geometry, config)
+    packed = WindowWeights(conv(weights, depthwise=True), geometry, config).packed()
     tn, dn = config.ic_lanes, config.nnz_lanes
     assert len(packed.tiles) == -(-37 // tn)
     steps = sum(geometry.steps(config, item.rows) for tile in packed.tiles for item in tile)
@@ -158,7 +161,7 @@ def test_remainders_take_only_their_rows():
     weights = np.ones((48, 1, 3, 3), int)
     weights[20, 0, 1, 2] = 200
     geometry = WindowGeometry((3, 3), (1, 1), (0,) * 4, (9, 9), (7, 7))
-    packed = pack_windows(conv(weights, depthwise=True), geometry, config)
+    packed = WindowWeights(conv(weights, depthwise=True), geometry, config).packed()
     assert [[item.rows for item in tile] for tile in packed.tiles] == [
         [range(3)], [range(3), range(1, 2)], [range(3)]]
 
@@ -166,7 +169,8 @@ def test_remainders_take_only_their_rows():
 def test_narrow_tiles_have_their_weights_in_all_groups(rng):
     config = NpuConfig.preset(256, depthwise=1)
     weights = rng.integers(1, 100, (40, 16, 1, 1))
-    packed = pack_conv(conv(weights), config)
+    tiles = passes_of(conv(weights), config)
+    packed = PackedWeights(pack(conv(weights), tiles, config), tiles)
     first, last = (packed.data[tile[0].offset:][:config.groups_dense * config.weight_beats].reshape(-1, 32, 4)
                    for tile in packed.tiles)
     assert np.array_equal(last[:, :16], last[:, 16:]) and last[:, :8].any() and not last[:, 8:16].any()
@@ -180,7 +184,7 @@ def test_random_graphs(config, seed):
     modes = set()
     for number in range(12):
         graph = random_graph(seed + number, depthwise=0.7 if number % 4 else None)
-        program, graph = compile_graph(graph, config, density=0.25 if number % 3 == 0 else None)
+        program, graph = compile_graph(graph, config, CompileOptions(density=0.25 if number % 3 == 0 else None))
         modes |= {layer.mode for layer in program.layers}
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
     assert "window" in modes
@@ -225,7 +229,7 @@ def test_fields_of_a_window_layer(rng):
 def test_plain_depthwise_on_request(rng):
     config = NpuConfig.preset(256, depthwise=1)
     graph = depthwise_graph(32, (3, 3), (12, 12), 1, 1, rng)
-    program, _ = compile_graph(graph, config, depthwise_mode="plain")
+    program, _ = compile_graph(graph, config, CompileOptions(depthwise="plain"))
     assert program.layers[0].mode == "depthwise"
     assert not any(i["window"] or i["spread"] for i in settings(program, Opcode.COMPUTE_SET))
     run_and_compare(program, graph, 1, ORDERS)
@@ -247,7 +251,7 @@ def test_without_the_feature_nothing_changes():
     config = NpuConfig.preset(256)
     for number in range(5):
         graph = random_graph(number, depthwise=0.7)
-        programs = [compile_graph(graph, config, depthwise_mode=mode)[0] for mode in ("auto", "plain")]
+        programs = [compile_graph(graph, config, CompileOptions(depthwise=mode))[0] for mode in ("auto", "plain")]
         assert programs[0].code == programs[1].code
         for instruction in programs[0].instructions:
             assert not any(instruction.fields.get(name) for name in ("spread", "window", "alternate", "reads"))

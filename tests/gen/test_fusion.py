@@ -9,12 +9,13 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
+from gen.ir.errors import CompileError
 from gen.ir.graph import Graph, Residual, Tensor
-from gen.mapping.fusion import fusable
+from gen.mapping.fused import FusedPair, fusable
 from gen.mapping.trial import Trial
 from gen.onnx.importer import load
+from gen.options import CompileOptions
 from gen.program.program import Program
-from gen.tiling.geometry import CompileError
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.random_layers import random_pairs
@@ -34,7 +35,8 @@ def config_id(config: NpuConfig) -> str:
 def always(monkeypatch: pytest.MonkeyPatch) -> random.Random:
     """Fuse wherever it is possible, in any of the ways that are tried."""
     chance = random.Random(1)
-    monkeypatch.setattr(Trial, "cycles", lambda self, packed, fused, *layers: chance.random() - 9 * len(fused))
+    monkeypatch.setattr(Trial, "cycles", lambda self, steps: (
+        chance.random() - 9 * sum(isinstance(step, FusedPair) for step in steps)))
     return chance
 
 
@@ -61,7 +63,7 @@ def modes(program: Program) -> list[str]:
 def test_which_pairs():
     graph = pair_graph(32, 48, (9, 9))
     first, second = graph.layers
-    assert fusable(graph, 0) and not fusable(graph, 1)
+    assert fusable(graph, first, second) and not fusable(graph, second, first)
     residual = Residual(Tensor("sum", (48, 9, 9), 1.0, 0), "middle", 1, 1, 0, 16, 0, -128, 127)
     tensors = {**graph.tensors, "z": replace(graph.tensors["y"], name="z")}
     for layers, outputs in [
@@ -76,7 +78,8 @@ def test_which_pairs():
         ((first, second), "middle"),                                        # also an output
         ((first, second, replace(second, name="other", output="z")), "y"),  # two readers
     ]:
-        assert not fusable(replace(graph, tensors=tensors, layers=layers, outputs={"y": (outputs, ())}), 0)
+        changed = replace(graph, tensors=tensors, layers=layers, outputs={"y": (outputs, ())})
+        assert not fusable(changed, *layers[:2])
 
 
 def test_modes(always):
@@ -85,13 +88,13 @@ def test_modes(always):
     program, _ = compile_graph(graph, config)
     assert modes(program) == ["fused", "dense"]
     assert list(program.tensors) == ["x", "y"]
-    for options in ({"fusion_mode": "off"}, {"depthwise_mode": "plain"}):
-        program, _ = compile_graph(graph, config, **options)
+    for options in (CompileOptions(fusion="off"), CompileOptions(depthwise="plain")):
+        program, _ = compile_graph(graph, config, options)
         assert "fused" not in modes(program) and list(program.tensors) == ["x", "middle", "y"]
     for fields in ({"depthwise": 1}, {"local_store": 1}):
         plain = NpuConfig.preset(256, **fields)
         program, _ = compile_graph(graph, plain)
-        assert program.code == compile_graph(graph, plain, fusion_mode="off")[0].code
+        assert program.code == compile_graph(graph, plain, CompileOptions(fusion="off"))[0].code
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
@@ -102,7 +105,7 @@ def test_random_pairs(config, seed, always):
     for number in range(15):
         graph = random_pairs(seed + number)
         try:
-            program, graph = compile_graph(graph, config, density=0.25 if number % 3 == 0 else None)
+            program, graph = compile_graph(graph, config, CompileOptions(density=0.25 if number % 3 == 0 else None))
         except CompileError as error:
             assert "; build with " in str(error)
             continue
@@ -149,7 +152,7 @@ def test_shapes(config, channels, outputs, size, stride, always):
 def test_pairs_gain(channels, outputs, size, stride, gain):
     graph = pair_graph(channels, outputs, size, stride)
     config = NpuConfig.preset(256, depthwise=1, local_store=1)
-    before, after = (estimate(config, compile_graph(graph, config, fusion_mode=mode)[0].code).cycles
+    before, after = (estimate(config, compile_graph(graph, config, CompileOptions(fusion=mode))[0].code).cycles
                      for mode in ("off", "auto"))
     assert before > gain * after
 
@@ -158,7 +161,7 @@ def test_pairs_gain(channels, outputs, size, stride, gain):
 def test_networks_gain(name, gain, models):
     config = NpuConfig.preset(256, depthwise=1, local_store=1)
     graph = load(models / f"{name}.onnx")
-    before = estimate(config, compile_graph(graph, config, fusion_mode="off")[0].code).cycles
+    before = estimate(config, compile_graph(graph, config, CompileOptions(fusion="off"))[0].code).cycles
     program, graph = compile_graph(graph, config)
     assert before >= gain * estimate(config, program.code).cycles
     run_and_compare(program, graph, 1, ("load", "store"))

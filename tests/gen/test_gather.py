@@ -10,6 +10,7 @@ from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size, verify
 from gen.mapping.gather import GatherGeometry
+from gen.options import CompileOptions
 from gen.program.program import Program
 from sim import functional, golden
 from sim.cycles import estimate
@@ -104,7 +105,7 @@ def test_faster_than_tap_by_tap(channels, kernel, stride, macs, ideal, rng):
     """What `estimate` counts from start to done, of the multipliers' work."""
     config = NpuConfig.preset(macs, gather=1)
     graph = first_layer(rng, channels=channels, size=(96, 96), outputs=32, kernel=kernel, stride=(stride, stride))
-    programs = [compile_graph(graph, config, gather_mode=mode)[0] for mode in ("auto", "plain")]
+    programs = [compile_graph(graph, config, CompileOptions(gather=mode))[0] for mode in ("auto", "plain")]
     assert [program.layers[0].mode for program in programs] == ["gathered", "dense"]
     gathered, plain = (estimate(config, program.code).cycles for program in programs)
     assert gathered < plain

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gen.ir.graph import Conv, Graph, GraphError, Pool, Requantize, Residual, Tensor, verify
+from gen.ir.errors import GraphError
+from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor, verify
 
 
 def requantize(channels: int = 4, **changes: object) -> Requantize:

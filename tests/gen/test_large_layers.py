@@ -7,7 +7,8 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.bench.large import LargeLayer, large_graph, measure_large
-from gen.compiler import CompileError, compile_graph
+from gen.compiler import compile_graph
+from gen.ir.errors import CompileError
 from sim.rtl.machine import RtlMachine
 from tests.gen.test_compiler import conv_graph, pool_graph, run_and_compare
 from tests.sim.cases import SMALL

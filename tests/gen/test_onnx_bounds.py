@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
-from gen.ir.graph import GraphError
+from gen.ir.errors import GraphError
 from gen.onnx import fold as onnx_fold
 from gen.onnx import importer as onnx_import
 from gen.onnx import simplify as onnx_simplify

@@ -17,7 +17,7 @@ from onnx.backend.test.case.test_case import TestCase
 
 from gen.check.compare import compare
 from gen.ir import reference
-from gen.ir.graph import GraphError
+from gen.ir.errors import GraphError
 from gen.onnx.importer import load
 
 #: Operator -> word of the message -> cases (without "test_") that are refused.

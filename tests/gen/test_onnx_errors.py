@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from gen.ir import reference
-from gen.ir.graph import GraphError
+from gen.ir.errors import GraphError
 from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 

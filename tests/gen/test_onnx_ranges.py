@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from gen.check.compare import compare
-from gen.ir.graph import Conv, GraphError, Pool
+from gen.ir.errors import GraphError
+from gen.ir.graph import Conv, Pool
 from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from gen.check.compare import compare
 from gen.ir import reference
-from gen.ir.graph import GraphError
+from gen.ir.errors import GraphError
 from gen.onnx.importer import load
 from tests.gen.qdq import Builder
 

@@ -6,7 +6,10 @@ import pytest
 from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Requantize
-from gen.mapping.pack import PackedWeights, pack_conv, pack_parameters, prune, prune_weights
+from gen.lowering.placed import pack_parameters
+from gen.mapping.pack import pack, passes_of
+from gen.passes.prune import prune, prune_weights
+from gen.tiling.weights import PackedWeights
 from tests.random_layers import random_graph
 
 CONFIGS = [
@@ -53,7 +56,8 @@ def unpack(packed: PackedWeights, layer: Conv, config: NpuConfig) -> np.ndarray:
 
 
 def check(layer: Conv, config: NpuConfig) -> PackedWeights:
-    packed = pack_conv(layer, config)
+    tiles = passes_of(layer, config)
+    packed = PackedWeights(pack(layer, tiles, config), tiles)
     got = unpack(packed, layer, config)
     oc, ic = layer.weights.shape[:2]
     expected = np.zeros_like(got)

@@ -8,7 +8,8 @@ import pytest
 
 from gen import passes
 from gen.ir import reference
-from gen.ir.graph import Graph, GraphError
+from gen.ir.errors import GraphError
+from gen.ir.graph import Graph
 from gen.onnx.importer import Importer, load
 from gen.onnx.model import read
 from gen.passes import PASSES, fuse_residual, run_passes

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gen.check.compare import compare
-from gen.ir.graph import GraphError
+from gen.ir.errors import GraphError
 from tests.gen.random_models import RandomModel
 
 

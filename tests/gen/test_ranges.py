@@ -7,7 +7,8 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.bench.vgg16 import vgg16_graph
-from gen.compiler import CompileError, compile_graph
+from gen.compiler import compile_graph
+from gen.ir.errors import CompileError
 from gen.ir.graph import Graph, Pool, Requantize, Tensor
 from gen.ir.ranges import input_ranges
 from gen.mapping.sums import fit_sums

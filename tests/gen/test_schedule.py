@@ -8,11 +8,12 @@ import pytest
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.graph import Graph
-from gen.mapping.pack import prune
-from gen.mapping.pool_schedule import plan_pool
+from gen.mapping.base import Survey
+from gen.mapping.registry import choose
 from gen.onnx.importer import load
+from gen.options import CompileOptions
+from gen.passes.prune import prune
 from gen.tiling.geometry import Geometry, tilings
-from gen.tiling.schedule import plan_conv
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, pool_graph
 
@@ -90,13 +91,12 @@ def test_a_kernel_of_one_row_skips_rows():
 
 def test_small_memories_make_small_tiles():
     graph = conv_graph(np.ones((64, 64, 3, 3)), (56, 56), pad=1)
-    tiles = [[]]
     for depth, acc in ((4096, 256), (256, 64)):
         config = NpuConfig.preset(256, input_depth=depth, acc_depth=acc)
-        plan = plan_conv(graph.layers[0], graph.tensors["x"], graph.tensors["y"], tiles, config)
+        plan = choose(Survey(graph, config, CompileOptions()).site(graph.layers[0])).plan
         assert all(w.rows * -(-w.cols // 2) <= acc and w.entries * plan.chunk <= depth for w in plan.windows)
     pool = pool_graph(64, (50, 50), 3, True)
-    plan = plan_pool(pool.layers[0], pool.tensors["x"], pool.tensors["y"], config)
+    plan = choose(Survey(pool, config, CompileOptions()).site(pool.layers[0])).plan
     assert all(window.entries * plan.chunk <= 256 for window in plan.windows)
 
 

@@ -10,12 +10,15 @@ from cores.arch.numerics import MAX_SHIFT
 from cores.config import NpuConfig
 from gen.bench.layers import LayerBenchmark
 from gen.bench.layers import conv_graph as benchmark_graph
-from gen.compiler import CompileError, choose_narrow, compile_graph, narrow_graph
-from gen.ir.graph import Conv, Graph, GraphError, verify
-from gen.mapping.pack import prune_weights
+from gen.compiler import compile_graph
+from gen.ir.errors import CompileError, GraphError
+from gen.ir.graph import Conv, Graph, verify
 from gen.mapping.sums import fit_exact, fit_sums
-from gen.mapping.winograd import SAFE_SHIFTS, exact_requantize, is_eligible, narrow_layer
-from gen.mapping.winograd_calibrate import calibrate
+from gen.mapping.winograd.calibrate import calibrate
+from gen.mapping.winograd.choice import choose_narrow
+from gen.mapping.winograd.narrow import SAFE_SHIFTS, has_tiles, narrow_graph, narrow_layer
+from gen.options import CompileOptions
+from gen.passes.prune import prune_weights
 from sim import golden
 from sim.cycles import estimate
 from tests.gen.test_compiler import conv_graph, run_and_compare
@@ -42,7 +45,7 @@ def narrow_shifts(graph: Graph, config: NpuConfig, rng: np.random.Generator) -> 
     """Random shifts for all layers that the narrow form has room for."""
     shifts = {}
     for layer in graph.layers:
-        if isinstance(layer, Conv) and is_eligible(layer):
+        if isinstance(layer, Conv) and has_tiles(layer):
             wanted = tuple(int(v) for v in rng.integers(0, 3, 16))
             try:
                 fit_sums(narrow_layer(layer, graph.tensors[layer.input].zero_point, wanted), config)
@@ -95,12 +98,12 @@ def test_dead_channels_and_large_scales(rng):
 
 def test_exact_parameters():
     layer = conv_graph(np.ones((2, 1, 3, 3)), (5, 5)).layers[0]
-    exact = exact_requantize(replace(layer.requantize, bias=np.array([3, -4])))
+    config = NpuConfig(winograd=2, pixel_lanes=1)
+    exact = fit_exact(replace(layer, requantize=replace(layer.requantize, bias=np.array([3, -4]))), config)
     assert exact is not None
     assert (exact.bias.tolist(), exact.shift.tolist()) == ([12, -16], [32, 32])
     late = replace(layer, requantize=replace(layer.requantize, shift=np.array([MAX_SHIFT - 1, 30])))
-    config = NpuConfig(winograd=2, pixel_lanes=1)
-    assert exact_requantize(late.requantize) is None and fit_exact(late, config) is None
+    assert fit_exact(late, config) is None
     large = conv_graph(np.full((1, 2000, 3, 3), 20), (3, 3)).layers[0]
     assert fit_sums(large, config) and fit_exact(large, config) is None
     assert fit_exact(large, replace(config, acc_width=29)) is not None
@@ -148,8 +151,9 @@ def check_random(config: NpuConfig, seed: int, number: int) -> set[str]:
     graph = random_graph(seed, winograd=0.7, max_size=20, max_channels=70)
     shifts = narrow_shifts(graph, config, rng) if config.winograd == 1 else None
     try:
-        program, graph = compile_graph(graph, config, density=0.25 if number % 5 == 4 and not shifts else None,
-                                       winograd_mode="exact", winograd_shifts=shifts)
+        density = 0.25 if number % 5 == 4 and not shifts else None
+        program, graph = compile_graph(
+            graph, config, CompileOptions(density=density, winograd="exact", winograd_shifts=shifts))
     except CompileError as error:
         assert "; build with " in str(error)
         return set()
@@ -178,7 +182,7 @@ def test_many_random_graphs(config, seed):
 def test_shapes(config, size, pad, channels, rng):
     graph = conv_graph(rng.integers(-128, 128, (channels[1], channels[0], 3, 3)), size, pad=pad)
     shifts = {"only": SAFE_SHIFTS} if config.winograd == 1 else None
-    program, graph = compile_graph(graph, config, winograd_mode="exact", winograd_shifts=shifts)
+    program, graph = compile_graph(graph, config, CompileOptions(winograd="exact", winograd_shifts=shifts))
     assert program.layers[0].mode == "winograd"
     run_and_compare(program, graph, 1, ("load", "compute", "store", 7))
 
@@ -186,7 +190,7 @@ def test_shapes(config, size, pad, channels, rng):
 def test_fields(rng):
     config = NpuConfig.preset(256, winograd=1)
     graph = conv_graph(rng.integers(-128, 128, (32, 32, 3, 3)), (14, 14), pad=1)
-    program, _ = compile_graph(graph, config, winograd_mode="narrow")
+    program, _ = compile_graph(graph, config, CompileOptions(winograd="narrow"))
     first = {}
     for instruction in program.instructions:
         first.setdefault(instruction.opcode, instruction)
@@ -206,7 +210,7 @@ def test_mode_ends_with_the_layer(rng):
     config = NARROW[0]
     for seed in range(6):
         graph = random_graph(seed, winograd=0.6, layers=3, max_size=9)
-        program, graph = compile_graph(graph, config, winograd_shifts=narrow_shifts(graph, config, rng))
+        program, graph = compile_graph(graph, config, CompileOptions(winograd_shifts=narrow_shifts(graph, config, rng)))
         mode, seen = "LOAD_SET", set()
         for instruction, number in zip(program.instructions, program.instruction_layers, strict=True):
             if instruction.opcode in (Opcode.LOAD_SET, Opcode.LOAD_WINOGRAD):
@@ -224,14 +228,14 @@ def test_narrow_only_where_faster(rng):
     config = NpuConfig.preset(256, winograd=1)
     for weights, size, chosen in (((64, 64), 28, True), ((16, 16), 28, True), ((64, 64), 4, False)):
         graph = conv_graph(rng.integers(-128, 128, (*weights, 3, 3)), (size, size), pad=1)
-        assert bool(choose_narrow(graph, config)) == chosen
-        program, computed = compile_graph(graph, config, winograd_mode="narrow")
+        assert bool(choose_narrow(graph, config, CompileOptions())) == chosen
+        program, computed = compile_graph(graph, config, CompileOptions(winograd="narrow"))
         assert (program.layers[0].mode == "winograd") == chosen == bool(computed.layers[0].winograd)
         direct, _ = compile_graph(graph, config)
         assert direct.layers[0].mode == "dense"
         assert (estimate(config, program.code).cycles < estimate(config, direct.code).cycles) == chosen
     quarter = prune_weights(rng.integers(1, 99, (64, 64, 3, 3)).astype(np.int16), 1, config)
-    sparse, _ = compile_graph(conv_graph(quarter, (28, 28), pad=1), config, winograd_mode="narrow")
+    sparse, _ = compile_graph(conv_graph(quarter, (28, 28), pad=1), config, CompileOptions(winograd="narrow"))
     assert sparse.layers[0].mode == "sparse"
 
 
@@ -240,7 +244,7 @@ def test_exact_by_itself_where_faster(rng):
     graph = conv_graph(rng.integers(-128, 128, (64, 64, 3, 3)), (28, 28), pad=1)
     cycles = {}
     for mode in ("auto", "off", "exact"):
-        program, computed = compile_graph(graph, config, winograd_mode=mode)
+        program, computed = compile_graph(graph, config, CompileOptions(winograd=mode))
         assert computed is graph
         assert program.layers[0].mode == ("dense" if mode == "off" else "winograd")
         cycles[mode] = estimate(config, program.code).cycles
@@ -254,16 +258,17 @@ def test_other_machines_are_as_before(mode):
     config = NpuConfig.preset(256)
     for seed in range(4):
         graph = random_graph(seed)
-        assert compile_graph(graph, config, winograd_mode=mode)[0].code == compile_graph(graph, config)[0].code
+        compiled = compile_graph(graph, config, CompileOptions(winograd=mode))[0]
+        assert compiled.code == compile_graph(graph, config)[0].code
 
 
 def test_refused(rng):
     graph = conv_graph(rng.integers(-128, 128, (8, 8, 3, 3)), (6, 6), pad=1)
     for config in (NpuConfig.preset(16), EXACT[0]):
         with pytest.raises(CompileError, match=r"need a machine with winograd=1 \(--features winograd\), not"):
-            compile_graph(graph, config, winograd_mode="narrow")
+            compile_graph(graph, config, CompileOptions(winograd="narrow"))
         with pytest.raises(CompileError, match="layer only: the narrow Winograd form needs a machine with winograd=1"):
-            compile_graph(graph, config, winograd_shifts={"only": SAFE_SHIFTS})
+            compile_graph(graph, config, CompileOptions(winograd_shifts={"only": SAFE_SHIFTS}))
     with pytest.raises(CompileError, match="layer only: only dense 3x3 convolutions of stride 1"):
         narrow_graph(conv_graph(np.ones((8, 8, 1, 1)), (6, 6)), {"only": SAFE_SHIFTS})
     with pytest.raises(CompileError, match="no layer 'other'"):
@@ -281,7 +286,8 @@ def test_gain(channels, size, bound):
         256, winograd=2, pixel_lanes=1, nnz_lanes=8, acc_depth=1024, acc_width=29)
     for config, mode in ((narrow, "narrow"), (exact, "exact")):
         graph = benchmark_graph(layer, config=config)
-        cycles = [estimate(config, compile_graph(graph, config, winograd_mode=m)[0].code).cycles for m in ("off", mode)]
+        programs = [compile_graph(graph, config, CompileOptions(winograd=m))[0] for m in ("off", mode)]
+        cycles = [estimate(config, program.code).cycles for program in programs]
         assert cycles[0] > bound * cycles[1]
 
 

@@ -10,8 +10,15 @@ from dataclasses import dataclass, replace
 
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Layer
-from gen.mapping.depthwise import WindowGeometry
-from gen.mapping.pack import PARAMETER_BEATS, PackedWeights, is_narrow
+from gen.ir.queries import count_readers
+from gen.lowering.chunks import Chunk
+from gen.lowering.mapped import MappedGraph, MappedLayer, PlacedLayer, Step
+from gen.lowering.tiles import Tiles
+from gen.mapping.pack import is_narrow
+from gen.mapping.plain import PlainMapping
+from gen.mapping.trial import Trial
+from gen.mapping.windows import WindowGeometry, WindowMapping, WindowWeights
+from gen.options import CompileOptions
 from gen.tiling.geometry import Geometry, Window, split
 from gen.tiling.schedule import (
     BEAT_WEIGHT,
@@ -23,9 +30,12 @@ from gen.tiling.schedule import (
     Plan,
     step_pace,
 )
+from gen.tiling.weights import PARAMETER_BEATS
 
-__all__ = ["FusedPlan", "fusable", "plan_fused"]
+__all__ = ["FusedPair", "FusedPlan", "fusable", "fuse"]
 
+#: Fused layers take this share of the cycles at most: what is around them can change by the rest.
+_GAIN = 0.98
 #: Cycles of the store engine from a STORE to the next, with another STORE_SET between them or without.
 _STORE_GAP, _STORE_SET_GAP = 11, 26
 #: Tilings that are tried out.
@@ -73,15 +83,8 @@ class FusedPlan:
         return [(made + number, end) for number, end in enumerate((*ends, blocks))]
 
 
-def _inputs(layer: Layer) -> list[str]:
-    return [layer.input, *([layer.residual.other] if layer.residual else [])]
-
-
-def fusable(graph: Graph, index: int) -> bool:
-    """Whether the layer behind layer ``index`` is a pointwise one that alone reads what this depthwise one makes."""
-    if index + 1 >= len(graph.layers):
-        return False
-    first, second = graph.layers[index:index + 2]
+def fusable(graph: Graph, first: Layer, second: Layer) -> bool:
+    """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
     if not (isinstance(first, Conv) and first.depthwise and first.residual is None):
         return False
     if first.weights.shape[2:] == (1, 1):
@@ -90,22 +93,110 @@ def fusable(graph: Graph, index: int) -> bool:
         return False
     if second.weights.shape[2:] != (1, 1) or tuple(second.stride) != (1, 1) or any(second.pads):
         return False
-    readers = [name for layer in graph.layers for name in _inputs(layer)] + [name for name, _ in graph.outputs.values()]
-    return readers.count(first.output) == 1
+    return count_readers(graph)[first.output] == 1
+
+
+@dataclass(frozen=True, eq=False)
+class FusedPair(Step):
+    """Two layers, of which the second reads what the first makes from the input buffer."""
+
+    plan: FusedPlan
+
+    @property
+    def inner(self) -> frozenset[str]:
+        return frozenset({self.layers[0].layer.output})
+
+    def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
+        plan, config, ring, (windows, pointwise) = self.plan, tiles.config, tiles.chunks.ring, placed
+        first, second = windows.mapped, pointwise.mapped
+        assert isinstance(first, WindowMapping) and isinstance(second, PlainMapping)
+        blocks, out_blocks = len(first.tiles), second.output_blocks(config.oc_groups)
+        ring.limit = config.input_depth - plan.places * plan.place_entries
+        bases = [ring.limit + unit % plan.places * plan.place_entries for unit in range(len(plan.pointwise.windows))]
+        local = [(window.entries, base) for window, base in zip(plan.pointwise.windows, bases, strict=True)]
+        coming = first.output_tiles(tiles, windows, local)
+        made: list[int] = []    # numbers of the depthwise output tiles so far
+        for unit, (window, base) in enumerate(zip(plan.pointwise.windows, bases, strict=True)):
+            place, _ = ring.take_at(base, plan.place_entries)
+            chunk = Chunk(range(blocks), place, -1)
+            for number, passes in enumerate(second.tiles):
+                tile = tiles.begin(pointwise, plan.pointwise.geometry, window, out_blocks[number],
+                                   narrow=plan.pointwise.narrow and number == len(second.tiles) - 1)
+                low = 0
+                for count, high in plan.pieces(unit, number):
+                    # Between parts of this tile, which keeps its bank, others pass through the other one.
+                    while len(made) < count:
+                        made.append(next(coming))
+                    for part in tiles.weights.cut(plan.pointwise.geometry, passes, range(low, high)):
+                        tile.compute(part, chunk, needed=made[unit * blocks + part.block + part.blocks - 1])
+                    low = high
+                tile.end()
+            place.last_reader = tiles.last_compute
+        ring.limit = config.input_depth
+
+
+def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
+    """The graph with those pairs of layers fused that are faster together, by the time model."""
+    if not mapped.config.local_store or (options.depthwise, options.fusion) != ("auto", "auto"):
+        return mapped
+    trial = Trial(mapped)
+    steps: list[Step] = list(mapped.steps)
+    index = 0
+    while index + 1 < len(steps):
+        first, second = steps[index].layers[-1], steps[index + 1].layers[0]
+        if pairs := _pairs(first, second, mapped):
+            # With their neighbours, whose waiting they decide.
+            around = slice(max(0, index - 1), index + 3)
+            before, behind = steps[around.start:index], steps[index + 2:around.stop]
+            apart = trial.cycles(steps[around])
+            cycles, number = min((trial.cycles([*before, pair, *behind]), number) for number, pair in enumerate(pairs))
+            if cycles < _GAIN * apart:
+                steps[index:index + 2] = [pairs[number]]
+        index += 1
+    if len(steps) == len(mapped.steps) or trial.cycles(steps) >= trial.cycles(mapped.steps):
+        return mapped
+    return replace(mapped, steps=steps)
+
+
+class _FusedWindows(WindowMapping):
+    @property
+    def mode(self) -> str:
+        return "fused"
+
+
+def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph) -> list[FusedPair]:
+    """The ways to fuse two layers that are worth a trial."""
+    if not isinstance(second, PlainMapping) or not fusable(mapped.graph, first.layer, second.layer):
+        return []
+    if {first.layer.output, second.layer.output} & mapped.maps:
+        return []
+    layer, config = first.layer, first.config
+    assert isinstance(layer, Conv)
+    geometry = WindowGeometry.fitting(layer, first.source, first.target, config)
+    if geometry is None:
+        return []
+    weights = WindowWeights(layer, geometry, config)
+    pointwise = Geometry.of(second.layer, second.source, second.target)
+    return [
+        FusedPair((_FusedWindows(
+            layer=layer, source=first.source, target=first.target, config=config, requantize=first.requantize,
+            plan=plan.depthwise, tiles=weights.tiles, taps=weights), second), plan)
+        for plan in _plans(_Costs(second, geometry, pointwise, weights, config))]
 
 
 class _Costs:
     """Cycles of the engines for a unit."""
 
-    def __init__(self, first: Conv, second: Conv, geometry: WindowGeometry, pointwise: Geometry, windows: PackedWeights,
-                 packed: PackedWeights, config: NpuConfig) -> None:
+    def __init__(self, second: PlainMapping, geometry: WindowGeometry, pointwise: Geometry, windows: WindowWeights,
+                 config: NpuConfig) -> None:
         self.config, self.geometry, self.pointwise = config, geometry, pointwise
-        self.windows, self.packed = windows, packed
+        self.windows, self.second = windows, second
         self.blocks = len(windows.tiles)
-        self.out_blocks = -(-second.weights.shape[0] // config.ic_lanes)
-        self.residual = second.residual is not None
-        self.narrow = is_narrow(second, len(packed.tiles) - 1, config) and pointwise.output_size[1] > config.pixel_lanes
-        self.all_narrow = self.narrow and len(packed.tiles) == 1
+        self.out_blocks = -(-second.target.shape[0] // config.ic_lanes)
+        self.residual = second.other is not None
+        self.narrow = (is_narrow(second.layer, len(second.tiles) - 1, config)
+                       and pointwise.output_size[1] > config.pixel_lanes)
+        self.all_narrow = self.narrow and len(second.tiles) == 1
         self._steps = sum(geometry.steps(config, part.rows) for tile in windows.tiles for part in tile)
         self._passes = sum(map(len, windows.tiles))
 
@@ -117,24 +208,24 @@ class _Costs:
         return self.blocks * (part.rows * part.cols + gap)
 
     def pointwise_compute(self, unit: Window) -> float:
-        cycles, last = 0.0, len(self.packed.tiles) - 1
-        for number, tile in enumerate(self.packed.tiles):
+        cycles, last = 0.0, len(self.second.tiles) - 1
+        for number, tile in enumerate(self.second.tiles):
             words = self.pointwise.words(unit, self.config, narrow=self.narrow and number == last)
             for part in tile:
                 steps = part.blocks * part.groups
                 cycles += steps * step_pace(words, part.step_beats(self.config), self.config)
-        return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.packed.tiles))
+        return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.second.tiles))
 
     def pointwise_store(self, unit: Window) -> float:
         pixels = unit.cols * STORE_CYCLES[self.residual]
-        return self.out_blocks * (pixels + self.residual * PARAMETER_BEATS) + len(self.packed.tiles) * _STORE_SET_GAP
+        return self.out_blocks * (pixels + self.residual * PARAMETER_BEATS) + len(self.second.tiles) * _STORE_SET_GAP
 
     def load(self, part: Window) -> float:
         """Beats that a unit's depthwise part needs on the bus, padding counted with them."""
-        return self.blocks * (part.load_beats + PARAMETER_BEATS) + len(self.windows.data)
+        return self.blocks * (part.load_beats + PARAMETER_BEATS) + self.windows.beats
 
     def pointwise_load(self, unit: Window) -> float:
-        return len(self.packed.data) + self.out_blocks * (PARAMETER_BEATS + self.residual * unit.cols)
+        return self.second.weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * unit.cols)
 
 
 def _tilings(costs: _Costs) -> Iterator[tuple[WindowGeometry, list[Window], list[list[Window]], list[Window]]]:
@@ -204,22 +295,20 @@ def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[W
         cycles += max(array, store, load, port)
         if part is not None and serial:
             cycles += min(load, array)
-    cycles += costs.out_blocks / len(costs.packed.tiles) * units[-1].cols * STORE_CYCLES[costs.residual]
+    cycles += costs.out_blocks / len(costs.second.tiles) * units[-1].cols * STORE_CYCLES[costs.residual]
     return cycles, beats, chunk, places, place
 
 
-def plan_fused(first: Conv, second: Conv, geometry: WindowGeometry, pointwise: Geometry, windows: PackedWeights,
-               packed: PackedWeights, config: NpuConfig) -> list[FusedPlan]:
+def _plans(costs: _Costs) -> list[FusedPlan]:
     """The best tilings of a depthwise layer in windows and the pointwise one behind it, by the cycles reckoned."""
-    costs = _Costs(first, second, geometry, pointwise, windows, packed, config)
     plans = []
     for form, tiles, parts, units in _tilings(costs):
         estimate = _estimate(costs, tiles, parts, units)
         if estimate is not None:
             cycles, beats, chunk, places, entries = estimate
             plans.append(FusedPlan(Plan(form, tuple(tiles), chunk, False, False, 0, 0),
-                                   Plan(pointwise, tuple(units), costs.blocks, True, costs.narrow, 0, 0),
-                                   places, entries, costs.blocks, len(packed.tiles), False, cycles, beats))
+                                   Plan(costs.pointwise, tuple(units), costs.blocks, True, costs.narrow, 0, 0),
+                                   places, entries, costs.blocks, len(costs.second.tiles), False, cycles, beats))
     plans.sort(key=lambda plan: plan.cost)
     # With few units the layers around come closer, which is not in the reckoning.
     few = min(plans, key=lambda plan: (len(plan.pointwise.windows), plan.cost), default=None)

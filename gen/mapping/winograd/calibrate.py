@@ -7,7 +7,7 @@ import numpy as np
 from cores.arch.numerics import POSITIONS
 from gen.ir import reference
 from gen.ir.graph import Conv, Graph
-from gen.mapping.winograd import SAFE_SHIFTS, narrow_layer
+from gen.mapping.winograd.narrow import SAFE_SHIFTS, narrow_layer
 from sim.golden import winograd_input, winograd_output, winograd_tiles, winograd_weights
 
 __all__ = ["calibrate"]

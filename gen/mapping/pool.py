@@ -5,13 +5,16 @@ unit keeps its sum or maximum from one POOL to the next, so that it is rounded o
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from cores.config import NpuConfig
+from gen.ir.errors import CompileError
 from gen.ir.graph import Pool, Tensor
-from gen.mapping.pack import PARAMETER_BEATS
-from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, CompileError, Geometry, Window, part_counts, split
+from gen.lowering.mapped import PlacedLayer
+from gen.lowering.tiles import Tiles
+from gen.mapping.base import Mapping, Site
+from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, Window, part_counts, split
 from gen.tiling.schedule import (
     COMPUTE_OVERHEAD,
     LATENCY,
@@ -23,11 +26,49 @@ from gen.tiling.schedule import (
     cost_of,
     samples,
 )
+from gen.tiling.weights import PARAMETER_BEATS
 
-__all__ = ["plan_pool"]
+__all__ = ["PoolMapping"]
 
 #: An output tile that takes fewer cycles only makes instructions.
 _POOL_CYCLES = 256
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PoolMapping(Mapping):
+    """A POOL and a STORE for each chunk of each window, or a POOL for each piece of one large window."""
+
+    layer: Pool
+
+    @classmethod
+    def propose(cls, site: Site) -> "PoolMapping | None":
+        if not isinstance(site.layer, Pool):
+            return None
+        layer, config = site.fitted, site.config
+        assert isinstance(layer, Pool)
+        plan = _plan(layer, site.source, site.target, config, map_out=site.map_out)
+        return cls(layer=layer, source=site.source, target=site.target, config=config, requantize=layer.requantize,
+                   plan=plan)
+
+    @property
+    def mode(self) -> str:
+        return "max" if self.layer.maximum else "sum"
+
+    def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:
+        plan, geometry = self.plan, self.plan.geometry
+        for window in plan.windows:
+            forms = [geometry.piece(window.y, window.x, *piece) for piece in plan.pieces]
+            parts = [(form, form.window(0, 1, 0, 1, self.config)) for form in forms] or [(geometry, window)]
+            for blocks in self.output_blocks(plan.chunk):
+                tile = tiles.begin(placed, geometry, window, blocks)
+                for number, (form, box) in enumerate(parts, start=1):
+                    chunk = tiles.chunks.load(placed, form, box, blocks)
+                    tile.pool(form, box, chunk, maximum=self.layer.maximum, first=number == 1,
+                              last=number == len(parts))
+                    chunk.place.last_reader = tiles.last_compute
+
+
+# -- cost ------------------------------------------------------------------------------------------------------------
 
 
 def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int]], config: NpuConfig) -> Estimate:
@@ -85,7 +126,7 @@ def _is_alone(plan: Plan, config: NpuConfig) -> bool:
     return 2 * max(window.entries for window in plan.windows) > config.input_depth
 
 
-def plan_pool(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> Plan:
+def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map_out: bool = False) -> Plan:
     """Choose the tiling of a pooling layer: ``chunk`` blocks of a spatial tile at a time, each its own output tile.
 
     Windows that instructions or the input buffer have no room for are pooled in pieces, one window after the other; a

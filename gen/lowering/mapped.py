@@ -1,0 +1,172 @@
+"""A layer with the way in which it is computed: what a mapping (`gen.mapping`) makes, and lowering emits."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from cores.arch.isa import Opcode, Queue
+from cores.config import NpuConfig
+from gen.ir.graph import Graph, Layer, Requantize, Tensor, pad_value
+from gen.lowering.emitter import Emitter
+from gen.memory.placement import Placement
+from gen.tiling.geometry import Geometry, Window
+from gen.tiling.schedule import Plan
+from gen.tiling.weights import PackedWeights, Pass
+
+if TYPE_CHECKING:
+    from gen.lowering.chunks import Chunk
+    from gen.lowering.tiles import Tile, Tiles
+
+__all__ = ["MappedGraph", "MappedLayer", "PlacedLayer", "Region", "Step"]
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of a tensor: channel blocks times a range of pixels (first, and the one behind the last)."""
+
+    tensor: str
+    blocks: tuple[int, int]
+    pixels: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MappedLayer(ABC):
+    """One layer of the graph, as one datapath computes it. ``layer`` says what its values are."""
+
+    layer: Layer
+    source: Tensor
+    target: Tensor
+    config: NpuConfig
+    #: What makes activations of the sums of this mapping, which need not be those of the layer.
+    requantize: Requantize
+    plan: Plan
+
+    #: Its input lies in memory as rows of interleaved bytes.
+    interleaves: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def mode(self) -> str:
+        """Name in the program's table."""
+
+    @property
+    def input(self) -> str:
+        """The tensor that is read from memory."""
+        return self.layer.input
+
+    @property
+    def other(self) -> str | None:
+        """The tensor that is added, if one is."""
+        return self.layer.residual.other if self.layer.residual else None
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of the dense layer."""
+        return 0
+
+    @property
+    def useful_macs(self) -> int:
+        """Those of weights that were not pruned."""
+        return self.macs
+
+    @property
+    def weight_beats(self) -> int:
+        """Beats of the packed weights."""
+        return 0
+
+    @cached_property
+    def weights(self) -> PackedWeights | None:
+        """Packed when first asked for: most mappings that are thought of are not taken."""
+        return None
+
+    def output_blocks(self, limit: int) -> list[range]:
+        """The channel blocks of the output, ``limit`` to a tile."""
+        blocks = -(-self.target.shape[0] // self.config.ic_lanes)
+        return [range(first, min(first + limit, blocks)) for first in range(0, blocks, limit)]
+
+    # -- what is emitted -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def emit(self, tiles: "Tiles", placed: "PlacedLayer") -> None:
+        """Emit the layer's tiles."""
+
+    def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
+        """What a load of ``blocks`` of a window reads; the window has data."""
+        start, row_pitch = data_of(geometry, window)
+        end = start + (window.data_rows - 1) * row_pitch + window.data_cols
+        return Region(self.input, (blocks.start, blocks.stop), (start, end))
+
+    def load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
+             after: dict[Queue, int]) -> int:
+        """Emit the load of a window's blocks to entry ``base`` and following; returns the last LOAD_ACT's position."""
+        start, row_pitch = data_of(geometry, window)
+        pixels = geometry.input_size[0] * geometry.input_size[1]
+        self.set_load(emitter, geometry, window, dict(
+            cols=window.data_cols, row_pitch=row_pitch, block_pitch=pixels, pad_left=window.pad_left,
+            pad_right=window.pad_right, pad_value=pad_value(self.layer, self.source), stride=geometry.load_stride,
+            buf_row_pitch=window.row_pitch, buf_block_pitch=window.entries))
+        return emitter.emit(
+            Opcode.LOAD_ACT, after=after, offset=place.offset + blocks.start * pixels + start,
+            buf_base=base + window.buffer_row * window.row_pitch, blocks=len(blocks), rows=window.data_rows,
+            pad_top=window.pad_top, pad_bottom=window.pad_bottom)
+
+    def set_load(self, emitter: Emitter, geometry: Geometry, window: Window, fields: dict[str, int]) -> None:
+        emitter.set_load(fields)
+
+    def beats_ahead(self, beats: int, part: Pass) -> int:
+        """Of the ``beats`` that a COMPUTE's weights take, those that can be fetched before its activations."""
+        return beats
+
+    def compute(self, tile: "Tile", part: Pass, chunk: "Chunk", after: dict[Queue, int], *, first: bool, ahead: int,
+                row: int) -> None:
+        """Emit a COMPUTE of input blocks in ``chunk`` with its weights, ``ahead`` beats of which are there."""
+        base = chunk.place.base + (part.block - chunk.blocks.start) * tile.window.entries
+        base += (row + (part.rows.start if part.rows else 0)) * tile.window.row_pitch
+        tile.emit(Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups,
+                  indexed=int(part.indexed), first=int(first), binary=int(part.binary))
+        tile.load_weights(part, ahead)
+
+
+def data_of(geometry: Geometry, window: Window) -> tuple[int, int]:
+    """A window's first pixel with data in its block, and how far apart its rows are."""
+    width = geometry.input_size[1]
+    return window.row * width + window.col, geometry.row_skip * width if window.data_rows > 1 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedLayer:
+    """A mapped layer in a program: its number there, and the first beats of its weights and channel parameters."""
+
+    number: int
+    mapped: MappedLayer
+    weights: int
+    parameters: int
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What is emitted at once: a layer, or several that work together."""
+
+    layers: tuple[MappedLayer, ...]
+
+    @property
+    def inner(self) -> frozenset[str]:
+        """Tensors that its layers hand on inside the machine."""
+        return frozenset()
+
+    def emit(self, tiles: "Tiles", placed: Sequence[PlacedLayer]) -> None:
+        """``placed``: the layers."""
+        self.layers[0].emit(tiles, placed[0])
+
+
+@dataclass(frozen=True, eq=False)
+class MappedGraph:
+    """How a machine computes a graph: in steps that have its layers, but those whose work others do as they load."""
+
+    graph: Graph
+    config: NpuConfig
+    steps: Sequence[Step]
+    #: Tensors that lie in memory as maps of signs.
+    maps: frozenset[str] = frozenset()

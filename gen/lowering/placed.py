@@ -1,0 +1,95 @@
+"""A mapped graph with a place for everything that is in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.arch.numerics import MIN_SHIFT
+from cores.config import NpuConfig
+from gen.ir.errors import CompileError
+from gen.ir.graph import Requantize
+from gen.lowering.mapped import MappedGraph, PlacedLayer
+from gen.memory.placement import Placement, aligned
+from gen.memory.region import Constants, Lifetime, arrange
+from gen.tiling.geometry import MAX_BEATS
+from gen.tiling.weights import PARAMETER_BEATS
+
+__all__ = ["PlacedGraph", "pack_parameters"]
+
+
+def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
+    """Channel parameters: uint8 (blocks * PARAMETER_BEATS, tn). Channels beyond the last have multiplier 0."""
+    channels, tn = len(requantize.bias), config.ic_lanes
+    words = np.zeros((-(-channels // tn) * tn, 2), "<u4")
+    words[:, 1] = MIN_SHIFT << 24
+    words[:channels, 0] = requantize.bias.astype(np.int32).view(np.uint32)
+    words[:channels, 1] = requantize.multiplier.astype(np.uint32) | requantize.shift.astype(np.uint32) << 24
+    return words.view(np.uint8).reshape(-1, config.beat_bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedGraph:
+    """The data region, in beats: constants from 0 on, feature maps from ``write_start`` to ``end``."""
+
+    mapped: MappedGraph
+    #: The layers of each step.
+    steps: Sequence[tuple[PlacedLayer, ...]]
+    constants: np.ndarray
+    write_start: int
+    tensors: dict[str, Placement]
+    end: int
+
+    @classmethod
+    def of(cls, mapped: MappedGraph, *, keep_all: bool = False, contents: bool = True) -> "PlacedGraph":
+        """``keep_all``: no feature map is in the place of another. Without ``contents`` constants have room alone.
+
+        Raises CompileError for more than instructions reach.
+        """
+        config, constants, number = mapped.config, Constants(), 0
+        steps: list[tuple[PlacedLayer, ...]] = []
+        for step in mapped.steps:
+            placed = []
+            for layer in step.layers:
+                if contents:
+                    weights = 0 if layer.weights is None else constants.add(layer.weights.data)
+                    parameters = constants.add(pack_parameters(layer.requantize, config))
+                else:
+                    weights = constants.reserve(layer.weight_beats)
+                    parameters = constants.reserve(len(layer.output_blocks(1)) * PARAMETER_BEATS)
+                placed.append(PlacedLayer(number, layer, weights, parameters))
+                number += 1
+            steps.append(tuple(placed))
+        write_start = aligned(constants.beats, config.ic_lanes)
+        tensors, end = arrange(_in_memory(mapped, keep_all=keep_all), write_start, config.ic_lanes)
+        if end > MAX_BEATS:
+            raise CompileError(f"model {mapped.graph.name}: needs {end * config.beat_bytes} bytes of memory, "
+                               f"instructions reach {MAX_BEATS * config.beat_bytes}")
+        return cls(mapped, steps, constants.data(), write_start, tensors, end)
+
+
+def _in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placement, Lifetime]]:
+    """The form of every tensor in memory, and when it is needed.
+
+    That a STORE may overwrite what an earlier step has loaded needs no token of its own: it comes after a COMPUTE of
+    its step, that one after a LOAD_ACT of it, and the queue of loads has the earlier step's before that one. Only side
+    data may be loaded when the next step has begun (`gen.lowering`): what is added is kept for one step more.
+    """
+    graph, last = mapped.graph, len(mapped.steps)
+    written = {tensor: -1 for tensor, _ in graph.inputs.values()}
+    needed = dict(written)
+    interleaved = set()
+    for number, step in enumerate(mapped.steps):
+        for layer in step.layers:
+            needed[layer.input] = max(needed[layer.input], number)
+            if layer.other is not None:
+                needed[layer.other] = max(needed[layer.other], number + 1)
+            written[layer.layer.output] = needed[layer.layer.output] = number
+            if layer.interleaves:
+                interleaved.add(layer.input)
+    needed.update({tensor: last for tensor, _ in graph.outputs.values()})
+    inner = frozenset().union(*(step.inner for step in mapped.steps))
+    return {
+        name: (Placement(0, graph.tensors[name].shape, name in mapped.maps, name in interleaved),
+               Lifetime(-1, last) if keep_all else Lifetime(first, needed[name]))
+        for name, first in written.items() if name not in inner}

@@ -1,0 +1,99 @@
+"""What a mapping is asked, and what it may ask."""
+
+from abc import abstractmethod
+from collections.abc import Mapping as Table
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol, Self, TypeVar
+
+from cores.config import NpuConfig
+from gen.ir.graph import Graph, Layer, Tensor
+from gen.ir.ranges import Range, input_ranges
+from gen.lowering.mapped import MappedLayer
+from gen.mapping.sums import fit_sums
+from gen.options import CompileOptions
+
+__all__ = ["Mapping", "Site", "Survey"]
+
+
+class _Facts(Protocol):
+    @classmethod
+    def of(cls, survey: "Survey") -> Self: ...
+
+
+_F = TypeVar("_F", bound=_Facts)
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """The graph to be mapped, and what is worked out of it as a whole, once."""
+
+    graph: Graph
+    config: NpuConfig
+    options: CompileOptions
+    _known: dict[type, _Facts] = field(default_factory=dict)
+
+    @cached_property
+    def reads(self) -> Table[str, Range]:
+        """What each layer can read."""
+        return input_ranges(self.graph)
+
+    def ask(self, kind: type[_F]) -> _F:
+        """Facts of a kind, by its method ``of``."""
+        if kind not in self._known:
+            self._known[kind] = kind.of(self)
+        return self._known[kind]  # type: ignore[return-value]
+
+    def site(self, layer: Layer, *, map_out: bool = False) -> "Site":
+        return Site(self, layer, self.graph.tensors[layer.input], self.graph.tensors[layer.output],
+                    self.reads[layer.name], map_out)
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A layer to be mapped, and where it stands."""
+
+    survey: Survey
+    layer: Layer
+    source: Tensor
+    target: Tensor
+    #: What the layer can read; None for any int8.
+    inputs: Range | None
+    #: It writes a map of signs.
+    map_out: bool
+
+    @property
+    def config(self) -> NpuConfig:
+        return self.survey.config
+
+    @property
+    def options(self) -> CompileOptions:
+        return self.survey.options
+
+    @cached_property
+    def fitted(self) -> Layer:
+        """The layer, proven to fit the accumulators. Raises CompileError."""
+        return fit_sums(self.layer, self.config, self.inputs)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mapping(MappedLayer):
+    """A way to compute a layer: its tiling, its packed weights and what is emitted for it."""
+
+    @classmethod
+    @abstractmethod
+    def propose(cls, site: Site) -> "Mapping | None":
+        """The layer of a site in this way; None if this way is not for it.
+
+        Raises CompileError if it is, but no tiling fits the configuration.
+        """
+
+    @property
+    def cost(self) -> float:
+        """What the ways of a layer are compared by: estimated cycles, and a little for memory traffic."""
+        return self.plan.cost
+
+    @property
+    def demanded(self) -> bool:
+        """Whether this way is taken wherever it can be."""
+        return False

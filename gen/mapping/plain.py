@@ -1,0 +1,286 @@
+"""Convolutions tap by tap: output tiles of ``oc_groups`` channel blocks, each over all that it reads.
+
+Where the plan holds a window's input in the buffer, its first output tile loads it and the others find it there.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cores.config import NpuConfig
+from gen.ir.errors import CompileError
+from gen.ir.graph import Conv
+from gen.lowering.chunks import Chunk
+from gen.lowering.mapped import PlacedLayer
+from gen.lowering.places import BufferRing
+from gen.lowering.tiles import Tile, Tiles
+from gen.mapping.base import Mapping, Site
+from gen.mapping.pack import is_narrow, pack, passes_of
+from gen.tiling.geometry import MAX_BLOCKS, Geometry, Window
+from gen.tiling.schedule import (
+    CHUNK_CYCLES,
+    COMPUTE_OVERHEAD,
+    LATENCY,
+    STORE_CYCLES,
+    Estimate,
+    Plan,
+    candidates,
+    cheapest,
+    step_pace,
+)
+from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
+
+__all__ = ["ConvCost", "ConvMapping", "PlainMapping", "plan_conv"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConvMapping(Mapping):
+    """A convolution whose output tiles take weights in passes."""
+
+    layer: Conv
+    tiles: Passes
+
+    @property
+    def macs(self) -> int:
+        return self.layer.weights.size * self.target.shape[1] * self.target.shape[2]
+
+    @property
+    def weight_beats(self) -> int:
+        """Beats of the packed weights."""
+        return sum(part.blocks * self.plan.geometry.steps(self.config, part.rows) * part.groups
+                   * part.step_beats(self.config) for tile in self.tiles for part in tile)
+
+    @property
+    def input_blocks(self) -> int:
+        """Channel blocks of a tile's input in the buffer."""
+        return self.plan.geometry.input_blocks(self.source.shape[0], self.config)
+
+    def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:
+        plan, config, in_blocks = self.plan, self.config, self.input_blocks
+        sets = list(zip(self.output_blocks(config.oc_groups), self.tiles, strict=True))
+        for window in plan.windows:
+            if plan.held:
+                _begin_held(tiles.chunks.ring, config.input_depth, window.entries, in_blocks, plan.chunk)
+            chunks: list[Chunk] = []
+            for number, (blocks, passes) in enumerate(sets):
+                last = number == len(sets) - 1
+                tile = tiles.begin(placed, plan.geometry, window, blocks, narrow=plan.narrow and last)
+                if number == 0 or not plan.held:
+                    needed = blocks if self.layer.depthwise else range(in_blocks)
+                    chunks = self._load_and_compute(tiles, tile, placed, passes, needed)
+                else:
+                    # By chunks where their places are wanted for the next window's input.
+                    leaving = last and window is not plan.windows[-1]
+                    self._compute_held(tiles, tile, passes, chunks, by_chunk=leaving)
+                if last or not plan.held:
+                    _release(chunks, tiles.last_compute)
+                tile.end()
+
+    def _load_and_compute(self, tiles: Tiles, tile: Tile, placed: PlacedLayer, passes: Sequence[Pass],
+                          needed: range) -> list[Chunk]:
+        """The first (or only) output tile of a window: load input blocks ``needed`` chunk by chunk and compute."""
+        plan, chunks = self.plan, list[Chunk]()
+        for low in needed[::plan.chunk]:
+            blocks = range(low, min(low + plan.chunk, needed.stop))
+            work = tiles.weights.cut(plan.geometry, passes, blocks)
+            if not work and not plan.held:
+                continue
+            chunk = tiles.chunks.load(placed, plan.geometry, tile.window, blocks, work)
+            chunks.append(chunk)
+            for part in work:
+                tile.compute(part, chunk)
+            if not plan.held:
+                chunk.place.last_reader = tiles.last_compute
+        return chunks
+
+    def _compute_held(self, tiles: Tiles, tile: Tile, passes: Sequence[Pass], chunks: Sequence[Chunk], *,
+                      by_chunk: bool) -> None:
+        """A further output tile of a window whose input is in ``chunks``; frees each when done if ``by_chunk``."""
+        for chunk in chunks if by_chunk else _joined(chunks):
+            for part in tiles.weights.cut(self.plan.geometry, passes, chunk.blocks):
+                tile.compute(part, chunk)
+            # Before the tile's first COMPUTE there is none of its own to wait for: leave it to the tile's end.
+            if by_chunk and tile.begun:
+                chunk.place.last_reader = tiles.last_compute
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlainMapping(ConvMapping):
+    """The layer as it is: what every machine can do."""
+
+    @classmethod
+    def propose(cls, site: Site) -> "PlainMapping | None":
+        if not isinstance(site.layer, Conv) or site.layer.winograd:
+            return None
+        layer, config = site.fitted, site.config
+        assert isinstance(layer, Conv)
+        geometry = Geometry.of(layer, site.source, site.target, map_out=site.map_out)
+        tiles = passes_of(layer, config)
+        blocks = geometry.input_blocks(site.source.shape[0], config)
+        plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))
+        return cls(layer=layer, source=site.source, target=site.target, config=config, requantize=layer.requantize,
+                   plan=plan, tiles=tiles)
+
+    @property
+    def mode(self) -> str:
+        if self.layer.depthwise:
+            return "depthwise"
+        if self.plan.narrow and len(self.tiles) == 1:
+            return "narrow"
+        return "sparse" if self.is_sparse else "dense"
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether it takes fewer steps than if all weights were there."""
+        config = self.config
+        full, rest = divmod(self.layer.weights.shape[1], config.ic_lanes)
+        dense = len(self.tiles) * (full * config.groups_dense + -(-rest // config.nnz_lanes))
+        return sum(part.blocks * part.groups for tile in self.tiles for part in tile) < dense
+
+    @property
+    def useful_macs(self) -> int:
+        if self.layer.depthwise or not self.is_sparse:
+            return self.macs
+        return int(np.count_nonzero(self.layer.weights)) * self.target.shape[1] * self.target.shape[2]
+
+    @cached_property
+    def weights(self) -> PackedWeights:
+        return PackedWeights(pack(self.layer, self.tiles, self.config), self.tiles)
+
+
+# -- cost ------------------------------------------------------------------------------------------------------------
+
+
+class ConvCost:
+    """Cycles and beats of a convolution under different tilings.
+
+    ``input_blocks``: of a tile's input in the buffer. What a mapping does in another way it overrides.
+    """
+
+    def __init__(self, layer: Conv, tiles: Passes, geometry: Geometry, config: NpuConfig, *, input_blocks: int) -> None:
+        self.config, self.geometry, self.depthwise, self.tiles = config, geometry, layer.depthwise, len(tiles)
+        self.narrow = self.may_be_narrow and is_narrow(layer, len(tiles) - 1, config)
+        # Where a row is one word anyway, nothing is gained.
+        self.narrow = self.narrow and geometry.output_size[1] > config.pixel_lanes
+        self.out_blocks = -(-layer.weights.shape[0] // config.ic_lanes)
+        self.in_blocks = min(input_blocks, config.oc_groups) if layer.depthwise else input_blocks
+        self.residual = layer.residual is not None
+        taps = geometry.steps(config)
+        #: (steps, beats of a step, narrow) of all output tiles.
+        self.steps: list[tuple[int, int, bool]] = []
+        for part, narrow in ((tiles[:-1], False), (tiles[-1:], True)) if self.narrow else ((tiles, False),):
+            counts: Counter[int] = Counter()
+            for item in (item for tile in part for item in tile):
+                counts[item.step_beats(config)] += item.blocks * item.groups
+            self.steps += [(taps * count, beats, narrow) for beats, count in counts.items()]
+        self.passes = sum(map(len, tiles))
+
+    #: Whether the last output tile's channels may be spread over all lanes.
+    may_be_narrow = True
+
+    @property
+    def all_narrow(self) -> bool:
+        return self.narrow and self.tiles == 1
+
+    def load(self, window: Window) -> float:
+        """Cycles to bring in all input blocks of a tile."""
+        return self.geometry.load_cycles(window, self.in_blocks, self.config)
+
+    def words(self, window: Window) -> int:
+        """Accumulator words of the widest output tile."""
+        return self.geometry.words(window, self.config, narrow=self.all_narrow)
+
+    def _compute(self, window: Window) -> float:
+        """Cycles of all output tiles."""
+        return sum(
+            steps * step_pace(self.geometry.step_cycles(window, self.config, narrow=narrow), beats, self.config)
+            for steps, beats, narrow in self.steps)
+
+    def _store(self, window: Window, blocks: int) -> int:
+        return blocks * (window.rows * window.cols * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
+
+    def estimate(self, windows: Sequence[tuple[Window, int]]) -> Estimate:
+        depth = self.config.input_depth
+        largest = max((window for window, _ in windows), key=lambda window: window.entries)
+        tile_entries = self.in_blocks * largest.entries
+        block_cycles = self._compute(largest) / self.tiles / self.in_blocks
+        chunk = min(self.in_blocks, MAX_BLOCKS, max(1, round(CHUNK_CYCLES / max(1, block_cycles))),
+                    max(1, depth // 2 // largest.entries))
+        held = not self.depthwise and self.tiles > 1 and tile_entries <= depth
+        weight_beats = sum(steps * beats for steps, beats, _ in self.steps)
+        cycles = beats_moved = 0.0
+        for window, count in windows:
+            pixels = window.rows * window.cols
+            rounds = 1 if held else self.tiles
+            chunks = -(-self.in_blocks // chunk)
+            compute = self._compute(window) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
+            activations = self.load(window)
+            load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * pixels)
+            stalls = 0.0
+            if (held or chunks == 1) and tile_entries * 2 > depth:
+                # What finds no room beside this tile waits until the last output tile frees its blocks.
+                late = activations * (2 - depth / tile_entries)
+                stalls = late if chunks == 1 else max(0.0, late - compute / self.tiles)
+            elif chunks > 1 and not held and chunk * largest.entries * 2 > depth:
+                stalls = min(load, compute)
+            cycles += count * (max(compute, load, self._store(window, self.out_blocks)) + stalls)
+            beats_moved += count * (load + self.out_blocks * pixels)
+        fill = 2 * LATENCY + chunk * self.load(windows[0][0]) / self.in_blocks
+        drain = LATENCY + self._store(windows[-1][0], min(self.config.oc_groups, self.out_blocks))
+        return cycles + fill + drain, beats_moved, chunk, held
+
+
+def plan_conv(name: str, cost: ConvCost) -> Plan:
+    """Choose the tiling of layer ``name``. Raises CompileError when none fits the configuration."""
+    config = cost.config
+    found = [(cost.estimate(tiling.windows), tiling)
+             for tiling in candidates(cost.geometry, config, narrow=cost.all_narrow, words=cost.words)]
+    if not found:
+        raise CompileError(f"layer {name}: no tile of it fits input_depth={config.input_depth} and "
+                           f"acc_depth={config.acc_depth}; build with deeper memories")
+    estimate, tiling = cheapest(found)
+    return tiling.finish(estimate, config, narrow=cost.narrow)
+
+
+# -- places in the input buffer --------------------------------------------------------------------------------------
+
+
+def _joined(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Chunks that lie one behind the other in the buffer as one: one COMPUTE can cover them."""
+    joined: list[Chunk] = []
+    end = -1    # of the last one's places
+    for chunk in chunks:
+        before = joined[-1] if joined else None
+        if before and end == chunk.place.base and chunk.blocks.stop - before.blocks.start <= MAX_BLOCKS:
+            joined[-1] = Chunk(range(before.blocks.start, chunk.blocks.stop), before.place, chunk.loaded)
+        else:
+            joined.append(chunk)
+        end = chunk.place.base + chunk.place.size
+    return joined
+
+
+def _begin_held(ring: BufferRing, depth: int, entries: int, blocks: int, chunk: int) -> None:
+    """Go back to the buffer's beginning where a held tile would otherwise be cut or find too little room."""
+    if entries * blocks <= depth // 2:
+        # In one piece, so that one COMPUTE can cover it.
+        if not ring.room_ahead(entries * blocks):
+            ring.restart()
+        return
+    at, waste = ring.position, 0
+    for start in range(0, blocks, chunk):
+        size = entries * min(chunk, blocks - start)
+        if at + size > depth:
+            waste, at = depth - at, 0
+        at += size
+    if entries * blocks + waste > depth:
+        ring.restart()
+
+
+def _release(chunks: Sequence[Chunk], reader: int) -> None:
+    """Free places that no further tile reads, unless their last reader is known to be earlier."""
+    for chunk in chunks:
+        if chunk.place.last_reader < 0:
+            chunk.place.last_reader = reader

@@ -1,0 +1,50 @@
+"""The ways to compute a layer, and the choice between them."""
+
+from cores.config import NpuConfig
+from gen.ir.errors import CompileError
+from gen.ir.graph import Graph
+from gen.lowering.mapped import MappedGraph, Step
+from gen.mapping.base import Mapping, Site, Survey
+from gen.mapping.binary import BinaryLayers, BinaryMapping
+from gen.mapping.fused import fuse
+from gen.mapping.gather import GatherMapping
+from gen.mapping.plain import PlainMapping
+from gen.mapping.pool import PoolMapping
+from gen.mapping.windows import WindowMapping
+from gen.mapping.winograd.mapping import WinogradMapping
+from gen.options import CompileOptions
+
+__all__ = ["MAPPINGS", "choose", "map_graph"]
+
+#: Of two that cost the same the first is taken.
+MAPPINGS: tuple[type[Mapping], ...] = (
+    BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, PoolMapping)
+
+
+def choose(site: Site) -> Mapping:
+    """The cheapest way to compute a layer. Raises CompileError if no way fits the configuration."""
+    found: list[Mapping] = []
+    refusal: CompileError | None = None
+    for kind in MAPPINGS:
+        try:
+            mapping = kind.propose(site)
+        except CompileError as error:
+            refusal = error
+            continue
+        if mapping is not None and mapping.demanded:
+            return mapping
+        found += [] if mapping is None else [mapping]
+    if not found:
+        assert refusal is not None, "there is no mapping for a layer of this kind"
+        raise refusal
+    return min(found, key=lambda mapping: mapping.cost)
+
+
+def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> MappedGraph:
+    """Choose a mapping for each layer. Raises CompileError for one that the configuration cannot run."""
+    survey = Survey(graph, config, options)
+    binary = survey.ask(BinaryLayers)
+    layers = [choose(survey.site(layer, map_out=layer.output in binary.maps))
+              for layer in graph.layers if layer.output not in binary.spared]
+    mapped = MappedGraph(graph, config, [Step((layer,)) for layer in layers], binary.maps)
+    return fuse(mapped, options)

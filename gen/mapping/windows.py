@@ -1,0 +1,317 @@
+"""Depthwise layers in windows (docs/architecture.md, "Spread words"): their geometry and their packed weights.
+
+Reduction lanes are neighbouring taps of one channel, and one COMPUTE makes one channel block of a tile: with `spread`
+for stride 1, with `alternate` for stride 2. A tile may have more rows than fit an accumulator bank: it is loaded and
+computed in parts, so that the rows that two parts need are loaded once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cores.config import NpuConfig
+from gen.ir.errors import CompileError
+from gen.ir.graph import Conv, Tensor
+from gen.lowering.mapped import PlacedLayer
+from gen.lowering.tiles import Tiles
+from gen.mapping.base import Site
+from gen.mapping.pack import pack_lanes, weight_parts
+from gen.mapping.plain import ConvMapping
+from gen.tiling.geometry import MAX_KERNEL, Geometry, Window, split
+from gen.tiling.schedule import (
+    CHUNK_CYCLES,
+    LATENCY,
+    STORE_CYCLES,
+    WINDOW_OVERHEAD,
+    Estimate,
+    Plan,
+    candidates,
+    cost_of,
+    step_pace,
+)
+from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
+
+__all__ = ["WindowGeometry", "WindowMapping", "WindowWeights"]
+
+#: What a tile's own cycles weigh: until its first tile is done a layer in windows and the next one keep different parts
+#: of the machine busy one after the other.
+_START_WEIGHT = 0.1
+
+
+@dataclass(frozen=True)
+class WindowGeometry(Geometry):
+    """The loops of a depthwise layer in windows. All input rows are loaded, and all columns in their own order."""
+
+    #: Accumulator words that a part of a tile may take.
+    part_words: int = 0
+
+    @classmethod
+    def fitting(cls, layer: Conv, source: Tensor, target: Tensor, config: NpuConfig, *,
+                map_out: bool = False) -> "WindowGeometry | None":
+        """The geometry of a layer that can be computed in windows; None for others.
+
+        Raises CompileError where `Geometry.of` does.
+        """
+        plain = Geometry.of(layer, source, target, map_out=map_out)
+        strides = {(1, 1), (2, 2)} if config.oc_groups == 2 else {(1, 1)}
+        if not config.depthwise or not layer.depthwise or plain.stride not in strides:
+            return None
+        # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
+        geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
+                       column_step=plain.column_step, part_words=config.acc_depth)
+        return geometry if geometry.step_rows <= MAX_KERNEL else None
+
+    @property
+    def alternate(self) -> bool:
+        """Groups of output lanes make alternate rows; otherwise they make different pixels of a row."""
+        return self.stride == (2, 2)
+
+    @property
+    def shift(self) -> bool:
+        """Tap row 2 of the upper rows is made with tap row 0 of the rows below them: the same input row."""
+        return self.alternate and self.kernel[0] == 3
+
+    @property
+    def step_rows(self) -> int:
+        """Input rows that a row of words needs, each a step (a few, with wide kernels)."""
+        return self.kernel[0] + 2 * self.alternate - self.shift
+
+    def tap_groups(self, config: NpuConfig) -> int:
+        """Steps that the taps of a kernel row take."""
+        return -(-self.kernel[1] // config.nnz_lanes)
+
+    def step_of(self, tap_row: int, group: int) -> int:
+        """The step row in which a group of output lanes multiplies a row of taps."""
+        if not self.alternate:
+            return tap_row
+        return (tap_row + 2 * group) % 4 if self.shift else tap_row + 2 * group
+
+    def reads(self, cols: int, config: NpuConfig) -> int:
+        """Reads of an input row that cover the taps of ``cols`` outputs, and no fewer than there are words."""
+        columns = (cols - 1) * self.stride[1] + min(config.nnz_lanes, self.kernel[1])
+        return max(-(-columns // config.banks), -(-cols // self.word_columns(config)))
+
+    def part_rows(self, window: Window, config: NpuConfig) -> int:
+        """Output rows of a tile that a part of it has at most."""
+        return max(1, self.part_words // -(-window.cols // self.word_columns(config))) * self.word_rows
+
+    def parts(self, window: Window, config: NpuConfig) -> list[Window]:
+        """A tile's parts from top to bottom, each with the input rows that those before it do not bring."""
+        parts = []
+        loaded = 0
+        for start, rows in split(window.rows, -(-window.rows // self.part_rows(window, config)), self.word_rows):
+            end = (start + rows - 1) * self.stride[0] + self.kernel[0]
+            data = [min(max(row - window.pad_top, 0), window.data_rows) for row in (loaded, end)]
+            above = min(window.pad_top, end) - min(window.pad_top, loaded)
+            data_rows = data[1] - data[0]
+            parts.append(replace(
+                window, y=window.y + start, rows=rows, row=window.row + data[0], data_rows=data_rows, pad_top=above,
+                pad_bottom=end - loaded - above - data_rows, buffer_row=loaded))
+            loaded = end
+        return parts
+
+    def first_row(self, window: Window, part: Window) -> int:
+        """Buffer row at which the reads of a part of a tile begin."""
+        return (part.y - window.y) * self.stride[0]
+
+    # -- what `Geometry` says of plain layers ----------------------------------------------------------------------
+
+    @property
+    def load_stride(self) -> int:
+        return 1
+
+    @property
+    def word_rows(self) -> int:
+        return 2 if self.alternate else 1
+
+    def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
+        return config.pixel_lanes if self.alternate else config.banks
+
+    def steps(self, config: NpuConfig, rows: range | None = None) -> int:
+        return (self.step_rows if rows is None else len(rows)) * self.tap_groups(config)
+
+    def step_cycles(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> float:
+        rows = -(-window.rows // self.word_rows) + self.shift / self.step_rows
+        return rows * self.reads(window.cols, config)
+
+    def _row_pitch(self, cols: int, config: NpuConfig) -> int:
+        columns = (cols - 1) * self.stride[1] + self.kernel[1]
+        read = (self.tap_groups(config) - 1) * config.nnz_lanes // config.banks + self.reads(cols, config)
+        return max(-(-columns // config.banks), read)
+
+    def _rows_read(self, rows: int) -> int:
+        # The upper half of the last pair is computed even where the output does not have it.
+        return super()._rows_read(-(-rows // self.word_rows) * self.word_rows)
+
+    def buffer_row_step(self, window: Window) -> int:
+        return self.word_rows * self.stride[0] * window.row_pitch
+
+    def compute_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False,
+                       rows: range | None = None) -> Mapping[str, int]:
+        rows = range(self.step_rows) if rows is None else rows
+        return {
+            "kernel_h": len(rows), "kernel_w": self.tap_groups(config), "stride": 1,
+            "rows": -(-window.rows // self.word_rows), "cols": window.cols, "buf_row_pitch": window.row_pitch,
+            "buf_row_step": self.buffer_row_step(window), "buf_block_pitch": window.entries,
+            "spread": int(not self.alternate), "window": 1, "alternate": int(self.alternate),
+            "shift": int(self.shift and rows.start == 0), "reads": self.reads(window.cols, config),
+        }
+
+    def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
+        return {"spread": int(not self.alternate), "alternate": int(self.alternate)}
+
+
+class WindowWeights:
+    """A depthwise layer's weights: a tile for each channel block, with more than one pass if they exceed int8."""
+
+    def __init__(self, layer: Conv, geometry: WindowGeometry, config: NpuConfig) -> None:
+        self._config = config
+        channels, _, height, width = layer.weights.shape
+        groups, lanes, tn = geometry.tap_groups(config), config.nnz_lanes, config.ic_lanes
+        blocks = -(-channels // tn)
+        taps = np.zeros((blocks * tn, height, groups * lanes), np.int16)
+        taps[:channels, :, :width] = layer.weights[:, 0]
+        by_row = taps.reshape(blocks, tn, height, groups, lanes).transpose(0, 2, 3, 1, 4)
+        steps = np.zeros((blocks, geometry.step_rows, groups, config.oc_groups, tn, lanes), np.int16)
+        for group in range(config.oc_groups):
+            for row in range(height):
+                steps[:, geometry.step_of(row, group), :, group] = by_row[:, row]
+        self._parts = list(weight_parts(steps, config))
+        tiles, offset = [], 0
+        for block in range(blocks):
+            passes = []
+            for number, part in enumerate(self._parts):
+                used = np.flatnonzero(part[block].any(axis=(1, 2, 3, 4))) if number else np.arange(geometry.step_rows)
+                if len(used):
+                    rows = range(int(used[0]), int(used[-1]) + 1)
+                    passes.append(Pass(block, 1, 1, False, offset, rows))
+                    offset += geometry.steps(config, rows) * passes[-1].step_beats(config)
+            tiles.append(tuple(passes))
+        self.tiles: Passes = tuple(tiles)
+        self.beats = offset
+
+    def packed(self) -> PackedWeights:
+        config, chunks = self._config, []
+        for block, passes in enumerate(self.tiles):
+            # Of further parts only those with something in them have a pass.
+            parts = [part for number, part in enumerate(self._parts) if not number or part[block].any()]
+            for item, part in zip(passes, parts, strict=True):
+                assert item.rows is not None
+                rows = part[block, item.rows.start:item.rows.stop].reshape(-1, config.oc_lanes * config.nnz_lanes)
+                chunks.append(pack_lanes(rows, config).reshape(-1, config.beat_bytes))
+        return PackedWeights(np.concatenate(chunks), self.tiles)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WindowMapping(ConvMapping):
+    """Each channel block is an output tile, a chunk of several is loaded at once."""
+
+    taps: WindowWeights
+
+    @property
+    def mode(self) -> str:
+        return "window"
+
+    @classmethod
+    def propose(cls, site: Site) -> "WindowMapping | None":
+        layer, config = site.layer, site.config
+        if not isinstance(layer, Conv) or not layer.depthwise or site.options.depthwise != "auto":
+            return None
+        geometry = WindowGeometry.fitting(layer, site.source, site.target, config, map_out=site.map_out)
+        if geometry is None:
+            return None
+        fitted = site.fitted
+        assert isinstance(fitted, Conv)
+        taps = WindowWeights(fitted, geometry, config)
+        plan = _plan(fitted, geometry, taps, config)
+        return cls(layer=fitted, source=site.source, target=site.target, config=config, requantize=fitted.requantize,
+                   plan=plan, tiles=taps.tiles, taps=taps)
+
+    @cached_property
+    def weights(self) -> PackedWeights:
+        return self.taps.packed()
+
+    def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:
+        for _ in self.output_tiles(tiles, placed):
+            pass
+
+    def output_tiles(self, tiles: Tiles, placed: PlacedLayer,
+                     local: Sequence[tuple[int, int]] | None = None) -> Iterator[int]:
+        """Emit the layer's output tiles, one each time, and give their numbers.
+
+        ``local``: for each part of the windows, where in the input buffer it goes, as in `OutputTile`.
+        """
+        geometry = self.plan.geometry
+        assert isinstance(geometry, WindowGeometry)
+        first_part = 0
+        for window in self.plan.windows:
+            parts = geometry.parts(window, tiles.config)
+            for blocks in self.output_blocks(self.plan.chunk):
+                room = tiles.chunks.ring.take(window.entries * len(blocks))
+                for number, rows in enumerate(parts, start=first_part):
+                    chunk = tiles.chunks.load(placed, geometry, rows, blocks, self.tiles[blocks.start], room)
+                    for block in blocks:
+                        tile = tiles.begin(placed, geometry, rows, range(block, block + 1),
+                                           local=None if local is None else local[number])
+                        for part in self.tiles[block]:
+                            tile.compute(part, chunk, row=geometry.first_row(window, rows))
+                        # The last of them remains.
+                        chunk.place.last_reader = tiles.last_compute
+                        tile.end()
+                        if local is not None:
+                            # Its parameters are few, and should not queue behind the next blocks' pixels.
+                            tiles.stores.flush(tiles.stores.opened - 1)
+                        yield tiles.stores.opened - 1
+            first_part += len(parts)
+
+
+# -- cost ------------------------------------------------------------------------------------------------------------
+
+
+def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, windows: Sequence[tuple[Window, int]],
+              config: NpuConfig) -> Estimate:
+    """Of a depthwise layer's tiling in windows."""
+    blocks, passes, depth = len(weights.tiles), sum(map(len, weights.tiles)), config.input_depth
+    steps = sum(geometry.steps(config, part.rows) for tile in weights.tiles for part in tile)
+    residual = layer.residual is not None
+    largest = max((window for window, _ in windows), key=lambda window: window.entries)
+    # Instructions of the next chunk should be in their queues in time.
+    chunk = min(blocks, max(1, config.queue_depth // 4), max(1, depth // 3 // largest.entries),
+                -(-CHUNK_CYCLES // largest.load_beats))
+    # Of all tiles, as each engine would take if it never waited.
+    loads = computes = stores = beats = 0.0
+    for window, count in windows:
+        load, compute, pixels = 0.0, 0.0, window.rows * window.cols
+        parts = geometry.parts(window, config)
+        for part in parts:
+            step = step_pace(geometry.step_cycles(part, config), config.weight_beats, config)
+            compute += steps * step + passes * WINDOW_OVERHEAD
+            load += blocks * (part.load_beats + PARAMETER_BEATS) + weights.beats
+        load += blocks * pixels * residual
+        beats += count * (load + blocks * pixels)
+        if chunk * largest.entries * 2 > depth:
+            # The next chunk's first part is loaded when this one's last is computed.
+            load += compute / blocks * -(-blocks // chunk) / len(parts)
+        loads, computes = loads + count * load, computes + count * compute
+        stores += count * blocks * (pixels * STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
+    first, last = geometry.parts(windows[0][0], config)[0], geometry.parts(windows[-1][0], config)[-1]
+    fill, drain = chunk * first.load_beats, last.rows * last.cols * STORE_CYCLES[residual]
+    between = steps / blocks * geometry.step_cycles(last, config)
+    cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
+    return cycles + 3 * LATENCY, beats, chunk, False
+
+
+def _plan(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, config: NpuConfig) -> Plan:
+    """Choose the tiling. Raises CompileError if none fits the configuration."""
+    # Small parts are stored sooner, but each takes the weights anew.
+    divided = [replace(geometry, part_words=config.acc_depth // parts) for parts in (1, 2, 4)]
+    found = [(_estimate(layer, form, weights, tiling.windows, config), tiling)
+             for form in divided for tiling in candidates(form, config)]
+    if not found:
+        raise CompileError(f"layer {layer.name}: no window of it fits input_depth={config.input_depth} and "
+                           f"acc_depth={config.acc_depth}; build with deeper memories")
+    estimate, tiling = min(found, key=lambda item: (
+        cost_of(item[0]) + _START_WEIGHT * item[0][0] / (len(item[1].rows) * len(item[1].cols))))
+    return tiling.finish(estimate, config)

@@ -1,0 +1,75 @@
+"""The data region of a program: constants, stored once each, and feature maps, in the place of those that are done."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gen.memory.placement import Placement, aligned
+
+__all__ = ["Constants", "Lifetime", "arrange"]
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """The steps of a program in which a feature map is needed: from the one that writes it to the last that reads it.
+
+    Steps are numbered in program order; what is there before the first, or after the last, has -1 or their number.
+    """
+
+    first: int
+    last: int
+
+    def meets(self, other: "Lifetime") -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+class Constants:
+    """Arrays of uint8 (beats, tn), one behind the other; those that are equal are one."""
+
+    def __init__(self) -> None:
+        self._arrays: list[np.ndarray] = []
+        self._places: dict[bytes, int] = {}
+        self.beats = 0
+
+    def add(self, array: np.ndarray) -> int:
+        """The first beat of an array."""
+        key = hashlib.blake2b(np.ascontiguousarray(array).data).digest()
+        if key not in self._places:
+            self._places[key] = self.beats
+            self._arrays.append(array)
+            self.beats += len(array)
+        return self._places[key]
+
+    def reserve(self, beats: int) -> int:
+        """The first beat of room for an array whose contents do not matter."""
+        self.beats += beats
+        return self.beats - beats
+
+    def data(self) -> np.ndarray:
+        return np.concatenate(self._arrays) if self._arrays else np.zeros((0, 0), np.uint8)
+
+
+def arrange(tensors: Mapping[str, tuple[Placement, Lifetime]], start: int, tn: int) -> tuple[dict[str, Placement], int]:
+    """Places from beat ``start`` on for tensors, none over another of the same time; and the end of them.
+
+    The largest first, each at the lowest place that is free in all its time. Offsets of the given placements mean
+    nothing.
+    """
+    order = sorted(tensors, key=lambda name: -tensors[name][0].beats(tn))
+    placed: dict[str, Placement] = {}
+    for name in order:
+        place, life = tensors[name]
+        size, offset = aligned(place.beats(tn), tn), start
+        taken = sorted((other.offset, other.offset + aligned(other.beats(tn), tn))
+                       for key, other in placed.items() if tensors[key][1].meets(life))
+        for low, high in taken:
+            if offset + size <= low:
+                break
+            offset = max(offset, high)
+        placed[name] = replace(place, offset=offset)
+    end = max((place.offset + aligned(place.beats(tn), tn) for place in placed.values()), default=start)
+    return {name: placed[name] for name in tensors}, end
+
+

@@ -1,0 +1,40 @@
+"""What can be asked of the compiler."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["CompileOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """How a graph is compiled. The defaults take the faster of the ways that change no value.
+
+    Raises ValueError for a density out of range.
+    """
+
+    #: Share of each block's weights that is kept, the largest (`gen.passes.prune`), above 0 and at most 1; None: all.
+    #: Layers that are sparse already are found without it.
+    density: float | None = None
+    #: Depthwise layers: the faster way of each, or with one channel a lane whatever the configuration.
+    depthwise: Literal["auto", "plain"] = "auto"
+    #: Whether depthwise layers hand their result on through the input buffer: where that is faster, or never. What they
+    #: hand on has no place in memory.
+    fusion: Literal["auto", "off"] = "auto"
+    #: Layers of few channels that read the model's input: the faster way of each, or tap by tap. An input that a
+    #: gathering layer reads is interleaved.
+    gather: Literal["auto", "plain"] = "auto"
+    #: Dense 3x3 layers of stride 1 on a machine that has Winograd. auto: in tiles where that is faster, as long as no
+    #: value changes, so only in an exact machine; off: never; exact: wherever an exact machine can; narrow: where it is
+    #: faster, although values change.
+    winograd: Literal["auto", "off", "exact", "narrow"] = "auto"
+    #: The layers that take the narrow Winograd form, whatever they cost, and its shifts.
+    winograd_shifts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: Every tensor that is in memory at all has a place of its own, so that all are there when the program has ended;
+    #: otherwise those that nobody reads any more make room for others.
+    keep_all: bool = False
+
+    def __post_init__(self) -> None:
+        if self.density is not None and not 0 < self.density <= 1:
+            raise ValueError(f"density must be above 0 and at most 1, not {self.density}")

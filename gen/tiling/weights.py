@@ -1,0 +1,48 @@
+"""Packed weights, as tiling and lowering know them; what is in them is the mappings' business (`gen.mapping.pack`)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.arch.numerics import PARAMETER_BYTES
+from cores.config import NpuConfig
+
+__all__ = ["PARAMETER_BEATS", "PackedWeights", "Pass", "Passes"]
+
+#: Beats of the parameters of one channel block: ``tn`` channels of PARAMETER_BYTES in beats of ``tn`` bytes.
+PARAMETER_BEATS = PARAMETER_BYTES
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A run of input blocks that one COMPUTE can cover, and where its weights begin (beats from the layer's first).
+
+    ``rows``: of a depthwise layer in windows, the kernel's rows of steps that it has; None for all.
+    """
+
+    block: int
+    blocks: int
+    groups: int
+    indexed: bool
+    offset: int
+    rows: range | None = None
+    #: The binary unit's: blocks have 8 * tn channels.
+    binary: bool = False
+
+    def step_beats(self, config: NpuConfig) -> int:
+        """Beats of the weight ring that a step takes."""
+        if self.binary:
+            return config.binary_rows
+        return config.weight_beats + (config.index_beats if self.indexed else 0)
+
+
+#: Of each output tile (channels ``o * tm`` and following) the passes that make it.
+Passes = tuple[tuple[Pass, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedWeights:
+    """``data`` uint8 (beats, tn), in the order in which the passes of ``tiles`` take it."""
+
+    data: np.ndarray
+    tiles: Passes
