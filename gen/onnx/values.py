@@ -17,11 +17,28 @@ from gen.onnx.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
-    "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole", "layout_steps", "quantisation",
+    "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole", "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
 _MAX_TRANSPOSED = 4
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """How the model quantises an activation, with its own zero point."""
+
+    scale: float
+    zero_point: int
+    unsigned: bool
+
+    @property
+    def internal(self) -> int:
+        """The zero point of the int8 tensor."""
+        return self.zero_point - 128 if self.unsigned else self.zero_point
+
+    def step(self, kind: Literal["quantize", "dequantize"]) -> HostStep:
+        return HostStep(kind, {"scale": self.scale, "zero_point": self.zero_point, "unsigned": self.unsigned})
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +74,11 @@ class QuantisedConstant:
 
 @dataclass(frozen=True, eq=False)
 class RawInput:
-    """A float model input that has not been quantised yet."""
+    """A float model input that has not been quantised yet; ``others_quantised``: other activations are."""
 
     name: str
     order: np.ndarray
+    others_quantised: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,11 +202,6 @@ class Host:
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
          | PendingPool | Condition | Host)
-
-
-def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:
-    """A host step with the model's own zero point."""
-    return HostStep(kind, {"scale": scale, "zero_point": zero_point, "unsigned": unsigned})
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

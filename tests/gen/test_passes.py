@@ -10,7 +10,7 @@ from gen import passes
 from gen.ir import reference
 from gen.ir.graph import Graph, GraphError
 from gen.onnx.importer import Importer, load
-from gen.onnx.model import read
+from gen.onnx.read import read
 from gen.passes import PASSES, fuse_residual, run_passes
 from tests.gen.qdq import Builder
 from tests.random_layers import random_graph

@@ -1,0 +1,35 @@
+"""What is done on an ONNX model before it is walked.
+
+Each pass is a function ModelProto -> ModelProto in a file of its own and can run alone; it may change the model that it
+gets. All raise GraphError. `load_external` is one of them, where there is a folder to load from (`gen.onnx.read`);
+`fold_constants` comes last, on what the others have made of the model.
+"""
+
+from collections.abc import Callable
+
+import onnx
+
+from gen.onnx.passes.bound_size import bound_size
+from gen.onnx.passes.check import check
+from gen.onnx.passes.check_types import check_types
+from gen.onnx.passes.drop_unused import drop_unused
+from gen.onnx.passes.fold_constants import fold_constants
+from gen.onnx.passes.inline_functions import inline_functions
+from gen.onnx.passes.load_external import load_external
+from gen.onnx.passes.make_dense import make_dense
+from gen.onnx.passes.name_nodes import name_nodes
+
+__all__ = [
+    "PASSES", "bound_size", "check", "check_types", "drop_unused", "fold_constants", "inline_functions",
+    "load_external", "make_dense", "name_nodes", "run_passes",
+]
+
+PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
+    bound_size, check, inline_functions, name_nodes, make_dense, check_types, drop_unused)
+
+
+def run_passes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """All of `PASSES` in order."""
+    for apply in PASSES:
+        model = apply(model)
+    return model
