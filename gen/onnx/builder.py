@@ -1,14 +1,13 @@
 """The graph as far as the importer has built it."""
 
-from collections.abc import Container
 from dataclasses import dataclass, field, replace
-from itertools import chain, count
 
 import numpy as np
 from onnx import TensorProto
 
 from gen.ir.graph import MAX_VALUES, GraphError, HostStep, Layer, Requantize, Residual, Tensor
 from gen.onnx.model import ModelInput, Node, NodeError
+from gen.onnx.names import unique
 from gen.onnx.values import (
     Host,
     Pending,
@@ -126,7 +125,7 @@ class GraphBuilder:
             shape = channels_shape(value.order.shape)
             if shape is None:
                 raise GraphError(f"input {record.name} has more than two spatial axes")
-            record.tensor = _unique(record.onnx_name, self.tensors)
+            record.tensor = unique(record.onnx_name, self.tensors)
             record.position = np.empty(value.order.size, np.int64)
             record.position[value.order.ravel()] = np.arange(value.order.size)
             self.tensors[record.tensor] = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name,
@@ -156,10 +155,10 @@ class GraphBuilder:
     def add_layer(self, value: Pending, requantize: Requantize, residual: Residual | None = None, *,
                   result: Result) -> Quantised:
         """Put the layer of ``value`` into the graph."""
-        name = _unique(value.name, self._layer_names)
+        name = unique(value.name, self._layer_names)
         self._layer_names.add(name)
         onnx_name = result.node.outputs[0] if result.node else ""
-        tensor = _unique(onnx_name or f"{name}/parts", self.tensors)
+        tensor = unique(onnx_name or f"{name}/parts", self.tensors)
         self._layer_values += value.order.size
         if self._layer_values > _MAX_LAYER_VALUES:
             raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
@@ -179,7 +178,3 @@ class GraphBuilder:
 def _input_key(name: str) -> str:
     """What stands for the tensor of an input that has none yet; no ONNX tensor is called so by accident."""
     return f"input {name}"
-
-
-def _unique(wanted: str, taken: Container[str]) -> str:
-    return next(n for n in chain([wanted], (f"{wanted}_{i}" for i in count(2))) if n not in taken)

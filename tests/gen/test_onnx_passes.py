@@ -44,7 +44,9 @@ def everything(rng: Rng) -> onnx.ModelProto:
 
 
 def outputs(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return session.run(None, inputs)
 
 
@@ -70,6 +72,62 @@ def test_nothing_to_do_is_the_same_model(apply: Pass, rng: Rng) -> None:
     plain = passes.run_passes(everything(rng))
     before = plain.SerializeToString(deterministic=True)
     assert apply(plain).SerializeToString(deterministic=True) == before
+
+
+POOL = dict(kernel_shape=[2, 2], strides=[2, 2])
+
+
+def pooled(b: Builder, x: str) -> str:
+    return b.quantize(b.node("MaxPool", b.node("Conv", x, b.weights(4, 3, 3, 3)), **POOL))
+
+
+def pooled_twice(b: Builder, x: str) -> str:
+    """And activation functions behind each."""
+    y = b.node("MaxPool", b.node("Relu", b.node("Conv", x, b.weights(4, 3, 3, 3))), **POOL)
+    y = b.node("Clip", y, b.constant(np.float32(0.3)), b.constant(np.float32(2)))
+    return b.quantize(b.node("Reshape", b.node("MaxPool", y, kernel_shape=[2, 2]), b.constant([1, 4, 9, 1])))
+
+
+def concatenated(b: Builder, x: str) -> str:
+    """One part is quantised already."""
+    parts = [b.requantize(b.node("Conv", x, b.weights(2, 3, 3, 3)), 0.03), b.node("Conv", x, b.weights(3, 3, 3, 3))]
+    return b.quantize(b.node("Concat", *parts, axis=1))
+
+
+def scale_behind(b: Builder, x: str) -> str:
+    """Parameters from nodes that stand behind the pool."""
+    y = b.node("MaxPool", b.node("Conv", x, b.weights(4, 3, 3, 3)), **POOL)
+    numbers = (np.float32(0.05), b.number(3))
+    return b.node("QuantizeLinear", y, *(
+        b.node("Constant", value=numpy_helper.from_array(np.asarray(number))) for number in numbers))
+
+
+def quantised_twice(b: Builder, x: str) -> str:
+    """In different ways."""
+    y = b.node("MaxPool", b.node("Conv", x, b.weights(4, 3, 3, 3)), **POOL)
+    return b.quantize(b.node("Add", b.requantize(y, 0.04), b.requantize(y, 0.06)))
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+@pytest.mark.parametrize(("make", "pairs"), [
+    (pooled, 1), (pooled_twice, 2), (concatenated, 1), (scale_behind, 1), (quantised_twice, 0)])
+def test_hoist_quantisation(make: Callable[[Builder, str], str], pairs: int, number: type, rng: Rng) -> None:
+    """The results are the same bits, and there is nothing left to hoist."""
+    b = Builder(rng, number=number)
+    b.output(make(b, b.dequantize(b.input(1, 3, 10, 10))))
+    before = b.build()
+    after = passes.hoist_quantisation(copied(before))
+    onnx.checker.check_model(after)
+    assert len(after.graph.node) == len(before.graph.node) + 2 * pairs
+    for node in after.graph.node:
+        if pairs and node.op_type in ("MaxPool", "Concat"):
+            makers = {name: maker.op_type for maker in after.graph.node for name in maker.output}
+            assert {makers[name] for name in node.input} == {"DequantizeLinear"}
+    for _ in range(5):
+        x = b.samples(1)
+        assert np.array_equal(outputs(after, x)[0], outputs(before, x)[0])
+    again = passes.hoist_quantisation(copied(after))
+    assert again.SerializeToString(deterministic=True) == after.SerializeToString(deterministic=True)
 
 
 def _model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray]) -> Model:

@@ -14,18 +14,20 @@ from gen.onnx.passes.check import check
 from gen.onnx.passes.check_types import check_types
 from gen.onnx.passes.drop_unused import drop_unused
 from gen.onnx.passes.fold_constants import fold_constants
+from gen.onnx.passes.hoist_quantisation import hoist_quantisation
 from gen.onnx.passes.inline_functions import inline_functions
 from gen.onnx.passes.load_external import load_external
 from gen.onnx.passes.make_dense import make_dense
 from gen.onnx.passes.name_nodes import name_nodes
 
 __all__ = [
-    "PASSES", "bound_size", "check", "check_types", "drop_unused", "fold_constants", "inline_functions",
-    "load_external", "make_dense", "name_nodes", "run_passes",
+    "PASSES", "bound_size", "check", "check_types", "drop_unused", "fold_constants", "hoist_quantisation",
+    "inline_functions", "load_external", "make_dense", "name_nodes", "run_passes",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
-    bound_size, check, inline_functions, name_nodes, make_dense, check_types, drop_unused)
+    bound_size, check, inline_functions, name_nodes, make_dense, check_types, drop_unused,
+    hoist_quantisation)
 
 
 def run_passes(model: onnx.ModelProto) -> onnx.ModelProto:

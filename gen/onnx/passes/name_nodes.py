@@ -1,11 +1,11 @@
 """Names of nodes."""
 
 from collections import Counter
-from itertools import count
 
 import onnx
 
 from gen.ir.graph import GraphError
+from gen.onnx.names import unique
 
 __all__ = ["name_nodes"]
 
@@ -19,8 +19,6 @@ def name_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
         raise GraphError(f"not a valid ONNX model: two nodes have the name {twice}; give each its own, or none")
     for node in nodes:
         if not node.name:
-            wanted = next((n for n in node.output if n), node.op_type)
-            node.name = wanted if wanted not in taken else next(
-                n for n in (f"{wanted}_{i}" for i in count(2)) if n not in taken)
+            node.name = unique(next((n for n in node.output if n), node.op_type), taken)
             taken[node.name] += 1
     return model
