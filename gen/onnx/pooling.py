@@ -11,7 +11,7 @@ from gen.onnx.values import Pending, PendingPool, Real
 from gen.onnx.windows import Windows
 from sim.golden import quantize_multiplier
 
-__all__ = ["copy", "only_copies", "pooled", "sign_maximum", "store_maximum"]
+__all__ = ["copy", "pooled", "sign_maximum", "store_maximum"]
 
 
 def pooled(context: Context, source: Real, windows: Windows, order: np.ndarray, *, divisor: int | None) -> Pending:
@@ -31,13 +31,6 @@ def copy(context: Context, source: Real) -> Pending:
     """``source``, to be requantised."""
     _, height, width = context.graph.tensors[source.quantised.tensor].shape
     return pooled(context, source, Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width)), source.order, divisor=1)
-
-
-def only_copies(value: Pending) -> bool:
-    """Whether a result is `copy`'s, but for its scale and bias."""
-    kernel = value.arguments.get("kernel")
-    return value.layer is Pool and kernel == (1, 1) and value.arguments["stride"] == (1, 1) and not any(
-        value.arguments["pads"])
 
 
 def store_maximum(context: Context, value: Pending) -> Real:

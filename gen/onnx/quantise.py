@@ -1,6 +1,7 @@
 """Quantising a value: the stages of a store that do it, and the layer that has them."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -11,12 +12,13 @@ from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
-from gen.onnx.units import branch_quantisation, even_bias, finer_units, real_range, same
+from gen.onnx.units import branch_quantisation, even_bias, exact_quantisation, finer_units, real_range, same
 from gen.onnx.values import (
     Host,
     Padded,
     Pending,
     PendingAdd,
+    PendingConcat,
     PendingPool,
     Quantisation,
     Quantised,
@@ -25,6 +27,8 @@ from gen.onnx.values import (
     Real,
     Value,
 )
+from gen.onnx.weights import Kernel, convolved
+from gen.onnx.windows import Windows
 from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["quantize"]
@@ -46,6 +50,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
             return _emit_sum(context, value, quantisation)
+        case PendingConcat():
+            return _emit_concat(context, value, quantisation)
         case Pending():
             return _emit(context, value, quantisation)
         case PendingPool():
@@ -131,7 +137,8 @@ def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
 
     ``total``: range of the sum. The zero point, which may be any number, goes into the bias.
     """
-    found = branch_quantisation(real_range(graph, value), real_range(graph, other), total, value.scale, scale)
+    found = exact_quantisation(value) or branch_quantisation(
+        real_range(graph, value), real_range(graph, other), total, value.scale, scale)
     if found is None:
         raise NodeError(f"adds the unquantised result of {value.name}, for which {FIRST_BITS} bits beside this "
                         f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
@@ -139,3 +146,35 @@ def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
     moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
                     high=value.high + point * step)
     return *_requantized(graph, moved, step, 0, FIRST_BITS), Tensor(f"{value.name}/middle", value.shape, step, point)
+
+
+def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisation) -> Quantised:
+    """A layer for each part, all channels wide: it writes its own and takes the others from the layer before it.
+
+    They are 1x1 convolutions that pick, one weight for each channel.
+    """
+    graph, point = context.graph, quantisation.internal
+    low, high = _bounds(value.low, value.high, quantisation.scale, point)
+    tensors = [graph.tensors[part.quantised.tensor] for part in value.parts]
+    channels = sum(tensor.shape[0] for tensor in tensors)
+    shape = (channels, *tensors[0].shape[1:])
+    plain = np.arange(prod(shape)).reshape(1, *shape)
+    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (shape[1], shape[2]))
+    one, _, shift = quantize_residual(1.0, 1.0)
+    start = 0
+    written: Quantised | None = None
+    for part, tensor in zip(value.parts, tensors, strict=True):
+        weights = np.eye(channels, tensor.shape[0], -start, np.int16)[:, :, None, None]
+        layer = convolved(value.name, part, Kernel(weights, np.ones(channels), np.zeros(channels)), windows, plain)
+        _, stage = _requantized(graph, layer, quantisation.scale, point)
+        residual = None if written is None else Residual(
+            middle=Tensor(f"{value.name}/middle", shape, quantisation.scale, point), other=written.tensor,
+            multiplier_a=one, multiplier_b=one, constant=-2 * point * one, shift=shift, zero_point=point, low=low,
+            high=high)
+        last = start + tensor.shape[0] == channels
+        nodes, order = (value.nodes, value.order) if last else ((), plain)
+        result = Result(context.node if last else None, quantisation)
+        written = graph.add_layer(replace(layer, nodes=nodes, order=order), stage, residual, result=result)
+        start += tensor.shape[0]
+    assert written is not None
+    return written

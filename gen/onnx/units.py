@@ -12,8 +12,8 @@ from gen.onnx.values import Pending, Quantisation, Real
 from sim.golden import quantize_multiplier
 
 __all__ = [
-    "as_convolution", "branch_quantisation", "even_bias", "finer_units", "parity", "pending_sums", "reach",
-    "real_range", "same",
+    "as_convolution", "branch_quantisation", "even_bias", "exact_quantisation", "finer_units", "parity",
+    "pending_sums", "reach", "real_range", "same",
 ]
 
 #: Error of a bias, in units of the output, that is not worth finer units.
@@ -57,6 +57,13 @@ def real_range(graph: GraphBuilder, value: Pending | Real) -> tuple[float, float
     lowest, highest = ((end + value.offset) * value.scale + value.bias for end in pending_sums(graph, value))
     low, high = np.clip([lowest.min(), highest.max()], value.low, value.high)
     return float(low), float(high)
+
+
+def exact_quantisation(value: Pending) -> tuple[float, int] | None:
+    """Scale and zero point in which a copy of a tensor, perhaps clipped, is exact: its own. None for other results."""
+    if not value.only_copies or value.bias.any() or np.ptp(value.scale) or np.ptp(value.offset):
+        return None
+    return float(value.scale[0]), -int(value.offset[0])
 
 
 def branch_quantisation(result: tuple[float, float], other: tuple[float, float], total: tuple[float, float],

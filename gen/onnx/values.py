@@ -16,8 +16,9 @@ from gen.ir.graph import Conv, HostStep, Pool
 from gen.onnx.windows import Windows
 
 __all__ = [
-    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
-    "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole", "layout_steps",
+    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingPool", "Quantised",
+    "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole",
+    "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -156,6 +157,12 @@ class Pending(_Result):
     offset: np.ndarray          # (C,) int64
     bias: np.ndarray            # (C,) float64, real
 
+    @property
+    def only_copies(self) -> bool:
+        """Whether this is a tensor as it stands, but for scale and bias."""
+        windows = tuple(self.arguments.get(key) for key in ("kernel", "stride", "pads"))
+        return self.layer is Pool and windows == ((1, 1), (1, 1), (0, 0, 0, 0))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingAdd(_Result):
@@ -163,6 +170,13 @@ class PendingAdd(_Result):
 
     a: Real | Pending
     b: Real
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingConcat(_Result):
+    """Tensors of one height and width behind each other, the channels of the first one first."""
+
+    parts: tuple[Real, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -201,7 +215,7 @@ class Host:
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingPool | Condition | Host)
+         | PendingConcat | PendingPool | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -8,6 +8,7 @@ from gen.onnx.handlers import (
     activation,
     add,
     affine,
+    concat,
     conv,
     layout,
     pad,
@@ -23,5 +24,5 @@ from gen.onnx.registry import Registry
 __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
-for family in (quantisation, conv, product, pool, add, affine, activation, pad, layout, softmax, sign, qlinear):
+for family in (quantisation, conv, product, pool, add, affine, activation, pad, concat, layout, softmax, sign, qlinear):
     HANDLERS.add(family.HANDLERS)

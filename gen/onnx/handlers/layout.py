@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import MAX_VALUES
 from gen.onnx.arrangement import keeps_samples, rearranged
 from gen.onnx.constants import axes, constant, integers
 from gen.onnx.context import Context
@@ -79,29 +78,6 @@ def select(context: Context, inputs: Inputs) -> list[Value]:
                  for name, v in zip(node.inputs[1:], inputs[1:], strict=True) if name}
     orders = _evaluated(context, value, constants)
     return [rearranged(node, value, lambda _, order=order: order) for order in orders]  # type: ignore[misc]
-
-
-@HANDLERS.handles("Concat")
-def concat(context: Context, inputs: Inputs) -> Value:
-    """Parts of one tensor side by side."""
-    parts: list[Real | Quantised] = []
-    for value in inputs:
-        if not isinstance(value, Real | Quantised):
-            raise refusal(value, "one of its inputs")
-        parts.append(value)
-    if len({_without_order(value) for value in parts}) > 1:
-        raise NodeError("joins tensors of different layers, or of different scales; the machine moves no data: "
-                        "make each of them an output of the model")
-    if sum(value.order.size for value in parts) > MAX_VALUES:
-        raise NodeError(f"makes more than {MAX_VALUES:,} values")
-    order = np.concatenate([value.order for value in parts], int(context.node.attributes.get("axis", 1)))
-    return rearranged(context.node, parts[0], lambda _: keeps_samples(order))
-
-
-def _without_order(value: Real | Quantised) -> tuple[object, ...]:
-    if isinstance(value, Real):
-        return value.quantised.tensor, value.scale, value.zero_point
-    return value.tensor, value.unsigned
 
 
 @HANDLERS.handles("Identity", "Dropout")

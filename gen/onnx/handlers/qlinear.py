@@ -4,7 +4,9 @@ import numpy as np
 
 from gen.onnx.constants import activation_scale, constant
 from gen.onnx.context import Context
+from gen.onnx.handlers.activation import leaky_relu
 from gen.onnx.handlers.add import add
+from gen.onnx.handlers.concat import concat
 from gen.onnx.handlers.conv import convolution
 from gen.onnx.handlers.pool import average_pool, global_average
 from gen.onnx.handlers.product import matrix_product
@@ -72,6 +74,17 @@ def qgemm(context: Context, inputs: Inputs) -> Value:
 def qlinear_add(context: Context, inputs: Inputs) -> Value:
     a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6])
     return _quantized(context, add(context, [a, b]), inputs[6], at(inputs, 7))
+
+
+@HANDLERS.handles("QLinearLeakyRelu", domains=[MICROSOFT])
+def qlinear_leaky_relu(context: Context, inputs: Inputs) -> Value:
+    return _quantized(context, leaky_relu(context, [_dequantized(inputs[:3])]), inputs[3], at(inputs, 4))
+
+
+@HANDLERS.handles("QLinearConcat", domains=[MICROSOFT])
+def qlinear_concat(context: Context, inputs: Inputs) -> Value:
+    parts = [_dequantized(inputs[first:first + 3]) for first in range(2, len(inputs), 3)]
+    return _quantized(context, concat(context, parts), inputs[0], inputs[1])
 
 
 @HANDLERS.handles("QLinearAveragePool", domains=[MICROSOFT])

@@ -10,7 +10,7 @@ from gen.onnx.constants import constant, scalar
 from gen.onnx.context import Context
 from gen.onnx.handlers.affine import affine, turned_copy
 from gen.onnx.model import NodeError
-from gen.onnx.pooling import copy, only_copies, sign_maximum
+from gen.onnx.pooling import copy, sign_maximum
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.units import parity, reach
 from gen.onnx.values import (
@@ -73,7 +73,7 @@ def _signs_of(context: Context, value: Pending | PendingPool) -> Real:
     if isinstance(value, PendingPool):
         return _store_pooled(context, value)
     source = context.graph.tensors[value.arguments["input"]]
-    if (source.signs and only_copies(value) and (-value.scale <= value.bias).all() and (value.bias < value.scale).all()
+    if (source.signs and value.only_copies and (-value.scale <= value.bias).all() and (value.bias < value.scale).all()
             and value.low < 0 <= value.high):
         # Signs, moved away from zero.
         return Real(Quantised(source.name, value.order, False), 1.0, 0)
