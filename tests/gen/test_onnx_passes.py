@@ -88,6 +88,10 @@ def pooled_twice(b: Builder, x: str) -> str:
     return b.quantize(b.node("Reshape", b.node("MaxPool", y, kernel_shape=[2, 2]), b.constant([1, 4, 9, 1])))
 
 
+def pooled_globally(b: Builder, x: str) -> str:
+    return b.quantize(b.node("GlobalMaxPool", b.node("Conv", x, b.weights(4, 3, 3, 3))))
+
+
 def concatenated(b: Builder, x: str) -> str:
     """One part is quantised already."""
     parts = [b.requantize(b.node("Conv", x, b.weights(2, 3, 3, 3)), 0.03), b.node("Conv", x, b.weights(3, 3, 3, 3))]
@@ -110,7 +114,7 @@ def quantised_twice(b: Builder, x: str) -> str:
 
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
 @pytest.mark.parametrize(("make", "pairs"), [
-    (pooled, 1), (pooled_twice, 2), (concatenated, 1), (scale_behind, 1), (quantised_twice, 0)])
+    (pooled, 1), (pooled_twice, 2), (pooled_globally, 1), (concatenated, 1), (scale_behind, 1), (quantised_twice, 0)])
 def test_hoist_quantisation(make: Callable[[Builder, str], str], pairs: int, number: type, rng: Rng) -> None:
     """The results are the same bits, and there is nothing left to hoist."""
     b = Builder(rng, number=number)
@@ -120,7 +124,7 @@ def test_hoist_quantisation(make: Callable[[Builder, str], str], pairs: int, num
     onnx.checker.check_model(after)
     assert len(after.graph.node) == len(before.graph.node) + 2 * pairs
     for node in after.graph.node:
-        if pairs and node.op_type in ("MaxPool", "Concat"):
+        if pairs and node.op_type in ("MaxPool", "GlobalMaxPool", "Concat"):
             makers = {name: maker.op_type for maker in after.graph.node for name in maker.output}
             assert {makers[name] for name in node.input} == {"DequantizeLinear"}
     for _ in range(5):

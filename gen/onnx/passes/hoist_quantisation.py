@@ -11,7 +11,7 @@ from gen.onnx.names import unique
 __all__ = ["hoist_quantisation"]
 
 #: Operators whose inputs are tensors of the machine, and not results on the way to one.
-_PICKING = ("MaxPool", "Concat")
+_PICKING = ("MaxPool", "GlobalMaxPool", "Concat")
 #: Operators behind which nothing is gained: tensors already, constants, and the padding of a Conv.
 _KEPT = ("DequantizeLinear", "Constant", "Pad")
 #: Operators that only move values.
