@@ -27,7 +27,7 @@ from gen.onnx.values import (
     Real,
     Value,
 )
-from gen.onnx.weights import Kernel, convolved
+from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows
 from sim.golden import quantize_multiplier, quantize_residual
 
@@ -137,7 +137,7 @@ def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
 
     ``total``: range of the sum. The zero point, which may be any number, goes into the bias.
     """
-    found = exact_quantisation(value) or branch_quantisation(
+    found = exact_quantisation(value, scale) or branch_quantisation(
         real_range(graph, value), real_range(graph, other), total, value.scale, scale)
     if found is None:
         raise NodeError(f"adds the unquantised result of {value.name}, for which {FIRST_BITS} bits beside this "
@@ -158,6 +158,9 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
     tensors = [graph.tensors[part.quantised.tensor] for part in value.parts]
     channels = sum(tensor.shape[0] for tensor in tensors)
     shape = (channels, *tensors[0].shape[1:])
+    if channels * max(tensor.shape[0] for tensor in tensors) > MAX_WEIGHTS:
+        raise NodeError(f"quantises {channels:,} channels of {value.name}, too many to be joined; make its inputs "
+                        "outputs of the model")
     plain = np.arange(prod(shape)).reshape(1, *shape)
     windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (shape[1], shape[2]))
     one, _, shift = quantize_residual(1.0, 1.0)

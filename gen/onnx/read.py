@@ -13,7 +13,7 @@ from gen.files.write import is_zip
 from gen.ir.graph import MAX_VALUES, GraphError
 from gen.onnx.fold import budget
 from gen.onnx.model import Model, ModelInput, Node
-from gen.onnx.passes import fold_constants, load_external, run_passes
+from gen.onnx.passes import fold_constants, run_passes
 
 __all__ = ["parse", "read"]
 
@@ -64,15 +64,14 @@ def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
 
 
 def _load(path: Path) -> onnx.ModelProto:
-    """A file as it is, with the weights that are kept in files beside it."""
+    """A file as it is, without the weights that are kept in files beside it."""
     try:
         if is_zip(path):
             raise GraphError("a program or another zip file, where an ONNX model is needed")
         with path.open("rb") as file:
             if file.read(8)[4:] == _TFLITE:
                 raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
-        proto = onnx.load(path, format="protobuf", load_external_data=False)
-        return load_external(proto, folder=path.parent)
+        return onnx.load(path, format="protobuf", load_external_data=False)
     except OSError as error:
         raise GraphError(error.strerror or str(error)) from None
     except (DecodeError, ValueError, TypeError) as error:
@@ -81,11 +80,11 @@ def _load(path: Path) -> onnx.ModelProto:
         raise GraphError("not a readable ONNX file, or a damaged one") from None
 
 
-def _model(name: str, proto: onnx.ModelProto) -> Model:
-    """What is in a file of that name, checked."""
+def _model(name: str, proto: onnx.ModelProto, folder: Path | None) -> Model:
+    """What is in a file of that name in ``folder``, checked."""
     if not proto.graph.node and not proto.graph.output:
         raise GraphError("not an ONNX model, or an empty one")
-    proto = run_passes(proto)
+    proto = run_passes(proto, folder=folder)
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise GraphError(f"opset {opset} is not supported; convert the model to one in "
@@ -108,7 +107,7 @@ def read(path: str | Path) -> Model:
     Raises GraphError, one line that names the file, when it is none or not valid.
     """
     try:
-        return _model(str(path), _load(Path(path)))
+        return _model(str(path), _load(Path(path)), Path(path).parent)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
 
@@ -116,7 +115,7 @@ def read(path: str | Path) -> Model:
 def parse(name: str, content: bytes) -> Model:
     """As `read`, of a model inside the file ``name``: all in one, it may not ask for further files."""
     try:
-        return _model(name, load_external(onnx.load_model_from_string(content), folder=None))
+        return _model(name, onnx.load_model_from_string(content), None)
     except (DecodeError, ValueError, TypeError) as error:
         reason = error if isinstance(error, GraphError) else "the model inside is damaged"
         raise GraphError(f"{name}: {reason}") from None

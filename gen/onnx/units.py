@@ -59,9 +59,14 @@ def real_range(graph: GraphBuilder, value: Pending | Real) -> tuple[float, float
     return float(low), float(high)
 
 
-def exact_quantisation(value: Pending) -> tuple[float, int] | None:
-    """Scale and zero point in which a copy of a tensor, perhaps clipped, is exact: its own. None for other results."""
+def exact_quantisation(value: Pending, scale: float) -> tuple[float, int] | None:
+    """Scale and zero point in which a copy of a tensor, perhaps clipped, is exact: its own.
+
+    None for other results, and for one of which a step is more steps of the sum, ``scale``, than a multiplier makes.
+    """
     if not value.only_copies or value.bias.any() or np.ptp(value.scale) or np.ptp(value.offset):
+        return None
+    if value.scale[0] >= _LARGEST_SCALE * scale:
         return None
     return float(value.scale[0]), -int(value.offset[0])
 

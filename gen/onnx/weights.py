@@ -10,7 +10,10 @@ from gen.onnx.model import NodeError
 from gen.onnx.values import Constant, Pending, QuantisedConstant, Real, Value
 from gen.onnx.windows import Windows
 
-__all__ = ["Kernel", "bias_of", "convolved", "weights_of"]
+__all__ = ["MAX_WEIGHTS", "Kernel", "bias_of", "convolved", "weights_of"]
+
+#: Weights of a layer at most.
+MAX_WEIGHTS = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)

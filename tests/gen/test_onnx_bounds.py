@@ -156,6 +156,8 @@ def test_modest_constants_are_folded(rng: Rng, tmp_path: Path) -> None:
     (lambda b: b.node("Conv", b.dequantize(b.input(1, 3, 2048, 2048)), b.weights(64, 3, 1, 1)), ("268,435,456",)),
     (lambda b: b.node("Conv", b.dequantize(b.input(1, 2**15, 1, 1)), b.weights(2**16, 1, 1, 1), group=2**15),
      ("32768 groups", "weights")),
+    (lambda b: b.node("Concat", *(b.dequantize(b.input(1, 2**14, 1, 1, name=n)) for n in ("x", "z")), axis=1),
+     ("32,768 channels", "outputs of the model")),
     (lambda b: b.node("Conv", b.dequantize(b.input(1, 3, 2**62, 2)), b.weights(4, 3, 3, 3)),
      ("input x", "values a sample")),
 ])

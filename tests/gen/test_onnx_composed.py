@@ -44,6 +44,14 @@ def test_leaky_relu(alpha: float, number: type, rng: Rng, tmp_path: Path) -> Non
     assert isinstance(layer, Pool) and layer.residual and layer.residual.other == layer.input
 
 
+def test_leaky_relu_of_coarse_steps(rng: Rng, tmp_path: Path) -> None:
+    """A step of the input is twenty of the output, more than multipliers make: what clips may be cut finer."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 4, 8, 32), 1.0)
+    b.output(b.quantize(b.node("LeakyRelu", x, alpha=0.01), 0.049))
+    assert differences(b, tmp_path).max() <= 1
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_leaky_relu_that_is_none(alpha: float, rng: Rng, tmp_path: Path) -> None:
     b = Builder(rng)

@@ -34,7 +34,7 @@ def concat(context: Context, inputs: Inputs) -> Value:
         return _join(context, reals, axis)
     integers = [value for value in parts if isinstance(value, Quantised)]
     if len(integers) < len(parts) or len({value.unsigned for value in integers}) > 1:
-        raise NodeError("joins tensors of different types")
+        raise NodeError("joins tensors of different types; quantise all of them as int8, or all as uint8")
     # Integers stay what they are, whatever they stand for.
     joined = _join(context, [Real(context.graph.tensor(value, 1.0, 0), 1.0, 0) for value in integers], axis)
     unsigned = integers[0].unsigned

@@ -10,23 +10,20 @@ from gen.onnx.context import Context
 from gen.onnx.model import Node, NodeError
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.values import Padded, Value
-from gen.onnx.weights import Kernel, bias_of, convolved, weights_of
+from gen.onnx.weights import MAX_WEIGHTS, Kernel, bias_of, convolved, weights_of
 from gen.onnx.windows import Windows, resolve
 
 __all__ = ["HANDLERS", "convolution"]
 
 HANDLERS = Registry()
 
-#: Weights of a layer at most.
-_MAX_WEIGHTS = 1 << 28
-
 
 def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
     """Weights of a grouped convolution as those of an ordinary one, with zeros."""
     oc, ic, *kernel = weights.shape
-    if weights.size * groups > _MAX_WEIGHTS:
+    if weights.size * groups > MAX_WEIGHTS:
         raise NodeError(f"its {groups} groups take {weights.size * groups:,} weights as a full convolution, at most "
-                        f"{_MAX_WEIGHTS:,} are supported")
+                        f"{MAX_WEIGHTS:,} are supported")
     result = np.zeros((oc, ic * groups, *kernel), weights.dtype)
     for group in range(groups):
         rows = slice(group * (oc // groups), (group + 1) * (oc // groups))

@@ -1,11 +1,12 @@
 """What is done on an ONNX model before it is walked.
 
 Each pass is a function ModelProto -> ModelProto in a file of its own and can run alone; it may change the model that it
-gets. All raise GraphError. `load_external` is one of them, where there is a folder to load from (`gen.onnx.read`);
-`fold_constants` comes last, on what the others have made of the model.
+gets. All raise GraphError. `load_external` comes first and has to know the model's folder; `fold_constants` comes last
+and works on the model taken apart (`gen.onnx.read`).
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import onnx
 
@@ -26,12 +27,12 @@ __all__ = [
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
-    bound_size, check, inline_functions, name_nodes, make_dense, check_types, drop_unused,
-    hoist_quantisation)
+    bound_size, check, inline_functions, name_nodes, make_dense, check_types, drop_unused, hoist_quantisation)
 
 
-def run_passes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """All of `PASSES` in order."""
+def run_passes(model: onnx.ModelProto, *, folder: Path | None) -> onnx.ModelProto:
+    """`load_external` from ``folder``, if there is one, and all of `PASSES` in order."""
+    model = load_external(model, folder=folder)
     for apply in PASSES:
         model = apply(model)
     return model
