@@ -1,4 +1,4 @@
-"""Nodes whose inputs are constants, evaluated when the model is imported: what a model's own weights explain, no more.
+"""Nodes whose inputs are constants, evaluated when the model is compiled: what a model's own weights explain, no more.
 
 Operators whose work grows with their inputs and results alone; none with control flow, none that draws numbers.
 """
@@ -12,10 +12,9 @@ from onnx import TensorProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
 from gen.ir.graph import MAX_VALUES
-from gen.onnx.handlers import MICROSOFT, NodeError
-from gen.onnx.model import Model, Node
+from gen.onnx.model import MICROSOFT, Budget, Model, Node, NodeError
 
-__all__ = ["Folder", "evaluate"]
+__all__ = ["Folder", "budget", "evaluate"]
 
 _OPERATORS = frozenset("""
     Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Concat Constant ConstantOfShape CumSum DepthToSpace Div Equal Exp
@@ -81,26 +80,30 @@ def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
         tensor.elem_type).itemsize
 
 
+def budget(constants: Mapping[str, np.ndarray]) -> Budget:
+    """What may be computed for a model of these initializers."""
+    size = sum(array.nbytes for array in constants.values())
+    return Budget(_FLOOR + _SHARE * size, _READ_FLOOR + _READ_SHARE * size)
+
+
 class Folder:
-    """Evaluates the constant nodes of one model within its bounds."""
+    """Evaluates constant nodes of one model within its budget; ``budget`` is what is left of that."""
 
     def __init__(self, model: Model) -> None:
         self._opsets = {o.domain: o.version for o in model.proto.opset_import}
-        constants = sum(array.nbytes for array in model.constants.values())
-        self._left = _FLOOR + _SHARE * constants
-        self._unread = _READ_FLOOR + _READ_SHARE * constants
+        self.budget = model.budget
 
     def __call__(self, node: Node, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Raises NodeError for an operator that is not folded, and as `evaluate`."""
         if node.op not in _OPERATORS or node.domain not in ("", MICROSOFT):
             raise NodeError(f"operator {node.op} is not evaluated on constants; store its result as an initializer, "
                             "for example by onnxruntime's offline optimisation (docs/models.md)")
-        self._unread -= sum(array.nbytes for array in values.values())
-        if self._unread < 0:
+        reads = self.budget.reads - sum(array.nbytes for array in values.values())
+        if reads < 0:
             raise NodeError("the constants that are read up to here have more bytes than what is computed when the "
                             "model is compiled may read (docs/models.md); store its result as an initializer")
-        results = evaluate(node, self._opsets, values, self._left)
-        self._left -= sum(array.nbytes for array in results)
+        results = evaluate(node, self._opsets, values, self.budget.results)
+        self.budget = Budget(self.budget.results - sum(array.nbytes for array in results), reads)
         return results
 
     def moved(self, node: Node, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:

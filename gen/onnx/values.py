@@ -16,12 +16,30 @@ from gen.ir.graph import Conv, HostStep, Pool
 from gen.onnx.windows import Windows
 
 __all__ = [
-    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingPool", "Quantised", "QuantisedConstant",
-    "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole", "layout_steps", "quantisation",
+    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingPool", "Quantised",
+    "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_whole",
+    "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
 _MAX_TRANSPOSED = 4
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """How the model quantises an activation, with its own zero point."""
+
+    scale: float
+    zero_point: int
+    unsigned: bool
+
+    @property
+    def internal(self) -> int:
+        """The zero point of the int8 tensor."""
+        return self.zero_point - 128 if self.unsigned else self.zero_point
+
+    def step(self, kind: Literal["quantize", "dequantize"]) -> HostStep:
+        return HostStep(kind, {"scale": self.scale, "zero_point": self.zero_point, "unsigned": self.unsigned})
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +75,11 @@ class QuantisedConstant:
 
 @dataclass(frozen=True, eq=False)
 class RawInput:
-    """A float model input that has not been quantised yet."""
+    """A float model input that has not been quantised yet; ``others_quantised``: other activations are."""
 
     name: str
     order: np.ndarray
+    others_quantised: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +157,12 @@ class Pending(_Result):
     offset: np.ndarray          # (C,) int64
     bias: np.ndarray            # (C,) float64, real
 
+    @property
+    def only_copies(self) -> bool:
+        """Whether this is a tensor as it stands, but for scale and bias."""
+        windows = tuple(self.arguments.get(key) for key in ("kernel", "stride", "pads"))
+        return self.layer is Pool and windows == ((1, 1), (1, 1), (0, 0, 0, 0))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingAdd(_Result):
@@ -145,6 +170,13 @@ class PendingAdd(_Result):
 
     a: Real | Pending
     b: Real
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingConcat(_Result):
+    """Tensors of one height and width behind each other, the channels of the first one first."""
+
+    parts: tuple[Real, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -183,12 +215,7 @@ class Host:
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingPool | Condition | Host)
-
-
-def quantisation(kind: Literal["quantize", "dequantize"], scale: float, zero_point: int, unsigned: bool) -> HostStep:
-    """A host step with the model's own zero point."""
-    return HostStep(kind, {"scale": scale, "zero_point": zero_point, "unsigned": unsigned})
+         | PendingConcat | PendingPool | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

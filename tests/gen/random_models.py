@@ -17,7 +17,8 @@ _SAMPLES = 4
 
 
 class RandomModel(Builder):
-    """One to six steps: convolutions, lone BatchNormalizations and constants, residuals, pools, copies, activations.
+    """One to six steps: convolutions, lone BatchNormalizations and constants, residuals, pools, copies, activations,
+    concatenations.
 
     What lies between two quantisations is sometimes a single operator and sometimes several; the branch that a residual
     adds is quantised or not. ``values``: the float value of every name on the calibration samples.
@@ -39,7 +40,8 @@ class RandomModel(Builder):
             real = self.node("DequantizeLinear", name, scale, point)
             self.values[real] = samples
         for _ in range(self.between(1, 6)):
-            step = rng.choice(np.array([self.convolution, self.affine, self.residual, self.pool, self.copy]))
+            step = rng.choice(np.array([self.convolution, self.affine, self.residual, self.pool, self.copy,
+                                            self.bent, self.concatenation]))
             real = step(real)
         if self.chance(0.3):
             real = self.quantised(self.apply("GlobalAveragePool", real))
@@ -151,9 +153,21 @@ class RandomModel(Builder):
             return self.copy(value)
         kernel, stride = self.between(2, 3), self.between(1, 2)
         op = self.rng.choice(["MaxPool", "AveragePool"])
+        if op == "MaxPool" and self.chance(0.5):
+            value = self.activated(self.convolved(value, self.between(1, 40), 1))
+            return self.quantised(self.apply(op, value, kernel_shape=[kernel] * 2, strides=[stride] * 2))
         made = self.apply(op, value, kernel_shape=[kernel] * 2, strides=[stride] * 2)
         made = self.shifted(made) if self.chance(0.3) else made
         return self.quantised(made)
+
+    def bent(self, value: str) -> str:
+        return self.quantised(self.apply("LeakyRelu", value, alpha=float(self.rng.choice([0.01, 0.1, 0.3, 1.5]))))
+
+    def concatenation(self, value: str) -> str:
+        """``value`` between results of convolutions, some of them quantised before."""
+        made = [self.convolved(value, self.between(1, 12), 1) for _ in range(self.between(1, 2))]
+        made = [self.quantised(self.activated(part)) if self.chance(0.6) else self.activated(part) for part in made]
+        return self.quantised(self.apply("Concat", *self.rng.permutation([*made, value]).tolist(), axis=1))
 
     def copy(self, value: str) -> str:
         made = self.activated(value)

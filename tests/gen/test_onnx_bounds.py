@@ -3,6 +3,7 @@
 import os
 import tracemalloc
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import set_external_data
 
 from gen.ir.errors import GraphError
-from gen.onnx import fold as onnx_fold
-from gen.onnx import importer as onnx_import
-from gen.onnx import simplify as onnx_simplify
+from gen.onnx import fold
 from gen.onnx.importer import load, load_model
 from tests.gen.qdq import Builder
 from tests.gen.test_onnx_errors import refuse
@@ -78,8 +77,8 @@ COSTLY: dict[str, tuple[Callable[[Builder], str], str]] = {
 @pytest.mark.parametrize("name", COSTLY)
 def test_constants_have_a_budget(name: str, rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before it is computed where an output needs it, nothing at all where none does."""
-    monkeypatch.setattr(onnx_fold, "_FLOOR", 60_000)
-    monkeypatch.setattr(onnx_fold, "_SHARE", 1)
+    monkeypatch.setattr(fold, "_FLOOR", 60_000)
+    monkeypatch.setattr(fold, "_SHARE", 1)
     make, word = COSTLY[name]
     b = Builder(rng)
     refuse(network(b, _first_four(b, make(b))).save(tmp_path), f"node {name.split()[0].lower()}", word)
@@ -87,7 +86,7 @@ def test_constants_have_a_budget(name: str, rng: Rng, tmp_path: Path, monkeypatc
     def nothing(*_: object) -> None:
         raise AssertionError("evaluated")
 
-    monkeypatch.setattr(onnx_fold, "evaluate", nothing)
+    monkeypatch.setattr(fold, "evaluate", nothing)
     b = Builder(rng)
     make(b)
     assert len(load(network(b).save(tmp_path)).layers) == 1
@@ -95,8 +94,8 @@ def test_constants_have_a_budget(name: str, rng: Rng, tmp_path: Path, monkeypatc
 
 def test_constants_are_not_read_for_ever(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large constant, and any number of nodes that make a small one of it."""
-    monkeypatch.setattr(onnx_fold, "_READ_FLOOR", 60_000)
-    monkeypatch.setattr(onnx_fold, "_READ_SHARE", 0)
+    monkeypatch.setattr(fold, "_READ_FLOOR", 60_000)
+    monkeypatch.setattr(fold, "_READ_SHARE", 0)
     for times, refused in ((3, False), (4, True)):
         b = Builder(rng)
         value = b.node("ConstantOfShape", b.constant([4000]))
@@ -132,15 +131,16 @@ def test_arrangements_go_with_their_last_reader(rng: Rng, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("bound", "words"), [
-    ("_MAX_NODE_VALUES", ("node transpose", "the results of the nodes up to here")),
-    ("_MAX_LAYER_VALUES", ("the feature maps up to that of conv",))])
+    ("gen.onnx.importer._MAX_NODE_VALUES", ("node transpose", "the results of the nodes up to here")),
+    ("gen.onnx.builder._MAX_LAYER_VALUES", ("the feature maps up to that of conv",))])
 def test_feature_maps_have_a_bound(bound: str, words: tuple[str, ...], rng: Rng, tmp_path: Path,
                                    monkeypatch: pytest.MonkeyPatch) -> None:
     path = rearranged(Builder(rng), 10, 5).save(tmp_path)
-    monkeypatch.setattr(onnx_import, bound, 10_000 if bound == "_MAX_NODE_VALUES" else 800)
-    if bound == "_MAX_LAYER_VALUES":
+    layers = bound.endswith("_MAX_LAYER_VALUES")
+    monkeypatch.setattr(bound, 800 if layers else 10_000)
+    if layers:
         assert load(path).layers
-        monkeypatch.setattr(onnx_import, bound, 799)
+        monkeypatch.setattr(bound, 799)
     refuse(path, *words)
 
 
@@ -156,6 +156,8 @@ def test_modest_constants_are_folded(rng: Rng, tmp_path: Path) -> None:
     (lambda b: b.node("Conv", b.dequantize(b.input(1, 3, 2048, 2048)), b.weights(64, 3, 1, 1)), ("268,435,456",)),
     (lambda b: b.node("Conv", b.dequantize(b.input(1, 2**15, 1, 1)), b.weights(2**16, 1, 1, 1), group=2**15),
      ("32768 groups", "weights")),
+    (lambda b: b.node("Concat", *(b.dequantize(b.input(1, 2**14, 1, 1, name=n)) for n in ("x", "z")), axis=1),
+     ("32,768 channels", "outputs of the model")),
     (lambda b: b.node("Conv", b.dequantize(b.input(1, 3, 2**62, 2)), b.weights(4, 3, 3, 3)),
      ("input x", "values a sample")),
 ])
@@ -190,7 +192,7 @@ def test_functions_that_call_each_other(changes: str, rng: Rng, tmp_path: Path) 
 @pytest.mark.parametrize("calls", [2, 5])
 def test_constants_in_functions(calls: int, rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inlining copies them with every call: a megabyte can become gigabytes."""
-    monkeypatch.setattr(onnx_simplify, "_MAX_INLINED", 20_000)
+    monkeypatch.setattr(import_module("gen.onnx.passes.bound_size"), "_MAX_INLINED", 20_000)
     b = Builder(rng)
     y = b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(4, 3, 3, 3))
     for _ in range(calls):
@@ -221,7 +223,7 @@ def test_function_that_calls_itself(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_too_many_nodes(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_simplify, "_MAX_NODES", 3)
+    monkeypatch.setattr(import_module("gen.onnx.passes.bound_size"), "_MAX_NODES", 3)
     refuse(network(Builder(rng)).save(tmp_path), "has 4 nodes")
 
 

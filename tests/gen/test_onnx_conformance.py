@@ -40,6 +40,7 @@ REFUSED = {
     "Gemm": {"transA": {"gemm_transposeA", "gemm_all_attributes"}, "its bias has shape": {"gemm_default_matrix_bias"}},
     "GlobalAveragePool": {},
     "GlobalMaxPool": {},
+    "LeakyRelu": {"dimensions": {"leakyrelu_example"}},
     "MatMul": {"must be a matrix": {"matmul_3d", "matmul_4d", "matmul_bcast", "matmul_4d_1d"},
                "dimensions": {"matmul_1d_3d", "matmul_1d_1d"}},
     "MaxPool": {

@@ -84,7 +84,7 @@ def test_damaged(kind: str, rng: np.random.Generator, tmp_path: Path) -> None:
                 node.op_type = str(rng.choice([
                     "Relu", "Add", "Conv", "Gemm", "MatMul", "MaxPool", "AveragePool", "Clip", "Reshape", "Transpose",
                     "Softmax", "ReduceMean", "Squeeze", "Shape", "QLinearConv", "QGemm", "QuantizeLinear",
-                    "DequantizeLinear"]))
+                    "DequantizeLinear", "LeakyRelu", "Concat"]))
         content = bytearray(model.SerializeToString())
         if kind == "bytes":
             content[rng.integers(len(content))] = rng.integers(256)
@@ -149,9 +149,11 @@ def _padded(b: Builder, x: str) -> str:
 
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Sigmoid", x), ("Sigmoid is not supported", "docs/models.md")),
-    (lambda b, x: b.node("LeakyRelu", x), ("LeakyRelu is not supported, but Relu is",)),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(0.1))), ("PRelu is not supported, but Relu is",)),
+    (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), ("leakyrelu", "alpha must not be negative, not -0.1")),
+    (lambda b, x: b.node("LeakyRelu", conv(b, x)), ("leakyrelu", "unquantised result of node conv")),
     (lambda b, x: b.node("Concat", x, x, axis=1), ("quantizelinear", "repeats one", "nothing but outputs")),
-    (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x), 0.3), axis=2), ("concat", "joins tensors", "an output")),
+    (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1), ("concat", "shapes (3, 6, 6), (4, 4, 4)")),
     (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])), ("slice", "result of node conv")),
     (lambda b, x: conv(b, b.node("Slice", x, b.constant([0]), b.constant([2]), b.constant([3]))), ("only a part",)),
     (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])), ("slice", "leaves nothing")),

@@ -11,7 +11,7 @@ from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph
 from gen.onnx.importer import Importer, load
-from gen.onnx.model import read
+from gen.onnx.read import read
 from gen.passes import PASSES, fuse_residual, run_passes
 from tests.gen.qdq import Builder
 from tests.random_layers import random_graph

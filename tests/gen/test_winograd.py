@@ -1,6 +1,7 @@
 """Winograd layers in the compiler: values of the narrow form, programs on the functional simulator, choices, cycles."""
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -146,14 +147,20 @@ def test_rules(changes, message, rng):
 # -- programs --------------------------------------------------------------------------------------------------------
 
 
+def wherever(config: NpuConfig) -> Literal["auto", "exact"]:
+    """The mode in which all layers that can take tiles, whatever they cost: narrow ones have shifts."""
+    return "exact" if config.winograd == 2 else "auto"
+
+
 def check_random(config: NpuConfig, seed: int, number: int) -> set[str]:
     rng = np.random.default_rng(seed)
     graph = random_graph(seed, winograd=0.7, max_size=20, max_channels=70)
-    shifts = narrow_shifts(graph, config, rng) if config.winograd == 1 else None
+    shifts = narrow_shifts(graph, config, rng) if config.winograd == 1 else {}
     try:
         density = 0.25 if number % 5 == 4 and not shifts else None
         program, graph = compile_graph(
-            graph, config, CompileOptions(density=density, winograd="exact", winograd_shifts=shifts))
+            graph, config, CompileOptions(
+                density=density, winograd=wherever(config), winograd_shifts=shifts))
     except CompileError as error:
         assert "; build with " in str(error)
         return set()
@@ -181,8 +188,9 @@ def test_many_random_graphs(config, seed):
     ((14, 14), 1, (20, 40)), ((13, 7), 0, (8, 16)), ((3, 3), 0, (5, 3)), ((2, 30), 1, (17, 8)), ((9, 130), 1, (3, 8))])
 def test_shapes(config, size, pad, channels, rng):
     graph = conv_graph(rng.integers(-128, 128, (channels[1], channels[0], 3, 3)), size, pad=pad)
-    shifts = {"only": SAFE_SHIFTS} if config.winograd == 1 else None
-    program, graph = compile_graph(graph, config, CompileOptions(winograd="exact", winograd_shifts=shifts))
+    shifts = {"only": SAFE_SHIFTS} if config.winograd == 1 else {}
+    program, graph = compile_graph(graph, config, CompileOptions(
+            winograd=wherever(config), winograd_shifts=shifts))
     assert program.layers[0].mode == "winograd"
     run_and_compare(program, graph, 1, ("load", "compute", "store", 7))
 
@@ -253,13 +261,16 @@ def test_exact_by_itself_where_faster(rng):
     assert compile_graph(small, config)[0].layers[0].mode == "dense"
 
 
-@pytest.mark.parametrize("mode", ["auto", "off", "exact"])
+@pytest.mark.parametrize("mode", ["auto", "off"])
 def test_other_machines_are_as_before(mode):
     config = NpuConfig.preset(256)
     for seed in range(4):
         graph = random_graph(seed)
         compiled = compile_graph(graph, config, CompileOptions(winograd=mode))[0]
         assert compiled.code == compile_graph(graph, config)[0].code
+    for mode in ("exact", "narrow"):
+        with pytest.raises(CompileError, match="need a machine with winograd="):
+            compile_graph(graph, config, CompileOptions(winograd=mode))
 
 
 def test_refused(rng):

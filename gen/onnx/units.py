@@ -1,20 +1,20 @@
 """What a pending result can be, and how finely its integers divide it: what the importer's roundings are chosen by."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MIN_SHIFT, MULTIPLIER_BITS
 from gen.ir.graph import Conv, Pool, Requantize, Tensor
 from gen.ir.ranges import Range, product_range, window_range
-from gen.onnx.values import Pending, Real
+from gen.onnx.builder import GraphBuilder, Result
+from gen.onnx.values import Pending, Quantisation, Real
 from sim.golden import quantize_multiplier
 
-if TYPE_CHECKING:
-    from gen.onnx.importer import Importer
-
-__all__ = ["as_convolution", "branch_quantisation", "finer", "real_range", "same", "pending_sums"]
+__all__ = [
+    "as_convolution", "branch_quantisation", "even_bias", "exact_quantisation", "finer_units", "parity",
+    "pending_sums", "reach", "real_range", "same",
+]
 
 #: Error of a bias, in units of the output, that is not worth finer units.
 _BIAS_ERROR = 1 / 64
@@ -29,10 +29,10 @@ _LARGEST_SUM = 1 << 24
 _COARSEST_BRANCH = 2.0
 
 
-def pending_sums(importer: "Importer", value: Pending) -> Range:
+def pending_sums(graph: GraphBuilder, value: Pending) -> Range:
     """Lowest and highest sum of each channel over all inputs that the tensor's clip bounds allow, int64 (C,)."""
-    arguments, source = value.arguments, importer.tensors[value.arguments["input"]]
-    low, high = importer.clip_bounds(source.name)
+    arguments, source = value.arguments, graph.tensors[value.arguments["input"]]
+    low, high = graph.clip_bounds(source.name)
     if any(arguments["pads"]):
         around = arguments.get("pad_value")
         around = source.zero_point if around is None else around
@@ -43,14 +43,32 @@ def pending_sums(importer: "Importer", value: Pending) -> Range:
     return window_range(arguments["maximum"], arguments["kernel"], inputs)
 
 
-def real_range(importer: "Importer", value: Pending | Real) -> tuple[float, float]:
+def reach(graph: GraphBuilder, value: Pending) -> np.ndarray:
+    """A bound of each channel's absolute sum, int64 (C,)."""
+    low, high = pending_sums(graph, value)
+    return np.maximum(np.abs(low), np.abs(high))
+
+
+def real_range(graph: GraphBuilder, value: Pending | Real) -> tuple[float, float]:
     """Least and largest number that ``value`` can be, by its weights and the clip bounds of its tensor."""
     if isinstance(value, Real):
-        low, high = importer.clip_bounds(value.quantised.tensor)
+        low, high = graph.clip_bounds(value.quantised.tensor)
         return (low - value.zero_point) * value.scale, (high - value.zero_point) * value.scale
-    lowest, highest = ((end + value.offset) * value.scale + value.bias for end in pending_sums(importer, value))
+    lowest, highest = ((end + value.offset) * value.scale + value.bias for end in pending_sums(graph, value))
     low, high = np.clip([lowest.min(), highest.max()], value.low, value.high)
     return float(low), float(high)
+
+
+def exact_quantisation(value: Pending, scale: float) -> tuple[float, int] | None:
+    """Scale and zero point in which a copy of a tensor, perhaps clipped, is exact: its own.
+
+    None for other results, and for one of which a step is more steps of the sum, ``scale``, than a multiplier makes.
+    """
+    if not value.only_copies or value.bias.any() or np.ptp(value.scale) or np.ptp(value.offset):
+        return None
+    if value.scale[0] >= _LARGEST_SCALE * scale:
+        return None
+    return float(value.scale[0]), -int(value.offset[0])
 
 
 def branch_quantisation(result: tuple[float, float], other: tuple[float, float], total: tuple[float, float],
@@ -80,37 +98,64 @@ def same(tensor: Tensor, channels: int) -> Requantize:
     return Requantize(np.full(channels, -tensor.zero_point), multiplier, shift, tensor.zero_point, -128, 127)
 
 
-def as_convolution(importer: "Importer", value: Pending) -> Pending:
+def as_convolution(graph: GraphBuilder, value: Pending) -> Pending:
     """A pool as a depthwise convolution with weights of 1; behind a maximum, which is a layer of its own."""
     arguments = {key: value.arguments[key] for key in ("input", "stride", "pads", "pad_value")}
     kernel = value.arguments["kernel"]
     if value.arguments["maximum"]:
-        source = importer.tensors[value.arguments["input"]]
-        pooled = importer.add_layer(None, replace(value, nodes=value.nodes[:1]), value.order, value.shape,
-                                    same(source, value.shape[0]), scale=source.scale, zero_point=source.zero_point)
+        source = graph.tensors[value.arguments["input"]]
+        pooled = graph.add_layer(replace(value, nodes=value.nodes[:1]), same(source, value.shape[0]),
+                                 result=Result(None, Quantisation(source.scale, source.zero_point, False)))
         arguments = dict(input=pooled.tensor, stride=(1, 1), pads=(0, 0, 0, 0), pad_value=None)
         value, kernel = replace(value, nodes=value.nodes[1:]), (1, 1)
     weights = np.ones((value.shape[0], 1, *kernel), np.int16)
     return replace(value, layer=Conv, arguments={**arguments, "weights": weights, "depthwise": True})
 
 
-def finer(importer: "Importer", value: Pending, scale: float) -> Pending:
+def parity(graph: GraphBuilder, value: Pending) -> int | None:
+    """Whether all sums of a binary layer are even (0) or odd (1); None where neither or the layer is another."""
+    source: Tensor = graph.tensors[value.arguments["input"]]
+    if value.layer is not Conv or not source.signs:
+        return None
+    weights = value.arguments["weights"]
+    if value.arguments["depthwise"] or not (np.abs(weights) == 1).all():
+        return None
+    around = value.arguments.get("pad_value")
+    if any(value.arguments["pads"]) and around in (None, 0):
+        return None if weights.shape[1] % 2 else 0
+    return int(weights[0].size % 2)
+
+
+def even_bias(graph: GraphBuilder, value: Pending, bias: np.ndarray) -> np.ndarray:
+    """Real biases in units of the accumulator -> integers; in a binary layer such that sums with it are even.
+
+    The machine counts equal bits, so its unit is two: a bias has to match.
+    """
+    odd = parity(graph, value)
+    if odd is None:
+        return np.rint(bias)
+    return 2 * np.rint((bias - odd) / 2) + odd
+
+
+def finer_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     """``value`` with units so small that rounding the bias to them does not show in an output of step ``scale``.
 
     A copy or a pool counts in steps of its input (or a few parts of them), as coarse as the output's own: there half a
     unit of the bias is up to half a step, and several where the scale grows. As a convolution with larger weights, a
     depthwise one in place of a pool, it counts in as many parts of that. Scales that multipliers do not reach become
-    smaller by it, too.
+    smaller by it, too. Binary layers stay as they are: their weights are -1 and +1.
     """
+    if parity(graph, value) is not None:
+        return value
     bias = value.bias / value.scale
     error = float((np.abs(bias - np.rint(bias)) * value.scale).max(initial=0)) / scale
     if error <= _BIAS_ERROR and value.scale.max() < _LARGEST_SCALE * scale:
         return value
     if value.layer is Pool:
-        value = as_convolution(importer, value)
+        value = as_convolution(graph, value)
     weights = value.arguments["weights"]
     largest = int(np.abs(weights).max(initial=1))
-    sums = max(int(np.abs(end).max()) for end in pending_sums(importer, value))
+    sums = max(int(np.abs(end).max()) for end in pending_sums(graph, value))
     room = min(_LARGEST_WEIGHT // max(1, largest), _LARGEST_SUM // max(1, sums))
     parts = 1 << max(0, room.bit_length() - 1)
     return replace(value, arguments={**value.arguments, "weights": weights * np.int16(parts)},

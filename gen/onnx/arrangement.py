@@ -1,0 +1,65 @@
+"""Arrangements of values in ONNX's order of axes (see `gen.onnx.values`)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gen.ir.graph import MAX_VALUES
+from gen.onnx.model import Node, NodeError
+from gen.onnx.refusals import refusal
+from gen.onnx.values import (
+    Host,
+    Pending,
+    PendingAdd,
+    PendingConcat,
+    Quantised,
+    QuantisedConstant,
+    RawInput,
+    Real,
+    Value,
+    layout_steps,
+)
+
+__all__ = ["keeps_samples", "moved", "rearranged", "result_order"]
+
+
+def result_order(dims: tuple[int, int, int], rank: int) -> np.ndarray:
+    """The order of a layer's own result in ONNX shape. Raises NodeError for one that is too large."""
+    if prod(dims) > MAX_VALUES:
+        raise NodeError(f"makes {prod(dims):,} values, at most {MAX_VALUES:,} are supported")
+    spatial = {2: (), 3: dims[2:], 4: dims[1:]}[rank]
+    return np.arange(prod(dims)).reshape(1, dims[0], *spatial)
+
+
+def moved(value: Real, axes: Sequence[int], to: Sequence[int]) -> Real:
+    """``value`` with axes of its arrangement moved, so that channels come first when it becomes a tensor."""
+    return replace(value, quantised=replace(value.quantised, order=np.moveaxis(value.order, axes, to)))
+
+
+def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], np.ndarray]) -> Value:
+    """``value`` with its elements in the arrangement that ``change`` makes of an array of its shape."""
+    match value:
+        case Real():
+            return replace(value, quantised=replace(value.quantised, order=change(value.order)))
+        case Quantised() | RawInput():
+            return replace(value, order=change(value.order))
+        case Pending() | PendingAdd() | PendingConcat():
+            return replace(value, order=change(value.order), nodes=(*value.nodes, node.name))
+        case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
+            return replace(value, array=change(value.array))
+        case Host():
+            after = change(value.order)
+            steps = (*value.steps, *layout_steps(value.order.shape[1:], after))
+            return Host(value.tensor, steps, np.arange(after.size).reshape(after.shape))
+    raise refusal(value, "its input")
+
+
+def keeps_samples(order: np.ndarray) -> np.ndarray:
+    """``order`` as it is. Raises NodeError unless its first axis is that of the one sample."""
+    if not order.size:
+        raise NodeError("leaves nothing of its input")
+    if order.ndim < 2 or order.shape[0] != 1:
+        raise NodeError(f"makes shape {order.shape} of one sample; the first axis must stay that of the samples")
+    return order

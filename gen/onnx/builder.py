@@ -1,0 +1,181 @@
+"""The graph as far as the importer has built it."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from onnx import TensorProto
+
+from gen.ir.errors import GraphError
+from gen.ir.graph import MAX_VALUES, HostStep, Layer, Requantize, Residual, Tensor
+from gen.onnx.model import ModelInput, Node, NodeError
+from gen.onnx.names import unique
+from gen.onnx.values import (
+    Host,
+    Pending,
+    Quantisation,
+    Quantised,
+    RawInput,
+    Real,
+    channels_shape,
+    is_whole,
+    layout_steps,
+)
+
+__all__ = ["GraphBuilder", "Result"]
+
+#: Values of all layers' results together, whose arrangements are kept.
+_MAX_LAYER_VALUES = 8 * MAX_VALUES
+
+
+@dataclass
+class _InputRecord:
+    """A model input until its first use decides the layout of its tensor."""
+
+    name: str
+    shape: tuple[int, ...]
+    onnx_name: str
+    unsigned: bool
+    quantize: HostStep | None
+    #: Order of the input where it is (or becomes) integer; what follows counts from there.
+    order: np.ndarray
+    tensor: str = ""
+    #: Flat index in that order -> flat index in the tensor.
+    position: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a layer writes: the output of ``node``, or, without one, a tensor that the model does not have."""
+
+    node: Node | None
+    quantisation: Quantisation = Quantisation(1.0, 0, False)
+    signs: bool = False
+
+
+class GraphBuilder:
+    """Tensors, layers and inputs of the graph; ``orders`` as in `gen.onnx.importer.Imported`.
+
+    Methods raise NodeError for what is wrong with the node at hand, GraphError for what is wrong elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.layers: list[Layer] = []
+        self.orders: dict[str, np.ndarray] = {}
+        self._inputs: dict[str, _InputRecord] = {}
+        self._clip_bounds: dict[str, tuple[int, int]] = {}
+        self._layer_names: set[str] = set()
+        self._layer_values = 0
+
+    # -- inputs --------------------------------------------------------------------------------------------------
+
+    def add_input(self, model_input: ModelInput, *, others_quantised: bool) -> Quantised | RawInput:
+        """The value of a model input; ``others_quantised`` as in `RawInput`."""
+        order = np.arange(int(np.prod(model_input.shape))).reshape(model_input.shape)
+        if model_input.elem_type in (TensorProto.INT8, TensorProto.UINT8):
+            unsigned = model_input.elem_type == TensorProto.UINT8
+            key = _input_key(model_input.name)
+            self._inputs[key] = _InputRecord(
+                model_input.name, model_input.shape, model_input.name, unsigned, None, order)
+            return Quantised(key, order, unsigned)
+        if model_input.elem_type == TensorProto.FLOAT:
+            return RawInput(model_input.name, order, others_quantised)
+        names = {code: name for name, code in TensorProto.DataType.items()}
+        number = names.get(model_input.elem_type, "of an unknown type")
+        raise GraphError(f"input {model_input.name} is {number}; inputs must be float32, int8 or uint8")
+
+    def quantize_input(self, value: RawInput, quantisation: Quantisation, onnx_name: str) -> Quantised:
+        """A float input quantised under the name ``onnx_name``."""
+        key = _input_key(value.name)
+        record = self._inputs.get(key)
+        if record is None:
+            self._inputs[key] = _InputRecord(value.name, value.order.shape, onnx_name, quantisation.unsigned,
+                                             quantisation.step("quantize"), value.order)
+            order = np.arange(value.order.size).reshape(value.order.shape)
+            return Quantised(key, order, quantisation.unsigned)
+        assert record.quantize is not None
+        kept = record.quantize.parameters
+        shift = 128 * (quantisation.unsigned - record.unsigned)
+        if (kept["scale"], kept["zero_point"]) != (quantisation.scale, quantisation.zero_point - shift):
+            raise NodeError(f"input {value.name} is quantised twice, with different scales; quantise it once")
+        position = np.empty(value.order.size, np.int64)
+        position[record.order.ravel()] = np.arange(value.order.size)
+        return Quantised(key, position[value.order], quantisation.unsigned)
+
+    def input(self, model_input: ModelInput) -> tuple[str, tuple[HostStep, ...]]:
+        """Tensor of a model input, and the host steps before it. Raises GraphError for one without a reader."""
+        record = self._inputs.get(_input_key(model_input.name))
+        if record is None or not record.tensor:
+            raise GraphError(f"input {model_input.name} is not used by any layer; remove it")
+        order = np.empty(record.position.size, np.int64)
+        order[record.position] = record.order.ravel()
+        steps = layout_steps(model_input.shape[1:], order.reshape(1, *self.tensors[record.tensor].shape))
+        return record.tensor, (*steps, record.quantize) if record.quantize else steps
+
+    # -- tensors -------------------------------------------------------------------------------------------------
+
+    def tensor(self, value: Quantised, scale: float, zero_point: int) -> Quantised:
+        """``value`` with a tensor of the graph behind it; the first use of an input decides its tensor's layout."""
+        record = self._inputs.get(value.tensor)
+        if record is None:
+            return value
+        if not record.tensor:
+            if not is_whole(value.order, record.order.size):
+                self.tensor(replace(value, order=np.arange(record.order.size).reshape(record.shape)), scale, zero_point)
+                return self.tensor(value, scale, zero_point)
+            shape = channels_shape(value.order.shape)
+            if shape is None:
+                raise GraphError(f"input {record.name} has more than two spatial axes")
+            record.tensor = unique(record.onnx_name, self.tensors)
+            record.position = np.empty(value.order.size, np.int64)
+            record.position[value.order.ravel()] = np.arange(value.order.size)
+            self.tensors[record.tensor] = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name,
+                                                 record.unsigned)
+            self.orders[record.tensor] = record.position.reshape(record.shape)
+        return Quantised(record.tensor, record.position[value.order], value.unsigned)
+
+    def clip_bounds(self, tensor: str) -> tuple[int, int]:
+        """Lowest and highest int8 value that a tensor can hold."""
+        return self._clip_bounds.get(tensor, (-128, 127))
+
+    def layout(self, value: Quantised) -> tuple[HostStep, ...]:
+        """Steps from the tensor to the value's arrangement."""
+        return layout_steps(self.tensors[value.tensor].shape, value.order)
+
+    def host(self, value: Real) -> Host:
+        """``value`` dequantised by the processor."""
+        quantised = self.tensor(value.quantised, value.scale, value.zero_point)
+        unsigned = self.tensors[quantised.tensor].onnx_unsigned
+        zero_point = value.zero_point + 128 if unsigned else value.zero_point
+        order = np.arange(quantised.order.size).reshape(quantised.order.shape)
+        step = Quantisation(value.scale, zero_point, unsigned).step("dequantize")
+        return Host(quantised.tensor, (*self.layout(quantised), step), order)
+
+    # -- layers --------------------------------------------------------------------------------------------------
+
+    def add_layer(self, value: Pending, requantize: Requantize, residual: Residual | None = None, *,
+                  result: Result) -> Quantised:
+        """Put the layer of ``value`` into the graph."""
+        name = unique(value.name, self._layer_names)
+        self._layer_names.add(name)
+        onnx_name = result.node.outputs[0] if result.node else ""
+        tensor = unique(onnx_name or f"{name}/parts", self.tensors)
+        self._layer_values += value.order.size
+        if self._layer_values > _MAX_LAYER_VALUES:
+            raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
+                             "together; take smaller images, or fewer layers")
+        quantisation = result.quantisation
+        self.tensors[tensor] = Tensor(tensor, value.shape, quantisation.scale, quantisation.internal, onnx_name,
+                                      quantisation.unsigned, result.signs)
+        self.orders[tensor] = value.order
+        last = residual or requantize
+        self._clip_bounds[tensor] = last.low, last.high
+        nodes = (*value.nodes, result.node.name) if result.node else value.nodes
+        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
+                                       onnx_nodes=nodes, **value.arguments))
+        return Quantised(tensor, value.order, quantisation.unsigned)
+
+
+def _input_key(name: str) -> str:
+    """What stands for the tensor of an input that has none yet; no ONNX tensor is called so by accident."""
+    return f"input {name}"

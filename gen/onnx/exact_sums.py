@@ -1,0 +1,48 @@
+"""Sums of a binary layer that leave the model as they are."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gen.ir.graph import Conv, HostStep, Requantize
+from gen.onnx.builder import GraphBuilder, Result
+from gen.onnx.units import parity, reach
+from gen.onnx.values import Host, Pending, layout_steps
+
+__all__ = ["exact_sums"]
+
+#: Channels of int8 that one sum is spread over at most, and what each of them adds to the range.
+_MAX_PARTS, _PART = 8, 255
+#: Multipliers and shifts of 1, and of 1/2.
+_ONE, _HALF = (1 << 16, 16), (1 << 16, 17)
+
+
+def exact_sums(graph: GraphBuilder, value: Pending) -> Host | None:
+    """The exact result of a binary layer that leaves the model unquantised; None if it is none or too large.
+
+    The layer writes each sum several times, clipped to one int8 range after the other; the processor adds them up.
+    """
+    odd, (low, high) = parity(graph, value), (value.low, value.high)
+    if np.isfinite([low, high]).any() or not graph.tensors[value.arguments["input"]].signs:
+        return None
+    channels, unit = value.shape[0], 1 if odd is None else 2
+    furthest = int(reach(graph, value).max())
+    least, most = (end // unit for end in (-furthest + (odd or 0), furthest + (odd or 0)))
+    parts = max(1, -(-(most - least) // _PART))
+    if parts > _MAX_PARTS or value.layer is not Conv:
+        return None
+    origins = least + 128 + _PART * np.arange(parts)
+    bias = np.repeat((odd or 0) - unit * origins, channels)
+    multiplier, shift = (np.full(parts * channels, number) for number in (_HALF if unit == 2 else _ONE))
+    arguments = {**value.arguments, "weights": np.tile(value.arguments["weights"], (parts, 1, 1, 1))}
+    shape = (parts * channels, *value.shape[1:])
+    order = np.arange(int(np.prod(shape))).reshape(1, *shape)
+    output = graph.add_layer(replace(value, arguments=arguments, order=order, shape=shape),
+                             Requantize(bias, multiplier, shift, 0, -128, 127), result=Result(None))
+    constant = int(origins[0]) + 128 * (parts - 1)
+    # In units of the accumulator: unit * sum + offset, with what makes its sums even.
+    step = HostStep("join", {
+        "parts": parts, "constant": constant, "scale": (value.scale * unit).astype(np.float32),
+        "bias": ((value.offset - (odd or 0)) * value.scale + value.bias).astype(np.float32)})
+    steps = (step, *layout_steps(value.shape, value.order))
+    return Host(output.tensor, steps, np.arange(value.order.size).reshape(value.order.shape))

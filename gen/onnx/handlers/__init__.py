@@ -1,0 +1,28 @@
+"""What each operator becomes: a handler for every (domain, operator), one small family of operators a file.
+
+A handler gets the node with the graph so far (`gen.onnx.context.Context`) and the values of its inputs, and gives the
+value of its output. Files may use each other's functions; none knows the importer.
+"""
+
+from gen.onnx.handlers import (
+    activation,
+    add,
+    affine,
+    concat,
+    conv,
+    layout,
+    pad,
+    pool,
+    product,
+    qlinear,
+    quantisation,
+    sign,
+    softmax,
+)
+from gen.onnx.registry import Registry
+
+__all__ = ["HANDLERS"]
+
+HANDLERS = Registry()
+for family in (quantisation, conv, product, pool, add, affine, activation, pad, concat, layout, softmax, sign, qlinear):
+    HANDLERS.add(family.HANDLERS)

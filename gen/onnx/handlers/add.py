@@ -1,0 +1,43 @@
+"""Sums: of two tensors, and of a tensor and a constant."""
+
+import numpy as np
+
+from gen.onnx.constants import constant
+from gen.onnx.context import Context
+from gen.onnx.handlers.affine import affine
+from gen.onnx.model import NodeError
+from gen.onnx.registry import Inputs, Registry
+from gen.onnx.values import Constant, Pending, PendingAdd, PendingPool, QuantisedConstant, Real, Value
+
+__all__ = ["HANDLERS", "add"]
+
+HANDLERS = Registry()
+
+
+@HANDLERS.handles("Add")
+def add(context: Context, inputs: Inputs) -> Value:
+    values = list(inputs)
+    constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]
+    others = [v for v in values if isinstance(v, Pending | PendingPool | Real)]
+    if len(constants) == 1 and len(others) == 1:
+        return affine(context, others[0], np.ones(1), constant(constants[0], "the bias"))
+    if sorted(type(v).__name__ for v in values) == ["Pending", "Real"]:
+        return _add_to_result(context, *values)
+    a, b = (context.activation(v, f"operand {context.node.inputs[i]}") for i, v in enumerate(values))
+    return _sum(context, a, b)
+
+
+def _add_to_result(context: Context, a: Value | None, b: Value | None) -> PendingAdd:
+    """A tensor added to a layer's unquantised result."""
+    result, other = (a, b) if isinstance(a, Pending) else (b, a)
+    assert isinstance(result, Pending)
+    return _sum(context, result, context.activation(other))
+
+
+def _sum(context: Context, a: Real | Pending, b: Real) -> PendingAdd:
+    tensors = context.graph.tensors
+    shape = a.shape if isinstance(a, Pending) else tensors[a.quantised.tensor].shape
+    if shape != tensors[b.quantised.tensor].shape or not np.array_equal(a.order, b.order):
+        raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
+                        "the machine adds tensors of one shape")
+    return PendingAdd(name=context.node.name, nodes=(context.node.name,), order=a.order, a=a, b=b)

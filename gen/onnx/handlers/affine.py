@@ -1,0 +1,123 @@
+"""Constants behind a layer: BatchNormalization, Mul, Div, Sub and Neg become its scale and bias."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gen.ir.graph import Pool
+from gen.onnx.builder import GraphBuilder
+from gen.onnx.constants import constant
+from gen.onnx.context import Context
+from gen.onnx.model import NodeError
+from gen.onnx.pooling import copy
+from gen.onnx.refusals import refusal
+from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.units import as_convolution
+from gen.onnx.values import Constant, Pending, PendingPool, QuantisedConstant, Real, Value
+
+__all__ = ["HANDLERS", "affine", "turned_copy"]
+
+HANDLERS = Registry()
+
+
+def _per_channel(value: Pending | PendingPool, number: np.ndarray) -> np.ndarray:
+    """A constant operand as one number for each channel of a layer's result."""
+    spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
+    numbers = np.empty(value.order.size)
+    numbers[value.order.ravel()] = spread.ravel()
+    channels = numbers.reshape(value.shape[0], -1)
+    if not (channels == channels[:, :1]).all():
+        raise NodeError("the constant must be one number for each channel")
+    return channels[:, 0]
+
+
+def _turned(graph: GraphBuilder, value: Pending, turn: np.ndarray) -> Pending:
+    """``value`` with its sums times ``turn`` (C,) of -1, 0 and 1, by its weights; a pool gets some for that."""
+    value = as_convolution(graph, value) if value.layer is Pool else value
+    column = turn[:, None, None, None].astype(np.int16)
+    arguments = {**value.arguments, "weights": value.arguments["weights"] * column}
+    return replace(value, arguments=arguments, offset=value.offset * turn)
+
+
+def turned_copy(context: Context, source: Real, turn: np.ndarray | int = 1) -> Pending:
+    """``source`` times ``turn`` (1 or -1 for each channel)."""
+    copied = copy(context, source)
+    return replace(_turned(context.graph, copied, np.broadcast_to(turn, copied.shape[:1])), nodes=())
+
+
+def _scaled(context: Context, value: Pending | PendingPool, factor: np.ndarray,
+            shift: np.ndarray) -> Pending | PendingPool:
+    """``value * factor + shift``, both (C,).
+
+    Scales stay positive: a negative factor turns the channel's weights, one of zero leaves none.
+    """
+    if np.isfinite([value.low, value.high]).any():
+        raise NodeError(f"scales or shifts behind an activation function of {value.name}, which is not quantised")
+    name = context.node.name
+    if isinstance(value, PendingPool):
+        return replace(value, factor=value.factor * factor, shift=value.shift * factor + shift,
+                       nodes=(*value.nodes, name))
+    turn = np.sign(factor).astype(np.int64)
+    if (turn != 1).any():
+        value = _turned(context.graph, value, turn)
+    scale = value.scale * np.where(turn == 0, 1, np.abs(factor))
+    return replace(value, scale=scale, bias=value.bias * factor + shift, nodes=(*value.nodes, name))
+
+
+def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.ndarray, *,
+           always: bool = False) -> Value:
+    """``value * factor + shift`` with constants that can be broadcast to its shape; ``always`` as a layer's result."""
+    if not (np.isfinite(factor).all() and np.isfinite(shift).all()):
+        raise NodeError("its constants must be finite")
+    if isinstance(value, Real):
+        if not always and factor.size == 1 and factor.item() > 0 and not shift.any():
+            return replace(value, scale=value.scale * factor.item())
+        value = replace(copy(context, context.activation(value)), nodes=())
+    if not isinstance(value, Pending | PendingPool):
+        raise refusal(value, "its input")
+    return _scaled(context, value, _per_channel(value, factor), _per_channel(value, shift))
+
+
+@HANDLERS.handles("Mul", "Div", "Sub")
+def arithmetic(context: Context, inputs: Inputs) -> Value:
+    op = context.node.op
+    constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
+    if all(constants):
+        a, b = (constant(v, "the operand") for v in inputs)
+        return Constant({"Mul": np.multiply, "Div": np.divide, "Sub": np.subtract}[op](a, b))
+    if not any(constants):
+        raise NodeError("has two activations as its operands; the machine adds tensors, and no more")
+    first = constants.index(False)
+    number = constant(inputs[1 - first], "the operand").astype(np.float64)
+    one, zero = np.ones(1), np.zeros(1)
+    match op:
+        case "Mul":
+            return affine(context, inputs[first], number, zero)
+        case "Div" if first == 0:
+            with np.errstate(divide="ignore"):  # `affine` refuses what is not finite
+                inverse = 1 / number
+            return affine(context, inputs[0], inverse, zero)
+        case "Sub":
+            return affine(context, inputs[first], one if first == 0 else -one, -number if first == 0 else number)
+    raise NodeError("divides a constant by an activation")
+
+
+@HANDLERS.handles("Neg")
+def negate(context: Context, inputs: Inputs) -> Value:
+    return affine(context, inputs[0], -np.ones(1), np.zeros(1))
+
+
+@HANDLERS.handles("BatchNormalization")
+def batch_normalization(context: Context, inputs: Inputs) -> Value:
+    node = context.node
+    if node.attributes.get("training_mode") or len([n for n in node.outputs if n]) > 1:
+        raise NodeError("is in training mode; export the model for inference")
+    gamma, beta, mean, variance = (constant(at(inputs, i), "a parameter").astype(np.float64) for i in range(1, 5))
+    with np.errstate(divide="ignore", invalid="ignore"):    # `affine` refuses what is not finite
+        factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+        shift = beta - mean * factor
+    value = inputs[0]
+    if not isinstance(value, Pending | PendingPool | Real):
+        raise refusal(value, "its input")
+    column = (-1,) + (1,) * (value.order.ndim - 2)
+    return affine(context, value, factor.reshape(column), shift.reshape(column))

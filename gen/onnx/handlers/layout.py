@@ -1,0 +1,96 @@
+"""Operators that only move elements, or take some of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gen.onnx.arrangement import keeps_samples, rearranged
+from gen.onnx.constants import axes, constant, integers
+from gen.onnx.context import Context
+from gen.onnx.model import NodeError
+from gen.onnx.refusals import refusal
+from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.values import Constant, Host, Quantised, QuantisedConstant, Real, Value
+
+__all__ = ["HANDLERS"]
+
+HANDLERS = Registry()
+
+
+@HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+def reshape(context: Context, inputs: Inputs) -> Value:
+    node = context.node
+
+    def change(array: np.ndarray) -> np.ndarray:
+        if node.op == "Flatten":
+            axis = int(node.attributes.get("axis", 1))
+            axis += array.ndim if axis < 0 else 0
+            return array.reshape(int(np.prod(array.shape[:axis])), -1)
+        if node.op == "Reshape":
+            wanted = list(integers(at(inputs, 1), "the shape"))
+            if not node.attributes.get("allowzero"):
+                wanted = [array.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
+            return array.reshape(wanted)
+        named = axes(node, at(inputs, 1))
+        if node.op == "Unsqueeze":
+            return np.expand_dims(array, named)
+        return array.squeeze(named or tuple(i for i in range(1, array.ndim) if array.shape[i] == 1))
+
+    if isinstance(inputs[0], QuantisedConstant):
+        return rearranged(node, inputs[0], change)
+    return rearranged(node, inputs[0], lambda array: keeps_samples(change(array)))
+
+
+@HANDLERS.handles("Transpose")
+def transpose(context: Context, inputs: Inputs) -> Value:
+    value, order = inputs[0], context.node.attributes.get("perm")
+    if isinstance(value, QuantisedConstant):
+        order = order or list(range(value.array.ndim))[::-1]
+        return replace(value, array=value.array.transpose(order), axis=list(order).index(value.axis))
+    return rearranged(context.node, value,
+                      lambda array: keeps_samples(array.transpose(order or range(array.ndim)[::-1])))
+
+
+def _evaluated(context: Context, value: Value, constants: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The orders that a node makes of an activation's, by onnx's own definition of the operator."""
+    assert not isinstance(value, Constant | QuantisedConstant)
+    orders = context.folder.moved(context.node, {context.node.inputs[0]: value.order, **constants})
+    return [keeps_samples(order) for order in orders]
+
+
+@HANDLERS.handles("DepthToSpace", "SpaceToDepth")
+def blocks(context: Context, inputs: Inputs) -> Value:
+    value = inputs[0]
+    if value is None or isinstance(value, QuantisedConstant):
+        raise refusal(value, "its input")
+    (order,) = _evaluated(context, value, {})
+    return rearranged(context.node, value, lambda _: order)
+
+
+@HANDLERS.handles("Slice", "Split", "Gather")
+def select(context: Context, inputs: Inputs) -> list[Value]:
+    """Parts of a tensor, which nothing but outputs can be."""
+    node, value = context.node, inputs[0]
+    if not isinstance(value, Real | Quantised | Host):
+        raise refusal(value, "its input")
+    constants = {name: constant(v, f"its input {name}")
+                 for name, v in zip(node.inputs[1:], inputs[1:], strict=True) if name}
+    orders = _evaluated(context, value, constants)
+    return [rearranged(node, value, lambda _, order=order: order) for order in orders]  # type: ignore[misc]
+
+
+@HANDLERS.handles("Identity", "Dropout")
+def identity(context: Context, inputs: Inputs) -> Value:
+    if inputs[0] is None:
+        raise NodeError("lacks its input; export the model again")
+    return inputs[0]
+
+
+@HANDLERS.handles("Shape")
+def shape(context: Context, inputs: Inputs) -> Value:
+    value, attributes = inputs[0], context.node.attributes
+    if value is None or isinstance(value, Constant | QuantisedConstant):
+        raise NodeError("lacks its input; export the model again")
+    dims = value.order.shape
+    return Constant(np.array(dims[attributes.get("start", 0):attributes.get("end", len(dims))], np.int64))

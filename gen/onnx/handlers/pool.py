@@ -1,0 +1,113 @@
+"""Pools: maxima and averages of windows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gen.ir.graph import Conv
+from gen.onnx.arrangement import moved, result_order
+from gen.onnx.constants import axes
+from gen.onnx.context import Context
+from gen.onnx.model import NodeError
+from gen.onnx.pooling import pooled, store_maximum
+from gen.onnx.quantise import quantize
+from gen.onnx.refusals import refusal
+from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.values import Pending, PendingPool, Quantisation, Quantised, Real, Value
+from gen.onnx.windows import Windows, counts, resolve
+
+__all__ = ["HANDLERS", "average_pool", "global_average"]
+
+HANDLERS = Registry()
+
+
+@HANDLERS.handles("MaxPool")
+def max_pool(context: Context, inputs: Inputs) -> Value:
+    node, graph = context.node, context.graph
+    if any(d != 1 for d in node.attributes.get("dilations", [])) or node.attributes.get("storage_order"):
+        raise NodeError("dilations and column-major storage are not supported")
+    if len(node.outputs) > 1:
+        raise NodeError("the second output (indices) is not supported")
+    value = inputs[0]
+    if isinstance(value, Quantised):        # the maximum is the same in any scale
+        placed = graph.tensor(value, 1.0, 0)
+        tensor = graph.tensors[placed.tensor]
+        point = tensor.zero_point + 128 if value.unsigned else tensor.zero_point
+        result = max_pool(context, [Real(placed, tensor.scale, tensor.zero_point)])
+        return quantize(context, result, Quantisation(tensor.scale, point, value.unsigned))
+    if isinstance(value, Pending) and value.layer is Conv:
+        return _pool_later(context, value)
+    source, dims = context.feature_map(value)
+    windows = resolve(node.attributes, dims[1:])
+    order = result_order((dims[0], *windows.output), source.order.ndim)
+    result = pooled(context, source, windows, order, divisor=None)
+    if not graph.tensors[source.quantised.tensor].signs or source.scale != 1:
+        return result
+    return store_maximum(context, result)
+
+
+def _pool_later(context: Context, value: Pending) -> PendingPool:
+    """The maximum of a result that a Sign will threshold."""
+    if np.isfinite([value.low, value.high]).any():
+        raise refusal(value, "its input")
+    if not np.array_equal(value.order.ravel(), np.arange(value.order.size)) or value.order.ndim not in (3, 4):
+        raise NodeError("its input is a rearrangement; the machine moves no data")
+    windows = resolve(context.node.attributes, value.shape[1:])
+    shape, ones = (value.shape[0], *windows.output), np.ones(value.shape[0])
+    return PendingPool(
+        name=context.node.name, nodes=(context.node.name,), order=result_order(shape, value.order.ndim), inner=value,
+        windows=windows, shape=shape, factor=ones, shift=0 * ones)
+
+
+@HANDLERS.handles("AveragePool")
+def average_pool(context: Context, inputs: Inputs) -> Value:
+    attributes = context.node.attributes
+    if any(d != 1 for d in attributes.get("dilations", [])):
+        raise NodeError("dilation is not supported")
+    source, dims = context.feature_map(inputs[0])
+    windows = resolve(attributes, dims[1:])
+    averaged = counts(attributes, dims[1:], windows)
+    if averaged.min() != averaged.max():
+        raise NodeError(f"windows at the edge average {averaged.min()} values, others {averaged.max()}; "
+                        "use count_include_pad=1, no padding or no ceil_mode")
+    order = result_order((dims[0], *windows.output), source.order.ndim)
+    return pooled(context, source, windows, order, divisor=int(averaged.flat[0]))
+
+
+def _whole(height: int, width: int) -> Windows:
+    """The one window that covers a feature map."""
+    return Windows((height, width), (1, 1), (0, 0, 0, 0), (1, 1))
+
+
+@HANDLERS.handles("GlobalMaxPool")
+def global_max_pool(context: Context, inputs: Inputs) -> Value:
+    source, (channels, height, width) = context.feature_map(inputs[0])
+    order = result_order((channels, 1, 1), source.order.ndim)
+    return pooled(context, source, _whole(height, width), order, divisor=None)
+
+
+def global_average(context: Context, value: Value | None, over: Sequence[int], keep: bool) -> Value:
+    """The mean over axes ``over`` of the value's shape, which must be all spatial ones."""
+    if not isinstance(value, Real):
+        raise refusal(value, "its input")
+    before = value.order.shape
+    over = sorted(axis % len(before) for axis in over)
+    source = context.activation(moved(value, over, range(len(before) - len(over), len(before))))
+    channels, height, width = context.graph.tensors[source.quantised.tensor].shape
+    owners = source.order.reshape(-1, int(np.prod([before[axis] for axis in over]))) // (height * width)
+    if owners.shape != (channels, height * width) or not (owners == owners[:, :1]).all():
+        raise NodeError(f"reduces axes {over} of shape {before}; only the mean over all spatial axes is supported")
+    dims = [1 if i in over else n for i, n in enumerate(before) if keep or i not in over]
+    return pooled(context, source, _whole(height, width), owners[:, 0].reshape(dims), divisor=height * width)
+
+
+@HANDLERS.handles("GlobalAveragePool", "ReduceMean")
+def mean(context: Context, inputs: Inputs) -> Value:
+    node = context.node
+    if node.op == "GlobalAveragePool":
+        over = tuple(range(2, context.activation(inputs[0]).order.ndim))
+    else:
+        over = axes(node, at(inputs, 1))
+    if not over:
+        raise NodeError("must name its axes; only the mean over all spatial axes is supported")
+    return global_average(context, inputs[0], over, bool(node.attributes.get("keepdims", 1)))

@@ -1,0 +1,110 @@
+"""Operators that carry their own scales (QLinearConv and its kin), each as dequantise, plain operator, quantise."""
+
+import numpy as np
+
+from gen.onnx.constants import activation_scale, constant
+from gen.onnx.context import Context
+from gen.onnx.handlers.activation import leaky_relu
+from gen.onnx.handlers.add import add
+from gen.onnx.handlers.concat import concat
+from gen.onnx.handlers.conv import convolution
+from gen.onnx.handlers.pool import average_pool, global_average
+from gen.onnx.handlers.product import matrix_product
+from gen.onnx.handlers.quantisation import dequantized, zero_point
+from gen.onnx.handlers.softmax import softmax_of
+from gen.onnx.model import MICROSOFT, NodeError
+from gen.onnx.quantise import quantize
+from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.values import Constant, Quantisation, Value
+from gen.onnx.weights import weights_of
+
+__all__ = ["HANDLERS"]
+
+HANDLERS = Registry()
+
+
+def _dequantized(inputs: Inputs, axis: int = 1) -> Value:
+    """Three inputs, (value, scale, zero point), dequantised."""
+    value, scale, point = inputs
+    return dequantized(value, scale, point, axis)
+
+
+def _quantized(context: Context, value: Value, scale: Value | None, point: Value | None) -> Value:
+    number, unsigned = zero_point(point)
+    return quantize(context, value, Quantisation(activation_scale(scale), number, unsigned))
+
+
+def _integer_bias(value: Value | None, unit: np.ndarray) -> Value | None:
+    """An int32 bias counts units of the accumulator."""
+    if value is None:
+        return None
+    bias = constant(value, "the bias")
+    if bias.dtype != np.int32 or bias.shape not in ((unit.size,), (1, unit.size)):
+        raise NodeError(f"its bias must be int32, one number for each of the {unit.size} output channels, not "
+                        f"{bias.dtype} of shape {bias.shape}")
+    return Constant(bias.reshape(-1) * unit)
+
+
+@HANDLERS.handles("QLinearConv")
+def qlinear_conv(context: Context, inputs: Inputs) -> Value:
+    x, weights = _dequantized(inputs[:3]), _dequantized(inputs[3:6], 0)
+    scale = weights_of(weights, 0)[1]
+    bias = _integer_bias(at(inputs, 8), context.activation(x).scale * scale)
+    return _quantized(context, convolution(context, [x, weights, bias]), inputs[6], inputs[7])
+
+
+@HANDLERS.handles("QLinearMatMul")
+def qlinear_matmul(context: Context, inputs: Inputs) -> Value:
+    a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6], 1)
+    return _quantized(context, matrix_product(context, [a, b]), inputs[6], inputs[7])
+
+
+@HANDLERS.handles("QGemm", domains=[MICROSOFT])
+def qgemm(context: Context, inputs: Inputs) -> Value:
+    attributes = context.node.attributes
+    axis = 0 if attributes.get("transB") else 1
+    a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6], axis)
+    unit = context.activation(a).scale * weights_of(b, axis)[1]
+    bias = _integer_bias(at(inputs, 6), unit * float(attributes.get("alpha", 1.0)))
+    result = matrix_product(context, [a, b, bias])
+    return result if at(inputs, 7) is None else _quantized(context, result, inputs[7], at(inputs, 8))
+
+
+@HANDLERS.handles("QLinearAdd", domains=[MICROSOFT])
+def qlinear_add(context: Context, inputs: Inputs) -> Value:
+    a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6])
+    return _quantized(context, add(context, [a, b]), inputs[6], at(inputs, 7))
+
+
+@HANDLERS.handles("QLinearLeakyRelu", domains=[MICROSOFT])
+def qlinear_leaky_relu(context: Context, inputs: Inputs) -> Value:
+    return _quantized(context, leaky_relu(context, [_dequantized(inputs[:3])]), inputs[3], at(inputs, 4))
+
+
+@HANDLERS.handles("QLinearConcat", domains=[MICROSOFT])
+def qlinear_concat(context: Context, inputs: Inputs) -> Value:
+    parts = [_dequantized(inputs[first:first + 3]) for first in range(2, len(inputs), 3)]
+    return _quantized(context, concat(context, parts), inputs[0], inputs[1])
+
+
+@HANDLERS.handles("QLinearAveragePool", domains=[MICROSOFT])
+def qlinear_average_pool(context: Context, inputs: Inputs) -> Value:
+    if context.node.attributes.get("channels_last"):
+        raise NodeError("channels_last is not supported; export the model with channels first")
+    result = average_pool(context, [_dequantized(inputs[:3])])
+    return _quantized(context, result, inputs[3], at(inputs, 4))
+
+
+@HANDLERS.handles("QLinearGlobalAveragePool", domains=[MICROSOFT])
+def qlinear_global_average_pool(context: Context, inputs: Inputs) -> Value:
+    x = context.activation(_dequantized(inputs[:3]))
+    first = 1 if context.node.attributes.get("channels_last") else 2
+    over = range(first, first + x.order.ndim - 2)
+    return _quantized(context, global_average(context, x, over, True), inputs[3], at(inputs, 4))
+
+
+@HANDLERS.handles("QLinearSoftmax", domains=[MICROSOFT])
+def qlinear_softmax(context: Context, inputs: Inputs) -> Value:
+    opset = int(context.node.attributes.get("opset", context.opset))
+    result = softmax_of(context, _dequantized(inputs[:3]), opset)
+    return _quantized(context, result, inputs[3], at(inputs, 4))

@@ -1,0 +1,183 @@
+"""Quantising a value: the stages of a store that do it, and the layer that has them."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from cores.arch.numerics import FIRST_BITS
+from gen.ir.graph import Requantize, Residual, Tensor
+from gen.onnx.builder import GraphBuilder, Result
+from gen.onnx.context import Context
+from gen.onnx.model import NodeError
+from gen.onnx.pooling import copy
+from gen.onnx.refusals import refusal
+from gen.onnx.units import branch_quantisation, even_bias, exact_quantisation, finer_units, real_range, same
+from gen.onnx.values import (
+    Host,
+    Padded,
+    Pending,
+    PendingAdd,
+    PendingConcat,
+    PendingPool,
+    Quantisation,
+    Quantised,
+    QuantisedPadded,
+    RawInput,
+    Real,
+    Value,
+)
+from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
+from gen.onnx.windows import Windows
+from sim.golden import quantize_multiplier, quantize_residual
+
+__all__ = ["quantize"]
+
+
+def quantize(context: Context, value: Value | None, quantisation: Quantisation) -> Value:
+    """``value`` quantised under the name of the node's output."""
+    match value:
+        case Host():
+            return value.then(quantisation.step("quantize"))
+        case RawInput():
+            return context.graph.quantize_input(value, quantisation, context.node.outputs[0])
+        case Padded():
+            return _padded(value, quantisation)
+        case Real() if (value.scale, value.zero_point) == (quantisation.scale, quantisation.internal):
+            # The same numbers, if perhaps counted from another origin: int8 for uint8.
+            return replace(value.quantised, unsigned=quantisation.unsigned)
+        case Real():
+            return _emit(context, copy(context, context.activation(value)), quantisation)
+        case PendingAdd():
+            return _emit_sum(context, value, quantisation)
+        case PendingConcat():
+            return _emit_concat(context, value, quantisation)
+        case Pending():
+            return _emit(context, value, quantisation)
+        case PendingPool():
+            raise NodeError(f"quantises the maximum {value.name} of an unquantised result; put QuantizeLinear and "
+                            "DequantizeLinear in front of that MaxPool")
+        case Quantised() | QuantisedPadded():
+            raise NodeError("its input is quantised already; put a DequantizeLinear in between, or remove the node")
+    raise refusal(value, "its input")
+
+
+def _padded(value: Padded, quantisation: Quantisation) -> QuantisedPadded:
+    """Exporters quantise behind a Pad as in front of it; anything else would make another tensor."""
+    if (value.real.scale, value.real.zero_point) != (quantisation.scale, quantisation.internal):
+        raise NodeError("quantises a padded tensor with other parameters than the tensor has; "
+                        "quantise it in front of the Pad")
+    quantised = replace(value.real.quantised, unsigned=quantisation.unsigned)
+    return QuantisedPadded(replace(value, real=replace(value.real, quantised=quantised)))
+
+
+def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 8) -> tuple[int, int]:
+    """Clip bounds in quantised units; quantising is monotonic, so clipping commutes with it."""
+    with np.errstate(over="ignore"):    # infinite is as good
+        steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
+    lower, upper = (int(v) for v in np.clip(steps, -(1 << bits - 1), (1 << bits - 1) - 1))
+    if low > high:
+        raise NodeError(f"clips to an empty range, {low:g}..{high:g}")
+    return lower, upper
+
+
+def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: int,
+                 bits: int = 8) -> tuple[Pending, Requantize]:
+    """The stage that quantises ``value``, in units that may have to be finer ones for it."""
+    value = finer_units(graph, value, scale)
+    try:
+        multiplier, shift = quantize_multiplier(value.scale / scale)
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+    bias = even_bias(graph, value, value.bias / value.scale) + value.offset
+    if not (np.abs(bias) < 2**31).all():
+        raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales")
+    low, high = _bounds(value.low, value.high, scale, zero_point, bits)
+    return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
+
+
+def _emit(context: Context, value: Pending, quantisation: Quantisation) -> Quantised:
+    """Put a quantised layer into the graph."""
+    value, stage = _requantized(context.graph, value, quantisation.scale, quantisation.internal)
+    return context.graph.add_layer(value, stage, result=Result(context.node, quantisation))
+
+
+def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -> Quantised:
+    """A layer of two stages, the second of which adds.
+
+    It is the layer of an operand that the model does not quantise, else a copy of one; `fuse_residual` moves that
+    into the operand's layer.
+    """
+    graph, scale, zero_point = context.graph, quantisation.scale, quantisation.internal
+    low, high = _bounds(value.low, value.high, scale, zero_point)
+    if isinstance(value.a, Pending):
+        layer, first, middle = _branch(graph, value.a, value.b, scale, (
+            (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale))
+        layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
+    else:
+        source = graph.tensors[value.a.quantised.tensor]
+        layer = replace(copy(context, value.a), name=value.name, nodes=value.nodes)
+        middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
+        first = same(middle, source.shape[0])
+    try:
+        multiplier_a, multiplier_b, shift = quantize_residual(middle.scale / scale, value.b.scale / scale)
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+    residual = Residual(
+        middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
+        shift=shift, zero_point=zero_point, low=low, high=high,
+        constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
+    return graph.add_layer(replace(layer, order=value.order), first, residual,
+                           result=Result(context.node, quantisation))
+
+
+def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
+            total: tuple[float, float]) -> tuple[Pending, Requantize, Tensor]:
+    """First stage of a layer's result that the model adds to ``other`` without quantising it.
+
+    ``total``: range of the sum. The zero point, which may be any number, goes into the bias.
+    """
+    found = exact_quantisation(value, scale) or branch_quantisation(
+        real_range(graph, value), real_range(graph, other), total, value.scale, scale)
+    if found is None:
+        raise NodeError(f"adds the unquantised result of {value.name}, for which {FIRST_BITS} bits beside this "
+                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
+    step, point = found
+    moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
+                    high=value.high + point * step)
+    return *_requantized(graph, moved, step, 0, FIRST_BITS), Tensor(f"{value.name}/middle", value.shape, step, point)
+
+
+def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisation) -> Quantised:
+    """A layer for each part, all channels wide: it writes its own and takes the others from the layer before it.
+
+    They are 1x1 convolutions that pick, one weight for each channel.
+    """
+    graph, point = context.graph, quantisation.internal
+    low, high = _bounds(value.low, value.high, quantisation.scale, point)
+    tensors = [graph.tensors[part.quantised.tensor] for part in value.parts]
+    channels = sum(tensor.shape[0] for tensor in tensors)
+    shape = (channels, *tensors[0].shape[1:])
+    if channels * max(tensor.shape[0] for tensor in tensors) > MAX_WEIGHTS:
+        raise NodeError(f"quantises {channels:,} channels of {value.name}, too many to be joined; make its inputs "
+                        "outputs of the model")
+    plain = np.arange(prod(shape)).reshape(1, *shape)
+    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (shape[1], shape[2]))
+    one, _, shift = quantize_residual(1.0, 1.0)
+    start = 0
+    written: Quantised | None = None
+    for part, tensor in zip(value.parts, tensors, strict=True):
+        weights = np.eye(channels, tensor.shape[0], -start, np.int16)[:, :, None, None]
+        layer = convolved(value.name, part, Kernel(weights, np.ones(channels), np.zeros(channels)), windows, plain)
+        _, stage = _requantized(graph, layer, quantisation.scale, point)
+        residual = None if written is None else Residual(
+            middle=Tensor(f"{value.name}/middle", shape, quantisation.scale, point), other=written.tensor,
+            multiplier_a=one, multiplier_b=one, constant=-2 * point * one, shift=shift, zero_point=point, low=low,
+            high=high)
+        last = start + tensor.shape[0] == channels
+        nodes, order = (value.nodes, value.order) if last else ((), plain)
+        result = Result(context.node if last else None, quantisation)
+        written = graph.add_layer(replace(layer, nodes=nodes, order=order), stage, residual, result=result)
+        start += tensor.shape[0]
+    assert written is not None
+    return written

@@ -1,0 +1,122 @@
+"""Reading an ONNX file: checked, made plain by the passes of `gen.onnx.passes`, and taken apart."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import TensorProto, helper, numpy_helper
+
+from gen.files.write import is_zip
+from gen.ir.errors import GraphError
+from gen.ir.graph import MAX_VALUES
+from gen.onnx.fold import budget
+from gen.onnx.model import Model, ModelInput, Node
+from gen.onnx.passes import fold_constants, run_passes
+
+__all__ = ["parse", "read"]
+
+#: Opsets that the operator handlers know.
+MIN_OPSET, MAX_OPSET = 7, 25
+#: What a TensorFlow Lite file has behind its first four bytes.
+_TFLITE = b"TFL3"
+
+
+def _attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Any:
+    try:
+        value = helper.get_attribute_value(attribute)
+    except ValueError:
+        raise GraphError(f"node {node.name} ({node.op_type}): attribute {attribute.name} has no value that can be "
+                         "read; export the model again") from None
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _array(tensor: TensorProto) -> np.ndarray:
+    if tensor.data_type == TensorProto.STRING:
+        raise GraphError(f"initializer {tensor.name} holds text; the machine computes with numbers")
+    try:
+        if min(tensor.dims, default=0) < 0:
+            raise ValueError("a negative dimension")
+        return numpy_helper.to_array(tensor)
+    except Exception:  # a damaged tensor makes it raise anything
+        shape = ", ".join(map(str, tensor.dims))
+        raise GraphError(f"initializer {tensor.name} is damaged: its data is not that of a tensor of shape ({shape}); "
+                         "export the model again") from None
+
+
+def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
+    if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
+        raise GraphError(f"input {value.name} has no shape; export the model with fixed input shapes")
+    dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
+    if len(dims) < 2:
+        raise GraphError(f"input {value.name} has {len(dims)} dimensions; it needs samples and one more")
+    if any(d <= 0 for d in dims[1:]):
+        raise GraphError(f"input {value.name} has a dynamic shape; fix every dimension but the first "
+                         "(python -m onnxruntime.tools.make_dynamic_shape_fixed)")
+    if dims[0] > 1:
+        raise GraphError(f"input {value.name} has a fixed batch of {dims[0]}; export the model "
+                         "with batch 1 or a symbolic one")
+    if math.prod(dims[1:]) > MAX_VALUES:
+        raise GraphError(f"input {value.name} has {math.prod(dims[1:]):,} values a sample; at most {MAX_VALUES:,} "
+                         "are supported")
+    return (1, *dims[1:])
+
+
+def _load(path: Path) -> onnx.ModelProto:
+    """A file as it is, without the weights that are kept in files beside it."""
+    try:
+        if is_zip(path):
+            raise GraphError("a program or another zip file, where an ONNX model is needed")
+        with path.open("rb") as file:
+            if file.read(8)[4:] == _TFLITE:
+                raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
+        return onnx.load(path, format="protobuf", load_external_data=False)
+    except OSError as error:
+        raise GraphError(error.strerror or str(error)) from None
+    except (DecodeError, ValueError, TypeError) as error:
+        if isinstance(error, GraphError):
+            raise
+        raise GraphError("not a readable ONNX file, or a damaged one") from None
+
+
+def _model(name: str, proto: onnx.ModelProto, folder: Path | None) -> Model:
+    """What is in a file of that name in ``folder``, checked."""
+    if not proto.graph.node and not proto.graph.output:
+        raise GraphError("not an ONNX model, or an empty one")
+    proto = run_passes(proto, folder=folder)
+    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    if not MIN_OPSET <= opset <= MAX_OPSET:
+        raise GraphError(f"opset {opset} is not supported; convert the model to one in "
+                         f"{MIN_OPSET}..{MAX_OPSET} (onnx.version_converter)")
+    graph = proto.graph
+    constants = {i.name: _array(i) for i in graph.initializer}
+    nodes = tuple(
+        Node("" if n.domain == "ai.onnx" else n.domain, n.op_type, n.name, tuple(n.input), tuple(n.output),
+             {a.name: _attribute(n, a) for a in n.attribute}, n)
+        for n in graph.node)
+    inputs = tuple(ModelInput(i.name, i.type.tensor_type.elem_type, _input_shape(i))
+                   for i in graph.input if i.name not in constants)
+    return fold_constants(Model(
+        name, proto, opset, nodes, constants, inputs, tuple(o.name for o in graph.output), budget(constants)))
+
+
+def read(path: str | Path) -> Model:
+    """An ONNX file, through all passes.
+
+    Raises GraphError, one line that names the file, when it is none or not valid.
+    """
+    try:
+        return _model(str(path), _load(Path(path)), Path(path).parent)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
+
+
+def parse(name: str, content: bytes) -> Model:
+    """As `read`, of a model inside the file ``name``: all in one, it may not ask for further files."""
+    try:
+        return _model(name, onnx.load_model_from_string(content), None)
+    except (DecodeError, ValueError, TypeError) as error:
+        reason = error if isinstance(error, GraphError) else "the model inside is damaged"
+        raise GraphError(f"{name}: {reason}") from None

@@ -1,0 +1,46 @@
+"""Why a value is not what an operator needs."""
+
+from gen.onnx.model import NodeError
+from gen.onnx.values import (
+    Condition,
+    Host,
+    Padded,
+    Pending,
+    PendingAdd,
+    PendingConcat,
+    PendingPool,
+    Quantised,
+    QuantisedPadded,
+    RawInput,
+    Value,
+)
+
+__all__ = ["obstacle", "refusal"]
+
+
+def obstacle(value: Value | None) -> str:
+    """What keeps ``value`` from being a dequantised tensor."""
+    match value:
+        case Pending() | PendingAdd() | PendingConcat() | PendingPool():
+            return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
+                    "behind that")
+        case Padded() | QuantisedPadded():
+            return "is padded, which only a Conv can follow"
+        case Condition():
+            return "is a comparison, which only a Where can follow"
+        case RawInput() if value.others_quantised:
+            return (f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear behind that, as "
+                    "they are elsewhere in the model")
+        case RawInput():
+            return (f"is the float input {value.name}; this compiler takes quantised models (QDQ or QLinear): "
+                    "quantise it first, for example with onnxruntime.quantization (docs/models.md)")
+        case Host():
+            return "comes from an operator that runs on the processor; only rearranging may follow, to the outputs"
+        case Quantised():
+            return "is an integer tensor; put a DequantizeLinear behind it"
+    return "is a constant, or missing; an activation belongs there"
+
+
+def refusal(value: Value | None, what: str) -> NodeError:
+    """An error that says why ``value``, ``what`` of a node, is no dequantised tensor."""
+    return NodeError(f"{what} {obstacle(value)}")

@@ -1,0 +1,84 @@
+"""Constants of convolutions and matrix products, and the layer that they make."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gen.ir.graph import Conv
+from gen.onnx.constants import constant
+from gen.onnx.model import NodeError
+from gen.onnx.values import Constant, Pending, QuantisedConstant, Real, Value
+from gen.onnx.windows import Windows
+
+__all__ = ["MAX_WEIGHTS", "Kernel", "bias_of", "convolved", "weights_of"]
+
+#: Weights of a layer at most.
+MAX_WEIGHTS = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """``weights`` int16 as in `gen.ir.graph.Conv`, their ``scale`` and the real ``bias``, both (OC,) float64."""
+
+    weights: np.ndarray
+    scale: np.ndarray
+    bias: np.ndarray
+    depthwise: bool = False
+
+
+def convolved(name: str, source: Real, kernel: Kernel, windows: Windows, order: np.ndarray,
+              pad_value: int | None = None) -> Pending:
+    """The result of node ``name``: ``source`` under ``kernel``."""
+    weights = kernel.weights
+    total = weights.sum(axis=(1, 2, 3), dtype=np.int64)
+    return Pending(
+        name=name, nodes=(name,), order=order, shape=(weights.shape[0], *windows.output), layer=Conv,
+        arguments=dict(input=source.quantised.tensor, weights=weights, depthwise=kernel.depthwise,
+                       stride=windows.stride, pads=windows.pads, pad_value=pad_value),
+        scale=source.scale * kernel.scale, offset=-source.zero_point * total, bias=kernel.bias)
+
+
+def _sign_weights(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weights that are plus or minus one number in each output channel (axis 0) -> (-1 and 1 int16, the numbers)."""
+    size = np.abs(weights.reshape(len(weights), -1))
+    if not size.size or not (size == size[:, :1]).all() or not (size > 0).all():
+        return None
+    return np.where(weights < 0, -1, 1).astype(np.int16), size[:, 0].astype(np.float64)
+
+
+def weights_of(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights with output channels first -> (int16 with the zero point subtracted, their scale per output channel).
+
+    ``axis`` is that of the output channels. Raises NodeError.
+    """
+    if isinstance(value, Constant):
+        if value.array.dtype.kind != "f":
+            raise NodeError(f"its weights are {value.array.dtype}; put a DequantizeLinear behind them")
+        weights = np.moveaxis(value.array, axis, 0)
+        signs = _sign_weights(weights)
+        if signs is not None and np.isfinite(weights).all() and weights.min() < 0 < weights.max():
+            return signs
+        raise NodeError("its weights are float; quantise them (DequantizeLinear behind int8 weights)")
+    if not isinstance(value, QuantisedConstant):
+        raise NodeError("its weights must be constants")
+    if value.array.dtype.itemsize > 1:
+        raise NodeError(f"weights must have 8 bits at most, not {value.array.dtype}")
+    if max(value.scale.size, value.zero_point.size) > 1 and value.axis != axis:
+        raise NodeError("weights must be quantised per tensor or per output channel")
+    if not (np.isfinite(value.scale).all() and (value.scale > 0).all()):
+        raise NodeError("the scales of its weights must be positive")
+    weights = np.moveaxis(value.integers, axis, 0)
+    return weights.astype(np.int16), np.broadcast_to(value.scale.astype(np.float64), (weights.shape[0],)).copy()
+
+
+def bias_of(value: Value | None, channels: int, *, broadcast: bool) -> np.ndarray:
+    """A bias, one number for each output channel; with ``broadcast`` one that spreads over rows of them will do."""
+    if value is None:
+        return np.zeros(channels)
+    bias = constant(value, "the bias").astype(np.float64)
+    if bias.shape != (channels,) and not (broadcast and bias.shape in ((), (1,), (1, 1), (1, channels))):
+        raise NodeError(f"its bias has shape {bias.shape}; it must be one number for each of the {channels} "
+                        "output channels")
+    if not np.isfinite(bias).all():
+        raise NodeError("its bias must be finite")
+    return np.broadcast_to(bias.reshape(-1), (channels,)).copy()
