@@ -43,9 +43,10 @@ class Npu(wiring.Component):
         self.config = config
         bus = {"address_width": config.address_width, "data_bits": config.beat_bits}
         super().__init__({
-            "irq": Out(1),
-            "s_axi": In(AxiLite()),
-            "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),
+            "irq": Out(1),           # to the host, while DONE or ERROR
+            "s_axi": In(AxiLite()),  # registers
+            "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),  # memory
+            # What the machine is doing.
             "trace": Out(wiring.Signature({name: Out(bits) for name, bits in TRACE.items()})),
         })
 

@@ -32,9 +32,9 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     ``zero``, one for each beat (with ``binary_rows``).
     """
     members = {
-        "enable": Out(config.banks),
-        "address": Out(buffer_address_bits(config)),
-        "data": Out(config.write_lanes * config.entry_bits),
+        "enable": Out(config.banks),                  # banks that take their beat
+        "address": Out(buffer_address_bits(config)),  # entry, the same in all of them
+        "data": Out(config.write_lanes * config.entry_bits),  # bank b takes beat b % write_lanes
     }
     if config.gather:
         members["bytes"] = Out(config.beat_bytes)
@@ -62,9 +62,9 @@ class InputBuffer(wiring.Component):
         banks = config.banks
         address = unsigned(buffer_address_bits(config))
         members = {
-            "write": In(BufferWrite(config)),
-            "read_address": In(data.ArrayLayout(address, banks)),
-            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),
+            "write": In(BufferWrite(config)),  # entries to be written
+            "read_address": In(data.ArrayLayout(address, banks)),  # entry of each bank
+            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),  # entries, a cycle behind their addresses
         }
         if config.binary_rows:
             members["read_zero"] = Out(banks)

@@ -57,8 +57,10 @@ class Axi4Read(wiring.Signature):
 
     def __init__(self, *, address_width: int, data_bits: int):
         super().__init__({
+            # Read addresses.
             "arid": Out(1), "araddr": Out(address_width), "arlen": Out(8), "arsize": Out(3), "arburst": Out(2),
             "arcache": Out(4), "arprot": Out(3), "arvalid": Out(1), "arready": In(1),
+            # Read data.
             "rid": In(1), "rdata": In(data_bits), "rresp": In(2), "rlast": In(1), "rvalid": In(1), "rready": Out(1),
         })
 
@@ -68,9 +70,12 @@ class Axi4Write(wiring.Signature):
 
     def __init__(self, *, address_width: int, data_bits: int):
         super().__init__({
+            # Write addresses.
             "awid": Out(1), "awaddr": Out(address_width), "awlen": Out(8), "awsize": Out(3), "awburst": Out(2),
             "awcache": Out(4), "awprot": Out(3), "awvalid": Out(1), "awready": In(1),
+            # Write data.
             "wdata": Out(data_bits), "wstrb": Out(data_bits // 8), "wlast": Out(1), "wvalid": Out(1), "wready": In(1),
+            # Write responses.
             "bid": In(1), "bresp": In(2), "bvalid": In(1), "bready": Out(1),
         })
 
@@ -80,9 +85,11 @@ class AxiLite(wiring.Signature):
 
     def __init__(self, *, address_width: int = LITE_ADDRESS_BITS):
         super().__init__({
+            # Write addresses, data and responses.
             "awaddr": Out(address_width), "awprot": Out(3), "awvalid": Out(1), "awready": In(1),
             "wdata": Out(32), "wstrb": Out(4), "wvalid": Out(1), "wready": In(1),
             "bresp": In(2), "bvalid": In(1), "bready": Out(1),
+            # Read addresses and data.
             "araddr": Out(address_width), "arprot": Out(3), "arvalid": Out(1), "arready": In(1),
             "rdata": In(32), "rresp": In(2), "rvalid": In(1), "rready": Out(1),
         })

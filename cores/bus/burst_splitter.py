@@ -12,9 +12,8 @@ __all__ = ["BurstSplitter"]
 class BurstSplitter(wiring.Component):
     """A run of ``beats`` (1 or more) from ``address`` becomes bursts of up to ``burst_beats`` inside a 4 KiB page each.
 
-    Latency 1, one burst a cycle, also across runs. ``length`` is AXI's: beats - 1. ``tag`` goes with every burst of its
-    run; ``final`` marks the run's last burst. A burst ends at a multiple of ``burst_beats`` beats at the latest, so
-    every run that crosses one is cut there.
+    Latency 1, one burst a cycle, also across runs. ``tag`` goes with every burst of its run. A burst ends at a multiple
+    of ``burst_beats`` beats at the latest, so every run that crosses one is cut there.
 
     Raises ValueError when ``beat_bytes`` is no power of two in 4..128, ``beats_width`` or ``tag_width`` is not
     positive, or ``burst_beats`` is no power of two that one burst can have.
@@ -32,11 +31,13 @@ class BurstSplitter(wiring.Component):
             raise ValueError(f"burst_beats must be a power of two in 2..{limit}, not {burst_beats!r}")
         self.beat_bytes, self.burst_beats = beat_bytes, burst_beats
         super().__init__({
+            # Beats in a row, one or more.
             "run": In(stream.Signature(data.StructLayout(
                 {"address": address_width, "beats": beats_width, "tag": tag_width}))),
+            # AXI's length, beats - 1; ``final`` marks the run's last.
             "burst": Out(stream.Signature(data.StructLayout(
                 {"address": address_width, "length": 8, "final": 1, "tag": tag_width}))),
-            "idle": Out(1),
+            "idle": Out(1),  # no run is in hand
         })
 
     def elaborate(self, platform):

@@ -19,23 +19,22 @@ class ReadEngine(wiring.Component):
     The requesters take every beat when it comes, so the bus never waits for them. A request reaches the bus after two
     cycles, a beat its requester after one.
 
-    ``halt`` takes no more requests and drops what has not reached the bus; ``idle`` then says that the bus is quiet.
-    ``beat`` marks a beat on the bus, ``handshake`` any transfer there.
+    ``halt`` also drops what has not reached the bus; ``idle`` then says that the bus is quiet.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         request = stream.Signature(read_request_layout(config))
         super().__init__({
-            "fetch_request": In(request),
-            "load_request": In(request),
-            "fetch_data": Out(read_data_layout(config)),
-            "load_data": Out(read_data_layout(config)),
-            "axi": Out(Axi4Read(address_width=config.address_width, data_bits=config.beat_bits)),
-            "halt": In(1),
-            "idle": Out(1),
-            "beat": Out(1),
-            "handshake": Out(1),
+            "fetch_request": In(request),  # of instruction fetch
+            "load_request": In(request),   # of the load engine
+            "fetch_data": Out(read_data_layout(config)),  # what answers fetch's requests
+            "load_data": Out(read_data_layout(config)),  # what answers the load engine's
+            "axi": Out(Axi4Read(address_width=config.address_width, data_bits=config.beat_bits)),  # memory
+            "halt": In(1),                 # take no more requests
+            "idle": Out(1),                # the bus is quiet
+            "beat": Out(1),                # a beat is on the bus
+            "handshake": Out(1),           # any transfer is
         })
 
     def elaborate(self, platform):

@@ -18,11 +18,10 @@ class WriteEngine(wiring.Component):
     """Turns runs of beats into AXI4 bursts; ``data`` delivers exactly the beats of the runs, in order.
 
     One address and one beat a cycle, ``outstanding_writes`` bursts in flight. Addresses go out as soon as their run is
-    known, ahead of the data. ``stored`` pulses when every run up to one with ``last`` and ``post`` has been answered.
+    known, ahead of the data.
 
-    A SLVERR or DECERR response is reported with the run's index. ``halt`` takes no more runs, drops what has no address
-    on the bus yet, and completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
-    ``beat`` marks a beat on the bus, ``handshake`` any transfer there.
+    A SLVERR or DECERR response is reported with the run's index. ``halt`` drops what has no address on the bus yet, and
+    completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
     """
 
     #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
@@ -32,15 +31,15 @@ class WriteEngine(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "run": In(stream.Signature(write_run_layout(config))),
-            "data": In(stream.Signature(config.beat_bits)),
-            "stored": Out(1),
-            "axi": Out(Axi4Write(address_width=config.address_width, data_bits=config.beat_bits)),
-            "error": Out(ErrorReport),
-            "halt": In(1),
-            "idle": Out(1),
-            "beat": Out(1),
-            "handshake": Out(1),
+            "run": In(stream.Signature(write_run_layout(config))),  # where the next beats go
+            "data": In(stream.Signature(config.beat_bits)),  # the runs' beats, in order
+            "stored": Out(1),           # every run up to one with ``last`` and ``post`` has been answered
+            "axi": Out(Axi4Write(address_width=config.address_width, data_bits=config.beat_bits)),  # memory
+            "error": Out(ErrorReport),  # of a response, with its run's instruction
+            "halt": In(1),              # take no more runs
+            "idle": Out(1),             # the bus is quiet
+            "beat": Out(1),             # a beat is on the bus
+            "handshake": Out(1),        # any transfer is
         })
 
     def elaborate(self, platform):

@@ -22,26 +22,28 @@ __all__ = ["ComputeEngine", "compute_ports"]
 def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
     """Ports of what executes the compute queue."""
     return {
-        "queue": In(stream.Signature(QueueEntry)),
-        "load_level": In(8),
-        "load_take": Out(8),
-        "store_level": In(8),
-        "store_take": Out(8),
-        "post_load": Out(1),
-        "post_store": Out(1),
-        "write": In(BufferWrite(config)),
-        "weights": In(stream.Signature(config.beat_bits)),
-        "weights_level": In(range(config.weight_depth + 1)),
+        "queue": In(stream.Signature(QueueEntry)),    # instructions
+        "load_level": In(8),                          # tokens from the load queue
+        "load_take": Out(8),                          # of these, taken now
+        "store_level": In(8),                         # tokens from the store queue
+        "store_take": Out(8),                         # of these, taken now
+        "post_load": Out(1),                          # a token for the load queue
+        "post_store": Out(1),                         # a token for the store queue
+        "write": In(BufferWrite(config)),             # entries for the input buffer
+        "weights": In(stream.Signature(config.beat_bits)),  # from the weight ring
+        "weights_level": In(range(config.weight_depth + 1)),  # beats in the ring
+        # Windows' results, for the store engine.
         "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
-        "read_enable": In(1),
-        "read_bank": In(1),
-        "read_address": In(range(config.acc_depth)),
+        "read_enable": In(1),                         # the store engine reads a word of sums
+        "read_bank": In(1),                           # from this accumulator bank
+        "read_address": In(range(config.acc_depth)),  # at this place
+        # The word, a cycle later and until the next is read.
         "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-        "state": Out(4),
-        "index": Out(INDEX_BITS),
-        "error": Out(ErrorReport),
-        "idle": Out(1),
-        "halt": In(1),
+        "state": Out(4),                              # code of `registers.ENGINE_STATES`
+        "index": Out(INDEX_BITS),                     # instruction in hand
+        "error": Out(ErrorReport),                    # stops the machine
+        "idle": Out(1),                               # nothing is in hand
+        "halt": In(1),                                # begin nothing more
     }
 
 
@@ -51,8 +53,7 @@ class ComputeEngine(wiring.Component):
     Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as
     its weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
 
-    ``paired``: it stands beside another engine and tells it when it is ``working``, at anything but handing over what
-    it has pooled, and which banks' sums it has just ``computed``.
+    ``paired``: it stands beside another engine and tells what that has to know.
     """
 
     def __init__(self, config: NpuConfig, *, paired: bool = False):
@@ -60,7 +61,10 @@ class ComputeEngine(wiring.Component):
         self.paired = paired
         super().__init__({
             **compute_ports(config),
-            **({"working": Out(1), "computed": Out(2)} if paired else {}),
+            **({
+                "working": Out(1),   # at anything but handing over what has been pooled
+                "computed": Out(2),  # banks that a word is being added to
+            } if paired else {}),
         })
 
     @staticmethod

@@ -60,14 +60,15 @@ class MacRow(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "channels": In(_sources_layout(config)),
-            "weights": In(data.ArrayLayout(signed(config.weight_bits), config.nnz_lanes)),
+            "channels": In(_sources_layout(config)),  # what the selectors choose from
+            "weights": In(data.ArrayLayout(signed(config.weight_bits), config.nnz_lanes)),  # of the next step
+            # Of the next step: channel of each lane.
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), config.nnz_lanes)),
-            "load_indices": In(1),
-            "load_weights": In(1),
-            **({"clear_weights": In(1)} if config.binary_rows else {}),
-            "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.pixel_lanes)),
-            "carry": Out(1),
+            "load_indices": In(1),                    # take the indices over
+            "load_weights": In(1),                    # take the weights over, a cycle later
+            **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: all weights become zero
+            "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.pixel_lanes)),  # of each pixel
+            "carry": Out(1),                          # to be added to the sum of pixel 1
         })
 
     @staticmethod
@@ -152,13 +153,10 @@ class MacRow(wiring.Component):
 class MacArray(wiring.Component):
     """Sum of ``nnz_lanes`` selected products for each output channel and pixel.
 
-    ``pixels`` are read from the banks; pixel 0 is in bank ``turn``, the others follow. Latency from ``pixels`` to
-    ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights are taken over from the
-    weight loader between the last word of the step before and its own first: ``load_indices`` in the cycle in which
-    that word's channels are registered, ``MacArray.align(config)`` - 1 cycles behind its ``pixels``, ``load_weights``
-    in the next. ``carries`` are to be added to pixel 1's sums. With ``depthwise``, ``source`` belongs to the pixels of
-    the cycle before, and words with ``window`` reach back over ``window_reads`` reads. ``clear_weights``, instead of
-    ``load_weights``, makes a step's sums zero: those of the binary unit take their place.
+    Latency from ``pixels`` to ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights
+    are taken over from the weight loader between the last word of the step before and its own first: ``load_indices``
+    comes ``MacArray.align(config)`` - 1 cycles behind that word's ``pixels``. With ``depthwise``, words with ``window``
+    reach back over ``window_reads`` reads. Where sums are cleared, those of the binary unit take their place.
 
     Golden model: ``sim.golden.conv2d_accumulate``.
     """
@@ -168,16 +166,20 @@ class MacArray(wiring.Component):
         lanes = config.oc_lanes * config.nnz_lanes
         activations = data.ArrayLayout(signed(config.activation_bits), config.ic_lanes)
         super().__init__({
-            "pixels": In(data.ArrayLayout(activations, config.banks)),
-            "turn": In(BankShape(config)),
+            "pixels": In(data.ArrayLayout(activations, config.banks)),  # as read from the banks
+            "turn": In(BankShape(config)),    # bank of pixel 0; the others follow
+            # Which pixels the groups of output lanes take; belongs to the pixels of the cycle before.
             **({"source": In(SourceSelect)} if config.depthwise else {}),
+            # Of the next step, for each reduction lane of each output lane.
             "weights": In(data.ArrayLayout(signed(config.weight_bits), lanes)),
-            "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),
+            "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # channels that they select
+            # Take the indices over, in the cycle in which the first word's channels are registered.
             "load_indices": In(1),
-            "load_weights": In(1),
-            **({"clear_weights": In(1)} if config.binary_rows else {}),
+            "load_weights": In(1),            # take the weights over, a cycle later
+            **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: this step's sums are zero
+            # Of each pixel of each output lane.
             "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
-            "carries": Out(config.oc_lanes),
+            "carries": Out(config.oc_lanes),  # to be added to pixel 1's sums
         })
 
     @staticmethod

@@ -18,23 +18,22 @@ _FIFO_DEPTH = 16
 class PoolUnit(wiring.Component):
     """Reduce the taps of a window, channel by channel: one tap of ``ic_lanes`` channels a cycle.
 
-    ``enable`` marks a cycle whose ``pixels`` (straight from the banks) hold a tap; ``start`` and ``end`` mark the
-    window's first and last. Results leave on ``output`` three cycles behind the last tap. ``ready``: there is room for
-    one more window besides those under way. Golden model: ``sim.golden.pool_accumulate``.
+    Results leave on ``output`` three cycles behind the last tap. Golden model: ``sim.golden.pool_accumulate``.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "enable": In(1),
-            "start": In(1),
-            "end": In(1),
-            "maximum": In(1),
-            "pixel_bank": In(BankShape(config)),
+            "enable": In(1),                      # the pixels hold a tap
+            "start": In(1),                       # the window's first
+            "end": In(1),                         # the window's last
+            "maximum": In(1),                     # of the window's taps, not their sum
+            "pixel_bank": In(BankShape(config)),  # the tap's
+            # Straight from the banks.
             "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
-            "ready": Out(1),
-            "idle": Out(1),
-            "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
+            "ready": Out(1),                      # there is room for one more window besides those under way
+            "idle": Out(1),                       # nothing is under way or waits to be taken
+            "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
         })
 
     def elaborate(self, platform):

@@ -31,29 +31,29 @@ class TileLoops(wiring.Component):
         base_bits = compute.members["acc_base"].width if config.winograd else 0
         acc_address = unsigned(1 + max((config.acc_depth - 1).bit_length(), base_bits))
         super().__init__({
-            "start": In(1),
-            "go": In(1),
-            "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),
-            "next_word": In(compute),
-            "next_pool": In(1),
-            "geometry": Out(instruction_layout(Opcode.COMPUTE_SET)),
-            "word": Out(compute),
-            "pool": Out(1),
+            "start": In(1),            # begin the instruction below
+            "go": In(1),               # issue this cycle
+            "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),  # of the instruction to begin
+            "next_word": In(compute),  # the instruction to begin
+            "next_pool": In(1),        # it is a POOL
+            "geometry": Out(instruction_layout(Opcode.COMPUTE_SET)),  # of the running instruction
+            "word": Out(compute),      # the running instruction
+            "pool": Out(1),            # it is a POOL
             "window": Out(1),           # a depthwise COMPUTE
-            "at_start": Out(1),
-            "last": Out(1),
-            "first_step": Out(1),
-            "last_step": Out(1),
-            "last_tap": Out(1),
-            "group": Out(6),
+            "at_start": Out(1),    # the next ``go`` begins a step or window
+            "last": Out(1),        # the next ``go`` is the instruction's last
+            "first_step": Out(1),  # this step is the instruction's first
+            "last_step": Out(1),   # this step is its last
+            "last_tap": Out(1),    # this tap is the window's last
+            "group": Out(6),       # step of the block's tap
             "next_group": Out(6),       # group of the first step that has not begun
-            "address": Out(data.ArrayLayout(ENTRY_BITS, config.banks)),
-            "turn": Out(BankShape(config)),
-            "lane": Out(BankShape(config)),
-            "acc_address": Out(acc_address),
-            "lower": Out(1),
-            "upper": Out(1),
-            "upper_address": Out(range(config.acc_depth)),
+            "address": Out(data.ArrayLayout(ENTRY_BITS, config.banks)),  # entry of each bank
+            "turn": Out(BankShape(config)),   # bank of pixel 0
+            "lane": Out(BankShape(config)),   # pixel of the read that counts
+            "acc_address": Out(acc_address),  # word that the sums belong to
+            "lower": Out(1),                  # the lower groups of output lanes have that word
+            "upper": Out(1),                  # the upper group has one
+            "upper_address": Out(range(config.acc_depth)),  # which one
         })
 
     def elaborate(self, platform):

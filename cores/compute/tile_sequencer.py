@@ -72,26 +72,26 @@ class TileSequencer(wiring.Component):
         self.min_step = min_step
         address = unsigned(buffer_address_bits(config))
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "load_level": In(8),
-            "load_take": Out(8),
-            "store_level": In(8),
-            "store_take": Out(8),
-            "post_load": Out(1),
-            "fill_valid": Out(1),
-            "fill_indexed": Out(1),
-            "fill_group": Out(6),
-            **({"fill_window": Out(1)} if config.depthwise else {}),
-            **({"fill_binary": Out(1)} if config.binary_rows else {}),
-            "weights_ready": In(1),
-            "pool_ready": In(1),
-            "issue": Out(IssueLayout(config)),
-            "address": Out(data.ArrayLayout(address, config.banks)),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            "queue": In(stream.Signature(QueueEntry)),  # instructions
+            "load_level": In(8),                # tokens from the load queue
+            "load_take": Out(8),                # of these, taken now
+            "store_level": In(8),               # tokens from the store queue
+            "store_take": Out(8),               # of these, taken now
+            "post_load": Out(1),                # a token for the load queue
+            "fill_valid": Out(1),               # there is a step whose weights can be gathered
+            "fill_indexed": Out(1),             # they carry indices
+            "fill_group": Out(6),               # its number in its block's tap
+            **({"fill_window": Out(1)} if config.depthwise else {}),  # it is of windows
+            **({"fill_binary": Out(1)} if config.binary_rows else {}),  # it is of the binary unit
+            "weights_ready": In(1),             # the next step may start
+            "pool_ready": In(1),                # the next window may
+            "issue": Out(IssueLayout(config)),  # what this cycle's addresses are for
+            "address": Out(data.ArrayLayout(address, config.banks)),  # entry of each bank
+            "state": Out(4),                    # code of `registers.ENGINE_STATES`
+            "index": Out(INDEX_BITS),           # instruction in hand
+            "error": Out(ErrorReport),          # stops the machine
+            "idle": Out(1),                     # nothing is in hand
+            "halt": In(1),                      # begin nothing more
         })
 
     def elaborate(self, platform):

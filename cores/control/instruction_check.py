@@ -35,9 +35,9 @@ class InstructionCheck(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "word": In(_BITS),
-            "illegal": Out(1),
-            "queue": Out(Queue),
+            "word": In(_BITS),    # an instruction
+            "illegal": Out(1),    # a cycle later: what is wrong with it
+            "queue": Out(Queue),  # a cycle later: where it goes
         })
 
     def elaborate(self, platform):

@@ -17,13 +17,12 @@ __all__ = ["InstructionFetch"]
 class InstructionFetch(wiring.Component):
     """Fetches instructions in order, checks them, and hands each to its queue; SYNC and END stay here.
 
-    ``start`` begins at ``program_address``, a multiple of 4096; it must follow a reset, which is what forgets the last
-    program. An instruction takes two cycles (three on a 64-bit bus). Memory is asked only for what there is room for,
-    and never beyond the beat that holds the last of ``program_length`` instructions.
+    ``start`` must follow a reset, which is what forgets the last program. An instruction takes two cycles (three on a
+    64-bit bus). Memory is asked only for what there is room for, and never beyond the beat that holds the last of
+    ``program_length`` instructions.
 
     SYNC and END wait until the queues have been empty and ``engines_idle`` up for three cycles; END also for the last
-    requested beat. Then ``done`` pulses. ``dispatched`` pulses for each instruction, ``waiting`` is up while one finds
-    its queue full. ``index`` is that of the instruction to be dispatched next.
+    requested beat. Then ``done`` pulses.
 
     Reports ILLEGAL, READ_SLVERR and READ_DECERR for the instruction that has them, once it is its turn, and NO_END with
     index ``program_length``; then stops until the next reset.
@@ -37,21 +36,21 @@ class InstructionFetch(wiring.Component):
         self.config = config
         entry = stream.Signature(QueueEntry)
         super().__init__({
-            "start": In(1),
-            "program_address": In(config.address_width),
-            "program_length": In(INDEX_BITS),
-            "request": Out(stream.Signature(read_request_layout(config))),
-            "data": In(read_data_layout(config)),
-            "load": Out(entry),
-            "compute": Out(entry),
-            "store": Out(entry),
-            "engines_idle": In(1),
-            "done": Out(1),
-            "error": Out(ErrorReport),
-            "halt": In(1),
-            "index": Out(INDEX_BITS),
-            "dispatched": Out(1),
-            "waiting": Out(1),
+            "start": In(1),                        # begin at ``program_address``
+            "program_address": In(config.address_width),  # bus address of the program, a multiple of 4096
+            "program_length": In(INDEX_BITS),      # instructions
+            "request": Out(stream.Signature(read_request_layout(config))),  # reads for the bus
+            "data": In(read_data_layout(config)),  # what answers them
+            "load": Out(entry),                    # the load queue
+            "compute": Out(entry),                 # the compute queue
+            "store": Out(entry),                   # the store queue
+            "engines_idle": In(1),                 # no engine and no write is at work
+            "done": Out(1),                        # END has been reached
+            "error": Out(ErrorReport),             # of an instruction, once it is its turn
+            "halt": In(1),                         # dispatch nothing more
+            "index": Out(INDEX_BITS),              # instruction to be dispatched next
+            "dispatched": Out(1),                  # one is, in this cycle
+            "waiting": Out(1),                     # it finds its queue full
         })
 
     def elaborate(self, platform):

@@ -8,9 +8,7 @@ __all__ = ["TokenCounter"]
 
 
 class TokenCounter(wiring.Component):
-    """``level`` tokens are there; ``post`` adds one and ``take`` removes that many, in the same cycle if need be.
-
-    A taker takes no more than ``level``. A post that finds the counter full is lost and pulses ``overflow`` with it.
+    """Tokens that are there: posted and taken in the same cycle if need be.
 
     Raises ValueError unless ``width`` is in 1..16.
     """
@@ -19,10 +17,10 @@ class TokenCounter(wiring.Component):
         if not 1 <= width <= 16:
             raise ValueError(f"width must be in 1..16, not {width!r}")
         super().__init__({
-            "post": In(1),
-            "take": In(8),
-            "level": Out(width),
-            "overflow": Out(1),
+            "post": In(1),        # add one
+            "take": In(8),        # remove so many, no more than ``level``
+            "level": Out(width),  # tokens that are there
+            "overflow": Out(1),   # the post finds the counter full and is lost
         })
 
     def elaborate(self, platform):

@@ -21,20 +21,21 @@ def PlacedEntry(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
 class BufferPort(wiring.Component):
     """Write ``entry`` when its ``value`` is there, ``latency`` cycles later, and transformed ``tiles`` in between.
 
-    ``busy``: entries are on their way. ``owed``: a token is. Values are sign-extended to ``activation_bits``.
+    Values are sign-extended to ``activation_bits``.
     """
 
     def __init__(self, config: NpuConfig, *, latency: int):
         self.config = config
         self.latency = latency
         super().__init__({
-            "entry": In(PlacedEntry(config)),
-            "value": In(EntryValue(config)),
+            "entry": In(PlacedEntry(config)),   # that sets out
+            "value": In(EntryValue(config)),    # of the entry that set out ``latency`` cycles ago
+            # Transformed entries, written in between.
             **({"tiles": In(stream.Signature(EntryLayout(config)))} if config.winograd else {}),
-            "write": Out(BufferWrite(config)),
-            "post_compute": Out(1),
-            "busy": Out(1),
-            "owed": Out(1),
+            "write": Out(BufferWrite(config)),  # to the input buffer
+            "post_compute": Out(1),             # a token for the compute queue
+            "busy": Out(1),                     # entries are on their way
+            "owed": Out(1),                     # a token is
         })
 
     def elaborate(self, platform):

@@ -29,28 +29,27 @@ class BufferWriter(wiring.Component):
     placed by `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes behind a LOAD_WINOGRAD go through
     `TileLoader`, which goes on writing while other loads follow. The next LOAD_ACT waits for it.
 
-    ``overrun`` when an entry outside the input buffer would be written, by load ``overrun_index``. Beats of the store
-    engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle, and no tile's is
-    written in the cycle in which they are.
+    Beats of the store engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle,
+    and no tile's is written in the cycle in which they are.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "input": In(stream.Signature(config.beat_bits)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "post_compute": Out(1),
-            "write": Out(BufferWrite(config)),
-            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
-            "weights": Out(stream.Signature(config.beat_bits)),
-            "side": Out(stream.Signature(config.beat_bits)),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "overrun": Out(1),
-            "overrun_index": Out(INDEX_BITS),
-            "idle": Out(1),
+            "queue": In(stream.Signature(QueueEntry)),  # loads whose data has been asked for
+            "input": In(stream.Signature(config.beat_bits)),  # that data
+            "compute_level": In(8),             # tokens from the compute queue
+            "compute_take": Out(8),             # of these, taken now
+            "post_compute": Out(1),             # a token for the compute queue
+            "write": Out(BufferWrite(config)),  # entries for the input buffer
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
+            "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
+            "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
+            "state": Out(4),                    # code of `registers.ENGINE_STATES`
+            "index": Out(INDEX_BITS),           # instruction in hand
+            "overrun": Out(1),                  # an entry outside the input buffer would be written
+            "overrun_index": Out(INDEX_BITS),   # by this load
+            "idle": Out(1),                     # nothing is in hand
         })
 
     @staticmethod

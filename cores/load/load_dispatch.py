@@ -15,34 +15,32 @@ __all__ = ["LoadDispatch"]
 class LoadDispatch(wiring.Component):
     """Take the load queue's next instruction when the load at hand ends, and say what it begins.
 
-    A load waits for its compute token (``waits_compute``), for what the set operations in front of it make
-    (``settled``), and a LOAD_ACT for tiles that are still being made (``tiles_idle``). ``take`` marks an instruction's
-    cycle, ``start`` a load's, ``start_box`` a LOAD_ACT's; ``box`` and ``base`` are those of the load that begins.
-    It is ``active`` until ``finish``, on its way ``to_weights``, ``to_side`` or else to the input buffer.
+    A load waits for its compute token, for what the set operations in front of it make, and a LOAD_ACT for tiles that
+    are still being made. It is ``active`` until ``finish``, on its way to the input buffer unless to one of the rings.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         act = instruction_layout(Opcode.LOAD_ACT)
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "waits_compute": Out(1),
-            "settled": In(1),
-            "tiles_idle": In(1),
-            "take": Out(1),
-            "start": Out(1),
-            "start_box": Out(1),
-            "geometry": Out(instruction_layout(Opcode.LOAD_SET)),
-            "box": Out(Box),
-            "base": Out(act.members["buf_base"]),
-            "finish": In(1),
-            "active": Out(1),
-            "to_weights": Out(1),
-            "to_side": Out(1),
-            "post": Out(1),
-            "index": Out(INDEX_BITS),
+            "queue": In(stream.Signature(QueueEntry)),  # loads whose data has been asked for
+            "compute_level": In(8),                # tokens from the compute queue
+            "compute_take": Out(8),                # of these, taken now
+            "waits_compute": Out(1),               # the next load lacks its compute token
+            "settled": In(1),                      # what set operations make is there
+            "tiles_idle": In(1),                   # no tiles are being made
+            "take": Out(1),                        # an instruction is taken
+            "start": Out(1),                       # it is a load
+            "start_box": Out(1),                   # it is a LOAD_ACT
+            "geometry": Out(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
+            "box": Out(Box),                       # of the load that begins
+            "base": Out(act.members["buf_base"]),  # first entry of the LOAD_ACT that begins
+            "finish": In(1),                       # the load's last beat
+            "active": Out(1),                      # a load is in hand
+            "to_weights": Out(1),                  # its beats go to the weight ring
+            "to_side": Out(1),                     # its beats go to the side ring
+            "post": Out(1),                        # it posts a token
+            "index": Out(INDEX_BITS),              # it is this instruction
         })
 
     def elaborate(self, platform):

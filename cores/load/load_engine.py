@@ -35,25 +35,25 @@ class LoadEngine(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "store_level": In(16),
-            "store_take": Out(8),
-            "post_compute": Out(1),
-            "request": Out(stream.Signature(read_request_layout(config))),
-            "response": In(read_data_layout(config)),
-            "data_address": In(config.address_width),
-            "data_beats": In(32),
-            "write": Out(BufferWrite(config)),
-            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
-            "weights": Out(stream.Signature(config.beat_bits)),
-            "side": Out(stream.Signature(config.beat_bits)),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            "queue": In(stream.Signature(QueueEntry)),  # instructions
+            "compute_level": In(8),             # tokens from the compute queue
+            "compute_take": Out(8),             # of these, taken now
+            "store_level": In(16),              # tokens from the store queue
+            "store_take": Out(8),               # of these, taken now
+            "post_compute": Out(1),             # a token for the compute queue
+            "request": Out(stream.Signature(read_request_layout(config))),  # reads for the bus
+            "response": In(read_data_layout(config)),  # what answers them
+            "data_address": In(config.address_width),  # bus address of the data region
+            "data_beats": In(32),               # its size
+            "write": Out(BufferWrite(config)),  # entries for the input buffer
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
+            "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
+            "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
+            "state": Out(4),                    # code of `registers.ENGINE_STATES`
+            "index": Out(INDEX_BITS),           # instruction in hand
+            "error": Out(ErrorReport),          # stops the machine
+            "idle": Out(1),                     # nothing is in hand
+            "halt": In(1),                      # begin nothing more
         })
 
     def elaborate(self, platform):

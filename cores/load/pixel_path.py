@@ -32,21 +32,21 @@ def EntryValue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member]:
     """Ports of `PixelPath` and of `GatheredPath`, which takes its place."""
     return {
-        "take": In(1),
-        "word": In(8 * INSTRUCTION_BYTES),
-        "settled": Out(1),
-        "geometry": In(instruction_layout(Opcode.LOAD_SET)),
-        "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),
-        "right": Out(right_bits),
-        "start": In(1),
-        "box": In(Box),
-        "room": Out(1),
-        "enter": In(EnteringPixel(config)),
-        "pixel": Out(config.beat_bits),
-        "placed": Out(PlacedPixels(config)),
-        "finish": Out(1),
-        "value": Out(EntryValue(config)),
-        **({"kept": In(KeptBeat(config))} if config.local_store else {}),
+        "take": In(1),                        # an instruction
+        "word": In(8 * INSTRUCTION_BYTES),    # that instruction
+        "settled": Out(1),                    # what it sets is there
+        "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
+        "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),  # pixels of padding in front of a row
+        "right": Out(right_bits),             # pixels of padding behind it
+        "start": In(1),                       # begin ``box``
+        "box": In(Box),                       # the next one
+        "room": Out(1),                       # a pixel may enter
+        "enter": In(EnteringPixel(config)),   # the pixel at hand
+        "pixel": Out(config.beat_bits),       # its values, padding or data
+        "placed": Out(PlacedPixels(config)),  # entries that set out and want a place
+        "finish": Out(1),                     # the box's last entry sets out
+        "value": Out(EntryValue(config)),     # of the entries that set out `LATENCY` cycles ago
+        **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # a beat of a local STORE, which goes first
     }
 
 

@@ -37,11 +37,11 @@ class LocalWriter(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "run": In(stream.Signature(LocalRun(config))),
-            "data": In(stream.Signature(config.beat_bits)),
-            "kept": Out(KeptBeat(config)),
-            "posted": Out(1),
-            "error": Out(ErrorReport),
+            "run": In(stream.Signature(LocalRun(config))),  # where the next beats go
+            "data": In(stream.Signature(config.beat_bits)),  # the runs' beats, in order
+            "kept": Out(KeptBeat(config)),  # a beat on its way, for one cycle
+            "posted": Out(1),               # the beats of a STORE that posts a token can be read
+            "error": Out(ErrorReport),      # a beat beyond the last entry
         })
 
     def elaborate(self, platform):

@@ -69,18 +69,21 @@ class Requantizer(wiring.Component):
         self.config = config
         lanes = config.ic_lanes
         super().__init__({
-            "issue": In(IssueLayout(config)),
+            "issue": In(IssueLayout(config)),  # a pixel sets out, or a word of its sum is read
+            # Word of the issue of the cycle before.
             "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+            # Beat of the pool unit, in the cycle of the issue.
             "pooled": In(data.ArrayLayout(signed(POOL_WIDTH), lanes)),
-            "residual": In(config.beat_bits),
-            "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),
-            "released": Out(1),
-            "add": In(1),
+            "residual": In(config.beat_bits),  # beat of the other operand, in the cycle of the issue
+            "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),  # parameters of the block
+            "released": Out(1),                # these may change
+            "add": In(1),                      # every pixel has a residual; stands still while pixels are under way
+            # Requantisation of the first stage; stands still as well.
             "first": In(instruction_layout(Opcode.STORE_SET)),
-            "second": In(instruction_layout(Opcode.STORE_ADD)),
-            "output": Out(data.ArrayLayout(signed(8), lanes)),
-            "output_valid": Out(1),
-            **({"packed": Out(1)} if config.binary_rows else {}),
+            "second": In(instruction_layout(Opcode.STORE_ADD)),  # requantisation of the second; stands still as well
+            "output": Out(data.ArrayLayout(signed(8), lanes)),  # a beat of results
+            "output_valid": Out(1),            # it is one
+            **({"packed": Out(1)} if config.binary_rows else {}),  # a pixel that makes no beat of its own
         })
 
     def elaborate(self, platform):

@@ -84,12 +84,15 @@ class RequantizerLane(wiring.Component):
         self.acc_width = acc_width
         self.packs = packs
         super().__init__({
-            "source": In(signed(acc_width)),
-            "channel": In(ChannelLayout(acc_width)),
-            "residual": In(signed(8)),
-            "control": In(LaneControl),
-            "output": Out(signed(8)),
-            **({"negative": Out(1), "merge": In(8)} if packs else {}),
+            "source": In(signed(acc_width)),          # accumulator, in cycle 2
+            "channel": In(ChannelLayout(acc_width)),  # parameters
+            "residual": In(signed(8)),                # other operand
+            "control": In(LaneControl),               # what happens in this cycle, the same for all lanes
+            "output": Out(signed(8)),                 # result, in cycle 10
+            **({
+                "negative": Out(1),  # in cycle 9: the sign before the clip
+                "merge": In(8),      # ORed into ``output``, a cycle earlier
+            } if packs else {}),
         })
 
     def elaborate(self, platform):

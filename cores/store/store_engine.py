@@ -37,27 +37,29 @@ class StoreEngine(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "post_compute": Out(1),
-            "read_enable": Out(1),
-            "read_bank": Out(1),
-            "read_address": Out(range(config.acc_depth)),
+            "queue": In(stream.Signature(QueueEntry)),  # instructions
+            "compute_level": In(8),          # tokens from the compute queue
+            "compute_take": Out(8),          # of these, taken now
+            "post_compute": Out(1),          # a token for the compute queue
+            "read_enable": Out(1),           # read a word of sums
+            "read_bank": Out(1),             # from this accumulator bank
+            "read_address": Out(range(config.acc_depth)),  # at this place
+            # The word, a cycle later and until the next is read.
             "read_data": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-            "pooled": In(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
-            "side": In(stream.Signature(config.beat_bits)),
-            "run": Out(stream.Signature(write_run_layout(config))),
-            "data": Out(stream.Signature(config.beat_bits)),
+            "pooled": In(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
+            "side": In(stream.Signature(config.beat_bits)),  # from the side ring: parameters, residuals
+            "run": Out(stream.Signature(write_run_layout(config))),  # where the next beats go, for the write engine
+            "data": Out(stream.Signature(config.beat_bits)),  # those beats
+            # Beats of local STOREs, to the input buffer.
             **({"kept": Out(KeptBeat(config))} if config.local_store else {}),
-            "write_start": In(REGION_BITS),
-            "data_beats": In(REGION_BITS),
-            "data_address": In(config.address_width),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            "write_start": In(REGION_BITS),  # first beat of the data region that may be written
+            "data_beats": In(REGION_BITS),   # size of the data region
+            "data_address": In(config.address_width),  # its bus address
+            "state": Out(4),                 # code of `registers.ENGINE_STATES`
+            "index": Out(INDEX_BITS),        # instruction in hand
+            "error": Out(ErrorReport),       # stops the machine
+            "idle": Out(1),                  # nothing is in hand
+            "halt": In(1),                   # begin nothing more
         })
 
     def elaborate(self, platform):

@@ -27,38 +27,38 @@ class StoreSequencer(wiring.Component):
     one a cycle: ``read``, while ``issue`` is valid with the last. Between blocks there is no gap if the next parameters
     are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
 
-    ``post_compute``: the bank has been read. ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits
-    for ``runs_idle``. A bank that cannot hold the tile is a BUFFER error, as is a local row that begins outside the
-    input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an error nothing moves until reset.
+    The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
+    local row that begins outside the input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an
+    error nothing moves until reset.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "post_compute": Out(1),
-            "geometry": Out(instruction_layout(Opcode.STORE_SET)),
-            "second": Out(instruction_layout(Opcode.STORE_ADD)),
-            "store": Out(instruction_layout(Opcode.STORE)),
-            "issue": Out(IssueLayout(config)),
-            "read": Out(1),
-            "read_address": Out(range(config.acc_depth)),
-            "drained": In(1),
-            "room": In(1),
-            "side_valid": In(1),
-            "pooled_valid": In(1),
-            "parameters_wanted": Out(1),
-            "parameters_loaded": In(1),
-            "runs_start": Out(1),
-            "runs_idle": In(1),
-            "runs_failed": In(1),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            "queue": In(stream.Signature(QueueEntry)),  # instructions
+            "compute_level": In(8),             # tokens from the compute queue
+            "compute_take": Out(8),             # of these, taken now
+            "post_compute": Out(1),             # a token for the compute queue
+            "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
+            "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
+            "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
+            "issue": Out(IssueLayout(config)),  # a pixel sets out
+            "read": Out(1),                     # a word of sums is read
+            "read_address": Out(range(config.acc_depth)),  # its address
+            "drained": In(1),                   # nothing is behind the issue
+            "room": In(1),                      # for another beat
+            "side_valid": In(1),                # the side ring has a beat
+            "pooled_valid": In(1),              # the pool unit has one
+            "parameters_wanted": Out(1),        # take those of the next block
+            "parameters_loaded": In(1),         # they are complete
+            "runs_start": Out(1),               # begin the STORE's runs
+            "runs_idle": In(1),                 # they are all taken
+            "runs_failed": In(1),               # one would be outside its region
+            "state": Out(4),                    # code of `registers.ENGINE_STATES`
+            "index": Out(INDEX_BITS),           # instruction in hand
+            "error": Out(ErrorReport),          # stops the machine
+            "idle": Out(1),                     # nothing is in hand
+            "halt": In(1),                      # begin nothing more
         })
 
     def elaborate(self, platform):

@@ -18,15 +18,15 @@ __all__ = ["BinaryEngine"]
 class BinaryEngine(wiring.Component):
     """Executes COMPUTEs with ``binary`` and COMPUTE_SETs; it takes any other for a COMPUTE with ``binary``.
 
-    Rate and cycles are those of a `ComputeEngine` that has the unit inside. ``computed`` names the banks whose sums
-    it is just computing. Golden model: ``sim.golden.binary_popcount``.
+    Rate and cycles are those of a `ComputeEngine` that has the unit inside. Golden model:
+    ``sim.golden.binary_popcount``.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
             **{name: port for name, port in compute_ports(config).items() if name != "pooled"},
-            "computed": Out(2),
+            "computed": Out(2),  # banks that a word is being added to
         })
 
     def elaborate(self, platform):

@@ -33,12 +33,13 @@ class ByteWindow(wiring.Component):
             raise ValueError(f"lanes must be a power of two, not {lanes!r}")
         self.lanes, self.runs, self.lane_bits = lanes, runs, lane_bits
         super().__init__({
-            "enter": In(1),
-            "enter_slot": In(range(self.SLOTS)),
-            "beat": In(data.ArrayLayout(unsigned(lane_bits), lanes)),
-            "slot": In(data.ArrayLayout(range(self.SLOTS), runs)),
-            "offset": In(data.ArrayLayout(range(lanes), runs)),
-            "turn": In(data.ArrayLayout(range(lanes), runs)),
+            "enter": In(1),                       # a beat comes
+            "enter_slot": In(range(self.SLOTS)),  # where it goes
+            "beat": In(data.ArrayLayout(unsigned(lane_bits), lanes)),  # what belongs to each of its bytes
+            "slot": In(data.ArrayLayout(range(self.SLOTS), runs)),  # of each run's first byte
+            "offset": In(data.ArrayLayout(range(lanes), runs)),  # of that byte in its slot
+            "turn": In(data.ArrayLayout(range(lanes), runs)),  # (offset - place) modulo ``lanes``
+            # Entries, two cycles later.
             "output": Out(data.ArrayLayout(data.ArrayLayout(unsigned(lane_bits), lanes), runs)),
         })
 

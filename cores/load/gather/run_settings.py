@@ -24,15 +24,15 @@ class RunSettings(wiring.Component):
         self.config = config
         shift = (config.beat_bytes - 1).bit_length()
         super().__init__({
-            "take": In(1),
-            "word": In(8 * INSTRUCTION_BYTES),
-            "ready": Out(1),
-            "gathering": Out(1),
-            "runs": Out(RunLayout(config)),
-            "left": Out(4),
-            "right": Out(16),
-            "data_beats": Out(17 - shift),
-            "data_bytes": Out(shift),
+            "take": In(1),                      # an instruction
+            "word": In(8 * INSTRUCTION_BYTES),  # that instruction
+            "ready": Out(1),                    # what follows from the last one is there
+            "gathering": Out(1),                # the last one was LOAD_GATHER
+            "runs": Out(RunLayout(config)),     # of a row
+            "left": Out(4),                     # beats of padding in front of its data
+            "right": Out(16),                   # beats of padding behind them
+            "data_beats": Out(17 - shift),      # whole beats of data in a row, from its first fetched one
+            "data_bytes": Out(shift),           # bytes of data in the beat behind these
         })
 
     def elaborate(self, platform):

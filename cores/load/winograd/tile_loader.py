@@ -22,16 +22,16 @@ class TileLoader(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "take": In(1),
-            "instruction": In(QueueEntry),
-            "geometry": In(instruction_layout(Opcode.LOAD_SET)),
-            "start_box": In(1),
-            "tiled": Out(1),
-            "pixels": In(stream.Signature(PixelLayout(config))),
-            "entries": Out(stream.Signature(EntryLayout(config))),
-            "overrun": Out(1),
-            "index": Out(INDEX_BITS),
-            "idle": Out(1),
+            "take": In(1),                  # an instruction
+            "instruction": In(QueueEntry),  # that instruction
+            "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
+            "start_box": In(1),             # it is a LOAD_ACT
+            "tiled": Out(1),                # boxes that start become tiles
+            "pixels": In(stream.Signature(PixelLayout(config))),  # of the box
+            "entries": Out(stream.Signature(EntryLayout(config))),  # transformed
+            "overrun": Out(1),              # an entry beyond the input buffer, or a box that is not made of tiles
+            "index": Out(INDEX_BITS),       # load at hand
+            "idle": Out(1),                 # no tiles are being made
         })
 
     def elaborate(self, platform):

@@ -40,8 +40,6 @@ class WinogradInput(wiring.Component):
 
     A tile takes `TILE_CYCLES`. Vertical sums of a pair of columns take `COLUMN_CYCLES` and are made ahead, so rows and
     blocks follow one another without a gap if the pixels are there: four complete rows of pixels for a row of tiles.
-    ``start`` only while ``idle``. ``overrun``: an entry beyond the input buffer, or a box that is not made of tiles, of
-    load ``index``.
 
     Golden model: ``sim.golden.winograd_input``.
     """
@@ -63,13 +61,13 @@ class WinogradInput(wiring.Component):
             raise ValueError("winograd must be 1 or 2, not 0")
         self.config = config
         super().__init__({
-            "start": In(1),
-            "load": In(TileLoad),
-            "pixels": In(stream.Signature(PixelLayout(config))),
-            "entries": Out(stream.Signature(EntryLayout(config))),
-            "overrun": Out(1),
-            "index": Out(INDEX_BITS),
-            "idle": Out(1),
+            "start": In(1),            # begin a box; only while ``idle``
+            "load": In(TileLoad),      # what is to be known of it
+            "pixels": In(stream.Signature(PixelLayout(config))),  # of the box, padding included
+            "entries": Out(stream.Signature(EntryLayout(config))),  # transformed, for the input buffer
+            "overrun": Out(1),         # an entry beyond the input buffer, or a box that is not made of tiles
+            "index": Out(INDEX_BITS),  # load at hand
+            "idle": Out(1),            # no tiles are being made
         })
 
     def elaborate(self, platform):
