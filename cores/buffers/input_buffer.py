@@ -53,9 +53,12 @@ def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 class InputBuffer(wiring.Component):
     """``config.banks`` banks of ``input_depth`` entries, each with one write and one read port.
 
-    Latency 1, one entry a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". One written
+    One entry a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". One written
     in the cycle in which it is read is read as it was before.
     """
+
+    #: Cycles from an address to its entry.
+    LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -12,12 +12,15 @@ __all__ = ["BurstSplitter"]
 class BurstSplitter(wiring.Component):
     """A run of ``beats`` (1 or more) from ``address`` becomes bursts of up to ``burst_beats`` inside a 4 KiB page each.
 
-    Latency 1, one burst a cycle, also across runs. ``tag`` goes with every burst of its run. A burst ends at a multiple
+    One burst a cycle, also across runs. ``tag`` goes with every burst of its run. A burst ends at a multiple
     of ``burst_beats`` beats at the latest, so every run that crosses one is cut there.
 
     Raises ValueError when ``beat_bytes`` is no power of two in 4..128, ``beats_width`` or ``tag_width`` is not
     positive, or ``burst_beats`` is no power of two that one burst can have.
     """
+
+    #: Cycles from a run to its first burst.
+    LATENCY = 1
 
     def __init__(self, *, address_width: int, beat_bytes: int, beats_width: int, tag_width: int, burst_beats: int):
         if beat_bytes not in (4, 8, 16, 32, 64, 128):

@@ -16,11 +16,15 @@ class ReadEngine(wiring.Component):
     """Turns requests of up to 256 beats into AXI4 bursts and hands the beats back in the order of the requests.
 
     One address and one beat a cycle; ``outstanding_reads`` bursts in flight. Fetch requests go before load requests.
-    The requesters take every beat when it comes, so the bus never waits for them. A request reaches the bus after two
-    cycles, a beat its requester after one.
+    The requesters take every beat when it comes, so the bus never waits for them.
 
     ``halt`` also drops what has not reached the bus; ``idle`` then says that the bus is quiet.
     """
+
+    #: Cycles from a request to its address on the bus: splitter, address register.
+    REQUEST_LATENCY = BurstSplitter.LATENCY + 1
+    #: Cycles from a beat on the bus to its requester.
+    DATA_LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -24,6 +24,8 @@ class WriteEngine(wiring.Component):
     completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
     """
 
+    #: Cycles from a run to its address on the bus: splitter, address register.
+    RUN_LATENCY = BurstSplitter.LATENCY + 1
     #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
     #: fills one 32-deep LUT RAM.
     BUFFER_BEATS = 32

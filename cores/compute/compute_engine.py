@@ -71,11 +71,12 @@ class ComputeEngine(wiring.Component):
     def handover(config: NpuConfig, *, window: bool = False, binary: bool = False) -> int:
         """Cycles from a step's first issue until its weights are taken over, and the next may be gathered.
 
-        Issue, memory, aligning; a window's step begins ``window_reads`` - 1 cycles later.
+        A window's step begins ``window_reads`` - 1 cycles later.
         """
         if binary:
             return WeightLoader.BINARY_TAKEN
-        return 2 + MacArray.align(config) + (config.window_reads - 1 if window else 0)
+        return (TileSequencer.LATENCY + InputBuffer.LATENCY + MacArray.align(config)
+                + (config.window_reads - 1 if window else 0))
 
     @classmethod
     def min_step(cls, config: NpuConfig) -> int:
@@ -119,7 +120,7 @@ class ComputeEngine(wiring.Component):
         # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
         # ``reads`` go with the pixels, ``words`` with the sums.
         align = MacArray.align(config)
-        sums_stage = 1 + self.sums_latency(config)
+        sums_stage = InputBuffer.LATENCY + self.sums_latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD
 
         reads = issue_stages(m, config, sequencer.issue, 1, "read")

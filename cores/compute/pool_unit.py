@@ -12,14 +12,20 @@ from .mac_array import select
 
 __all__ = ["PoolUnit"]
 
-_FIFO_DEPTH = 16
-
 
 class PoolUnit(wiring.Component):
     """Reduce the taps of a window, channel by channel: one tap of ``ic_lanes`` channels a cycle.
 
-    Results leave on ``output`` three cycles behind the last tap. Golden model: ``sim.golden.pool_accumulate``.
+    Golden model: ``sim.golden.pool_accumulate``.
     """
+
+    #: Cycles from a window's last tap until its result can be taken: tap, result, FIFO.
+    LATENCY = 3
+    #: Results that can wait to be taken.
+    FIFO_DEPTH = 16
+    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones, four at most, are
+    #: between the counters and the FIFO when it is seen that there are so many.
+    SLOTS = FIFO_DEPTH - 5
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -39,7 +45,7 @@ class PoolUnit(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.fifo = fifo = SyncFIFO(width=POOL_WIDTH * config.ic_lanes, depth=_FIFO_DEPTH)
+        m.submodules.fifo = fifo = SyncFIFO(width=POOL_WIDTH * config.ic_lanes, depth=self.FIFO_DEPTH)
 
         enable, start, end, maximum, finished = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.sync += [
@@ -63,8 +69,7 @@ class PoolUnit(wiring.Component):
         m.d.comb += [
             fifo.w_en.eq(finished),
             fifo.w_data.eq(results),
-            # Windows can begin in successive cycles: at most four are between the counters and the FIFO.
-            self.ready.eq(fifo.level <= _FIFO_DEPTH - 6),
+            self.ready.eq(fifo.level <= self.SLOTS - 1),
             self.output.valid.eq(fifo.r_rdy),
             self.output.payload.eq(fifo.r_data),
             fifo.r_en.eq(self.output.ready),

@@ -57,13 +57,20 @@ class TileSequencer(wiring.Component):
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
     The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
-    Latency from the loops to ``address``: 1.
 
     With ``depthwise`` a window's sums are `NpuConfig.window_reads` - 1 cycles behind their first read, so windows and
-    other instructions keep a distance of `NpuConfig.window_reads` + 1 cycles.
+    other instructions keep a `distance`.
 
     Raises ValueError unless ``min_step`` is positive.
     """
+
+    #: Cycles from the loops to ``address``.
+    LATENCY = 1
+
+    @staticmethod
+    def distance(config: NpuConfig) -> int:
+        """Cycles between the last issue of a COMPUTE of windows and another's becoming the running instruction."""
+        return config.window_reads + 1
 
     def __init__(self, config: NpuConfig, *, min_step: int):
         if min_step < 1:
@@ -148,9 +155,9 @@ class TileSequencer(wiring.Component):
         may_follow = Signal()
         m.d.comb += may_follow.eq(~active | done)
         if config.depthwise:
-            distance = Signal(range(config.window_reads + 2))
+            distance = Signal(range(self.distance(config) + 1))
             with m.If(active):
-                m.d.sync += distance.eq(config.window_reads + 1)
+                m.d.sync += distance.eq(self.distance(config))
             with m.Elif(distance != 0):
                 m.d.sync += distance.eq(distance - 1)
             with m.If((following.geometry.window & ~following.pool) != window):

@@ -17,11 +17,11 @@ __all__ = ["InstructionFetch"]
 class InstructionFetch(wiring.Component):
     """Fetches instructions in order, checks them, and hands each to its queue; SYNC and END stay here.
 
-    ``start`` must follow a reset, which is what forgets the last program. An instruction takes two cycles (three on a
-    64-bit bus). Memory is asked only for what there is room for, and never beyond the beat that holds the last of
-    ``program_length`` instructions.
+    ``start`` must follow a reset, which is what forgets the last program. An instruction takes `DISPATCH_CYCLES` (one
+    more on a 64-bit bus). Memory is asked only for what there is room for, and never beyond the beat that holds the
+    last of ``program_length`` instructions.
 
-    SYNC and END wait until the queues have been empty and ``engines_idle`` up for three cycles; END also for the last
+    SYNC and END wait until the queues have been empty and ``engines_idle`` up for `CALM_CYCLES`; END also for the last
     requested beat. Then ``done`` pulses.
 
     Reports ILLEGAL, READ_SLVERR and READ_DECERR for the instruction that has them, once it is its turn, and NO_END with
@@ -31,6 +31,10 @@ class InstructionFetch(wiring.Component):
     #: Beats of a request, and beats kept before decoding: one request is under way while the other is decoded.
     REQUEST_BEATS = 16
     BUFFER_BEATS = 2 * REQUEST_BEATS
+    #: Cycles of an instruction: looked at, then dispatched. On a 64-bit bus its halves are joined before that.
+    DISPATCH_CYCLES = 2
+    #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
+    CALM_CYCLES = 3
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -65,7 +69,7 @@ class InstructionFetch(wiring.Component):
         self._queues(m, word=word, queue=check.queue, push=push, ready=queue_ready, empty=queues_empty)
 
         # Work passes from queue to engine and from engine to engine with a cycle in which neither shows it.
-        calm, settled = Signal(2), Signal()
+        calm, settled = Signal(range(self.CALM_CYCLES + 1)), Signal()
         m.d.comb += settled.eq(calm.all())
         with m.If(~(queues_empty & self.engines_idle)):
             m.d.sync += calm.eq(0)

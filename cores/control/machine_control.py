@@ -26,6 +26,9 @@ class MachineControl(wiring.Component):
     Raises ValueError unless ``sources`` is positive.
     """
 
+    #: Cycles from ``start`` until instruction fetch can offer its first request: reset, ``fetch_start``.
+    START_CYCLES = 2
+
     def __init__(self, *, sources: int):
         if sources < 1:
             raise ValueError(f"sources must be positive, not {sources!r}")

@@ -13,6 +13,10 @@ class TokenCounter(wiring.Component):
     Raises ValueError unless ``width`` is in 1..16.
     """
 
+    #: Cycles from the event that gives a token until its taker sees it: engines register what they post, and ``level``
+    #: is a register.
+    LATENCY = 2
+
     def __init__(self, *, width: int = 8):
         if not 1 <= width <= 16:
             raise ValueError(f"width must be in 1..16, not {width!r}")

@@ -31,6 +31,9 @@ class LoadEngine(wiring.Component):
     FIFO_DEPTH = 512
     #: Instructions whose data is under way behind the one being written.
     CONTEXTS = 8
+    #: Cycles from accepting an instruction to its first request, and from a row's last request to the next row's first:
+    #: between them a row's range is checked.
+    FIRST_REQUEST = ROW_CYCLES = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -18,6 +18,9 @@ _MULTIPLIER_BIT = 32
 class ChannelParameters(wiring.Component):
     """Takes 8 beats while ``enable`` is high and no parameters are held, one a cycle, and holds what they say."""
 
+    #: Cycles from ``release`` until the next block's first beat can be taken.
+    RELEASE_CYCLES = 1
+
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({

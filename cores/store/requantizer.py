@@ -37,13 +37,12 @@ def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
 
 
 class Requantizer(wiring.Component):
-    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in three cycles.
+    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in `ADD_CYCLES`.
 
     Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual``
     are taken then, ``accumulators`` in cycle 1. With ``winograd`` in the configuration a source is a sum of words,
     the last of them its pixel's own, and all but reading and selecting these is a cycle later. With ``add`` every
-    pixel needs ``load``, and pixels set out multiples of three cycles apart: the residual and the first stage's
-    result go through the multipliers in the two cycles left between pixels further behind. ``add``, ``first`` and
+    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart. ``add``, ``first`` and
     ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
     may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
 
@@ -57,6 +56,11 @@ class Requantizer(wiring.Component):
     #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
     SECOND = 8
     ADD_LATENCY = LATENCY + SECOND
+    #: Cycles of a pixel with ``add``: its own, and two in which the residual and the first stage's result of pixels
+    #: further behind go through the multipliers.
+    ADD_CYCLES = 3
+    #: Cycles from an issue with ``release`` to ``released``.
+    RELEASE = 4
     #: Further cycles of a beat of signs, behind its last pixel.
     PACKING = SignPacker.LATENCY
 
@@ -101,7 +105,8 @@ class Requantizer(wiring.Component):
         # valid[n], load[n]: the pixel that set out n cycles ago.
         valid = [issue.valid]
         load, release = [issue.valid & issue.load], [issue.valid & issue.release]
-        for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"), (release, 4, "release")):
+        for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"),
+                                    (release, self.RELEASE, "release")):
             for cycle in range(1, length + 1):
                 delayed = Signal(name=f"{name}{cycle}")
                 # Without add a pixel has left here; what follows may switch to add.
@@ -121,7 +126,7 @@ class Requantizer(wiring.Component):
             control.load_shift.eq(load[4]),
             control.take_shift.eq(add),
             control.shift.eq(second.shift - MIN_SHIFT),
-            self.released.eq(release[4]),
+            self.released.eq(release[self.RELEASE]),
         ]
         output_valid = Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.

@@ -20,11 +20,14 @@ REGION_BITS = 32
 
 class StoreRuns(wiring.Component):
     """For every block and row of the STORE given with ``start``: a run of its beats, of ``cols`` or with ``binary`` an
-    eighth of these. Three cycles a run.
+    eighth of these.
 
     A run that is not between ``write_start`` and ``data_beats`` is not issued; ``failed`` rises instead. A local
     STORE's runs are offered at ``local``; those that begin outside the input buffer have failed.
     """
+
+    #: Cycles from offering a run to offering the next, and from ``start`` to offering the first.
+    RUN_CYCLES = 3
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -9,14 +9,12 @@ from ..arch.isa import ErrorCode, Opcode
 from ..arch.registers import ENGINE_STATES
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig
-from .requantizer import IssueLayout
+from .requantizer import IssueLayout, Requantizer
 from .store_pixels import StorePixels
 
 __all__ = ["StoreSequencer"]
 
 _STATE = {name: code for code, name in enumerate(ENGINE_STATES["store"])}
-#: A pixel with ``add`` holds the multipliers for three cycles.
-_ADD_CYCLES = 3
 
 
 class StoreSequencer(wiring.Component):
@@ -31,6 +29,9 @@ class StoreSequencer(wiring.Component):
     local row that begins outside the input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an
     error nothing moves until reset.
     """
+
+    #: Cycles from taking a STORE until its first pixel may set out: it is checked, and takes its token.
+    SETUP_CYCLES = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -77,8 +78,8 @@ class StoreSequencer(wiring.Component):
             m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), fresh.eq(1)]
 
         m.submodules.pixels = pixels = StorePixels(config)
-        phase = Signal(range(_ADD_CYCLES))
-        m.d.sync += phase.eq(Mux(phase == _ADD_CYCLES - 1, 0, phase + 1))
+        phase = Signal(range(Requantizer.ADD_CYCLES))
+        m.d.sync += phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1))
         go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
             "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
         turn = phase == 0
@@ -120,7 +121,7 @@ class StoreSequencer(wiring.Component):
             self.error.index.eq(self.index),
         ]
         # The second stage's two cycles behind an issue are busy as well.
-        recent = Signal(_ADD_CYCLES - 1)
+        recent = Signal(Requantizer.ADD_CYCLES - 1)
         m.d.sync += recent.eq(Cat(issue & add, recent))
 
         m.d.comb += self.state.eq(_STATE["setup"])

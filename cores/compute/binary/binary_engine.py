@@ -50,7 +50,7 @@ class BinaryEngine(wiring.Component):
             m.d.comb += getattr(accumulators, port).eq(getattr(self, port))
 
         # Stage 0 is the cycle of the buffer's address; the counts of its word appear at stage ``counts_stage``.
-        counts_stage = 1 + latency
+        counts_stage = InputBuffer.LATENCY + latency
         address_stage = counts_stage - Accumulators.READ_AHEAD
         words = issue_stages(m, config, sequencer.issue, address_stage + Accumulators.LATENCY, "stage")
         before, written = words[counts_stage - 1], words[address_stage]

@@ -17,8 +17,11 @@ class RunSettings(wiring.Component):
 
     Behind LOAD_SET a run is a pixel, with ``sign`` the first eighth of one. ``data_beats`` and ``data_bytes``: where
     data end in a row, counted from its first fetched beat; what is behind them counts as padding. Settings are good
-    when ``ready``: a cycle behind ``take``, or two for LOAD_GATHER.
+    when ``ready``: a cycle behind ``take``, and for LOAD_GATHER `GATHER_CYCLES` more.
     """
+
+    #: Cycles in which what follows from a LOAD_GATHER is being made.
+    GATHER_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
