@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import BOUNDARY_BYTES, MAX_BURST
+from .axi import BOUNDARY_BYTES, LENGTH_BITS, MAX_BURST
 
 __all__ = ["BurstSplitter"]
 
@@ -39,7 +39,7 @@ class BurstSplitter(wiring.Component):
                 {"address": address_width, "beats": beats_width, "tag": tag_width}))),
             # AXI's length, beats - 1; ``final`` marks the run's last.
             "burst": Out(stream.Signature(data.StructLayout(
-                {"address": address_width, "length": 8, "final": 1, "tag": tag_width}))),
+                {"address": address_width, "length": LENGTH_BITS, "final": 1, "tag": tag_width}))),
             "idle": Out(1),  # no run is in hand
         })
 

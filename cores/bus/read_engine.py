@@ -45,7 +45,8 @@ class ReadEngine(wiring.Component):
         m = Module()
         config, axi = self.config, self.axi
         m.submodules.splitter = splitter = BurstSplitter(
-            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=9, tag_width=1,
+            address_width=config.address_width, beat_bytes=config.beat_bytes,
+            beats_width=len(self.load_request.p.beats), tag_width=1,
             burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # One entry for each burst in flight: for whom it is, and whether it ends its request.
         m.submodules.flight = flight = SyncFIFO(width=2, depth=config.outstanding_reads)

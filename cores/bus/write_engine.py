@@ -8,7 +8,16 @@ from amaranth.lib.wiring import In, Out
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import ErrorCode
 from ..config import NpuConfig
-from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Write, AxiResponse, ErrorReport, memory_attributes, write_run_layout
+from .axi import (
+    BOUNDARY_BYTES,
+    LENGTH_BITS,
+    MAX_BURST,
+    Axi4Write,
+    AxiResponse,
+    ErrorReport,
+    memory_attributes,
+    write_run_layout,
+)
 from .burst_splitter import BurstSplitter
 
 __all__ = ["WriteEngine"]
@@ -49,10 +58,10 @@ class WriteEngine(wiring.Component):
         config, axi = self.config, self.axi
         tag_layout = data.StructLayout({"last": 1, "post": 1, "index": INDEX_BITS})
         m.submodules.splitter = splitter = BurstSplitter(
-            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=12,
+            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=len(self.run.p.beats),
             tag_width=tag_layout.size, burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # Bursts whose beats are still to be sent (AWLEN), and bursts still to be answered (index, whether to report).
-        m.submodules.lengths = lengths = SyncFIFO(width=8, depth=config.outstanding_writes)
+        m.submodules.lengths = lengths = SyncFIFO(width=LENGTH_BITS, depth=config.outstanding_writes)
         m.submodules.answers = answers = SyncFIFO(width=1 + INDEX_BITS, depth=config.outstanding_writes)
         m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
@@ -85,7 +94,7 @@ class WriteEngine(wiring.Component):
         # Once ``flush`` is up the rest of the bursts is sent without strobes. It must not change a beat that waits on
         # the bus: not its strobes (so it waits for a beat boundary) and not its data (so nothing enters the buffer).
         flush = Signal()
-        sent = Signal(8)
+        sent = Signal(LENGTH_BITS)
         with m.If(self.halt & (~axi.wvalid | axi.wready)):
             m.d.sync += flush.eq(1)
         m.d.comb += [

@@ -4,12 +4,12 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.isa import Queue
 from ..arch.numerics import POOL_WIDTH
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BufferWrite, InputBuffer
-from ..bus.axi import ErrorReport
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared
 from .binary.binary_unit import BinaryUnit
 from .mac_array import MacArray
 from .pool_unit import PoolUnit
@@ -22,13 +22,7 @@ __all__ = ["ComputeEngine", "compute_ports"]
 def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
     """Ports of what executes the compute queue."""
     return {
-        "queue": In(stream.Signature(QueueEntry)),    # instructions
-        "load_level": In(8),                          # tokens from the load queue
-        "load_take": Out(8),                          # of these, taken now
-        "store_level": In(8),                         # tokens from the store queue
-        "store_take": Out(8),                         # of these, taken now
-        "post_load": Out(1),                          # a token for the load queue
-        "post_store": Out(1),                         # a token for the store queue
+        **EnginePort(Queue.COMPUTE).members,
         "write": In(BufferWrite(config)),             # entries for the input buffer
         "weights": In(stream.Signature(config.beat_bits)),  # from the weight ring
         "weights_level": In(range(config.weight_depth + 1)),  # beats in the ring
@@ -39,11 +33,6 @@ def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
         "read_address": In(range(config.acc_depth)),  # at this place
         # The word, a cycle later and until the next is read.
         "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-        "state": Out(4),                              # code of `registers.ENGINE_STATES`
-        "index": Out(INDEX_BITS),                     # instruction in hand
-        "error": Out(ErrorReport),                    # stops the machine
-        "idle": Out(1),                               # nothing is in hand
-        "halt": In(1),                                # begin nothing more
     }
 
 
@@ -97,13 +86,9 @@ class ComputeEngine(wiring.Component):
         m.submodules.accumulators = accumulators = Accumulators(config)
         m.submodules.pool = pool = PoolUnit(config)
 
-        connect(m, flipped(self.queue), sequencer.queue)
+        connect_shared(m, self, sequencer, *TileSequencer.SHARED)
         connect(m, flipped(self.weights), loader.beats)
         connect(m, pool.output, flipped(self.pooled))
-        for port in ("load_level", "store_level", "halt"):
-            m.d.comb += getattr(sequencer, port).eq(getattr(self, port))
-        for port in ("load_take", "store_take", "post_load", "state", "index", "error"):
-            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("fill_valid", "fill_indexed", "fill_group"):
             m.d.comb += getattr(loader, port).eq(getattr(sequencer, port))
         connect(m, flipped(self.write), buffer.write)

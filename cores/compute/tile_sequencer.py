@@ -1,21 +1,21 @@
 """Tile sequencer: turns COMPUTE and POOL into one input-buffer address a cycle."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ..arch.isa import ErrorCode, Opcode
-from ..arch.registers import ENGINE_STATES
+from ..arch.instruction_layout import INDEX_BITS, field_shape, instruction_layout, opcode_of
+from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.registers import STATE_CODES
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BankShape, buffer_address_bits
-from ..bus.axi import ErrorReport
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, lacks
 from .tile_loops import TileLoops
 
 __all__ = ["IssueLayout", "TileSequencer", "issue_stages"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["compute"])}
+_STATE = STATE_CODES["compute"]
 
 
 class IssueLayout(data.StructLayout):
@@ -64,6 +64,9 @@ class TileSequencer(wiring.Component):
     Raises ValueError unless ``min_step`` is positive.
     """
 
+    #: Ports that are those of the engine it is in; ``idle`` and ``post_store`` take what is behind it too.
+    SHARED = ("queue", "load_level", "load_take", "store_level", "store_take", "post_load", "state", "index", "error",
+              "halt")
     #: Cycles from the loops to ``address``.
     LATENCY = 1
 
@@ -79,26 +82,16 @@ class TileSequencer(wiring.Component):
         self.min_step = min_step
         address = unsigned(buffer_address_bits(config))
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),  # instructions
-            "load_level": In(8),                # tokens from the load queue
-            "load_take": Out(8),                # of these, taken now
-            "store_level": In(8),               # tokens from the store queue
-            "store_take": Out(8),               # of these, taken now
-            "post_load": Out(1),                # a token for the load queue
+            **EnginePort(Queue.COMPUTE, without=("post_store",)).members,
             "fill_valid": Out(1),               # there is a step whose weights can be gathered
             "fill_indexed": Out(1),             # they carry indices
-            "fill_group": Out(6),               # its number in its block's tap
+            "fill_group": Out(field_shape(Opcode.COMPUTE, "groups")),               # its number in its block's tap
             **({"fill_window": Out(1)} if config.depthwise else {}),  # it is of windows
             **({"fill_binary": Out(1)} if config.binary_rows else {}),  # it is of the binary unit
             "weights_ready": In(1),             # the next step may start
             "pool_ready": In(1),                # the next window may
             "issue": Out(IssueLayout(config)),  # what this cycle's addresses are for
             "address": Out(data.ArrayLayout(address, config.banks)),  # entry of each bank
-            "state": Out(4),                    # code of `registers.ENGINE_STATES`
-            "index": Out(INDEX_BITS),           # instruction in hand
-            "error": Out(ErrorReport),          # stops the machine
-            "idle": Out(1),                     # nothing is in hand
-            "halt": In(1),                      # begin nothing more
         })
 
     def elaborate(self, platform):
@@ -112,7 +105,7 @@ class TileSequencer(wiring.Component):
         geometry = Signal(set_layout)               # of the latest COMPUTE_SET
         following = Signal(data.StructLayout({      # decoded, waiting for its turn
             "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout}))
-        opcode = Value.cast(entry.word)[:4]
+        opcode = opcode_of(entry.word)
         m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)
         with m.If(self.queue.valid & self.queue.ready):
             with m.If(opcode == Opcode.COMPUTE_SET):
@@ -150,8 +143,8 @@ class TileSequencer(wiring.Component):
 
         # -- take the next instruction ------------------------------------------------------------------------------
         # ``following`` becomes the running instruction as soon as the running one has issued its last cycle.
-        waits_load = following.word.wait_load & (self.load_level == 0)
-        waits_store = following.word.wait_store & (self.store_level == 0)
+        waits_load = lacks(self.load_level, following.word.wait_load)
+        waits_store = lacks(self.store_level, following.word.wait_store)
         may_follow = Signal()
         m.d.comb += may_follow.eq(~active | done)
         if config.depthwise:

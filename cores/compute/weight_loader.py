@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import field_shape
+from ..arch.isa import Opcode
 from ..config import NpuConfig
 from .binary.popcount import parities
 
@@ -49,7 +51,7 @@ class WeightLoader(wiring.Component):
             "level": In(range(config.weight_depth + 1)),  # beats in the ring
             "fill_valid": In(1),    # there is a step to gather
             "fill_indexed": In(1),  # its weights carry indices
-            "fill_group": In(6),    # its number in its block's tap
+            "fill_group": In(field_shape(Opcode.COMPUTE, "groups")),    # its number in its block's tap
             **({"fill_window": In(1)} if config.depthwise else {}),  # it is of windows
             **({"fill_binary": In(1)} if config.binary_rows else {}),  # it is of the binary unit
             # The next step may start: what is missing of it is in the ring and will be here in time.

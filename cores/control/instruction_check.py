@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import opcode_of
 from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue, is_supported
 from ..config import NpuConfig
 
@@ -42,7 +43,7 @@ class InstructionCheck(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        opcode = self.word[:HEADER[0].bits]
+        opcode = opcode_of(self.word)
         reasons = [~opcode.matches(*(op for op in Opcode if is_supported(op, self.config)))]
 
         # Bits that the same operations forbid share one term: their OR, and whether it is one of these operations.

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode, Queue
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
@@ -60,7 +60,7 @@ class InstructionFetch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         word = Signal(8 * INSTRUCTION_BYTES)
-        response = Signal(2)
+        response = Signal(AxiResponse)
         word_valid, word_taken, quiet = Signal(), Signal(), Signal()
         self._fetch(m, word=word, response=response, valid=word_valid, taken=word_taken, quiet=quiet)
         queues_empty, queue_ready, push = Signal(), Signal(), Signal()
@@ -76,9 +76,9 @@ class InstructionFetch(wiring.Component):
         with m.Elif(~settled):
             m.d.sync += calm.eq(calm + 1)
         is_end = Signal()
-        m.d.comb += is_end.eq(word[:HEADER[0].bits] == Opcode.END)
+        m.d.comb += is_end.eq(opcode_of(word) == Opcode.END)
 
-        failed, failure = Signal(), Signal(4)
+        failed, failure = Signal(), Signal(ErrorCode)
         m.d.comb += [self.error.valid.eq(failed), self.error.code.eq(failure), self.error.index.eq(self.index)]
         with m.FSM():
             with m.State("STOPPED"):

@@ -50,7 +50,7 @@ class MachineControl(wiring.Component):
             "busy": Out(1),                   # a run is under way
             "done": Out(1),                   # the last run reached its END
             "error": Out(1),                  # the last run failed
-            "error_code": Out(4),             # why
+            "error_code": Out(ErrorCode),             # why
             "error_index": Out(INDEX_BITS),   # in which instruction
         })
 

@@ -5,7 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS
-from ..arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
+from ..arch.isa import ErrorCode
+from ..arch.registers import COUNTERS, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, address_of
 from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
 from ..config import NpuConfig
 
@@ -35,13 +36,13 @@ class RegisterFile(wiring.Component):
             "busy": In(1),                      # a run is under way
             "done": In(1),                      # the last run reached its END
             "error": In(1),                     # the last run failed
-            "error_code": In(4),                # why
+            "error_code": In(ErrorCode),                # why
             "error_index": In(INDEX_BITS),      # in which instruction
             "program_address": Out(config.address_width),  # bus address of the program
             "program_length": Out(INDEX_BITS),  # instructions
             "data_address": Out(config.address_width),  # bus address of the data region
-            "data_beats": Out(32),              # its size
-            "write_start": Out(32),             # first beat of it that may be written
+            "data_beats": Out(REGION_BITS),              # its size
+            "write_start": Out(REGION_BITS),             # first beat of it that may be written
             "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # cycles without progress; 0: any number
             "irq": Out(1),                      # raised while DONE or ERROR, if enabled
             "counter_select": Out(range(len(COUNTERS))),  # counter that is read

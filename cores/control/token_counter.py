@@ -4,6 +4,8 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from .engine_port import TAKE_BITS
+
 __all__ = ["TokenCounter"]
 
 
@@ -22,7 +24,7 @@ class TokenCounter(wiring.Component):
             raise ValueError(f"width must be in 1..16, not {width!r}")
         super().__init__({
             "post": In(1),        # add one
-            "take": In(8),        # remove so many, no more than ``level``
+            "take": In(TAKE_BITS),        # remove so many, no more than ``level``
             "level": Out(width),  # tokens that are there
             "overflow": Out(1),   # the post finds the counter full and is lost
         })

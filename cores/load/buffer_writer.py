@@ -4,10 +4,12 @@ from amaranth.hdl import Const, Module, Mux, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
-from ..arch.registers import ENGINE_STATES
+from ..arch.instruction_layout import INDEX_BITS
+from ..arch.isa import Queue
+from ..arch.registers import STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared
 from .buffer_port import BufferPort
 from .entry_placer import EntryPlacer
 from .gather.gathered_path import GatheredPath
@@ -18,7 +20,7 @@ from .winograd.tile_loader import TileLoader
 
 __all__ = ["BufferWriter"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["load"])}
+_STATE = STATE_CODES["load"]
 
 
 class BufferWriter(wiring.Component):
@@ -36,20 +38,15 @@ class BufferWriter(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),  # loads whose data has been asked for
+            # Stores, errors and halting are the requester's business.
+            **EnginePort(Queue.LOAD, without=("store_level", "store_take", "error", "halt")).members,
             "input": In(stream.Signature(config.beat_bits)),  # that data
-            "compute_level": In(8),             # tokens from the compute queue
-            "compute_take": Out(8),             # of these, taken now
-            "post_compute": Out(1),             # a token for the compute queue
             "write": Out(BufferWrite(config)),  # entries for the input buffer
             **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
-            "state": Out(4),                    # code of `registers.ENGINE_STATES`
-            "index": Out(INDEX_BITS),           # instruction in hand
             "overrun": Out(1),                  # an entry outside the input buffer would be written
             "overrun_index": Out(INDEX_BITS),   # by this load
-            "idle": Out(1),                     # nothing is in hand
         })
 
     @staticmethod
@@ -67,7 +64,7 @@ class BufferWriter(wiring.Component):
         m.submodules.port = port = BufferPort(config, latency=path.LATENCY)
 
         # -- instructions -------------------------------------------------------------------------------------------
-        connect(m, flipped(self.queue), dispatch.queue)
+        connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
         active, to_buffer = dispatch.active, ~dispatch.to_weights & ~dispatch.to_side
         tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
         if config.winograd:
@@ -76,8 +73,6 @@ class BufferWriter(wiring.Component):
                 tiles.tiled, tiles.pixels.ready, tiles.entries.valid, tiles.idle)
         to_path, to_tiles = to_buffer & ~tiled, to_buffer & tiled
         m.d.comb += [
-            dispatch.compute_level.eq(self.compute_level),
-            self.compute_take.eq(dispatch.compute_take),
             dispatch.settled.eq(path.settled),
             dispatch.tiles_idle.eq(tiles_idle),
             path.take.eq(dispatch.take),

@@ -45,7 +45,7 @@ class EntryPlacer(wiring.Component):
         with m.If(placing):
             m.d.sync += entry.eq(entry + 1)
         if self.config.banks > 1:
-            phase, bank = Signal(3), Signal(BankShape(self.config))
+            phase, bank = Signal.like(geometry.stride), Signal(BankShape(self.config))
             more = pixels.lanes[1:]
             m.d.comb += self.enable.eq(pixels.lanes << bank)
             with m.If(placing):

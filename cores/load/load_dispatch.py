@@ -1,12 +1,13 @@
 """Load dispatch: the load queue's instructions, one by one, to what delivers their data."""
 
 from amaranth.hdl import Module, Mux, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ..arch.isa import Opcode, is_supported
+from ..arch.instruction_layout import instruction_layout
+from ..arch.isa import Opcode, Queue, is_supported
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, lacks
 from .padded_walk import Box
 
 __all__ = ["LoadDispatch"]
@@ -23,9 +24,8 @@ class LoadDispatch(wiring.Component):
         self.config = config
         act = instruction_layout(Opcode.LOAD_ACT)
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),  # loads whose data has been asked for
-            "compute_level": In(8),                # tokens from the compute queue
-            "compute_take": Out(8),                # of these, taken now
+            **EnginePort(Queue.LOAD, without=(
+                "store_level", "store_take", "post_compute", "state", "error", "idle", "halt")).members,
             "waits_compute": Out(1),               # the next load lacks its compute token
             "settled": In(1),                      # what set operations make is there
             "tiles_idle": In(1),                   # no tiles are being made
@@ -40,7 +40,6 @@ class LoadDispatch(wiring.Component):
             "to_weights": Out(1),                  # its beats go to the weight ring
             "to_side": Out(1),                     # its beats go to the side ring
             "post": Out(1),                        # it posts a token
-            "index": Out(INDEX_BITS),              # it is this instruction
         })
 
     def elaborate(self, platform):
@@ -50,7 +49,7 @@ class LoadDispatch(wiring.Component):
                           for opcode in (Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
         is_box, is_weights = act.opcode == Opcode.LOAD_ACT, act.opcode == Opcode.LOAD_WGT
         m.d.comb += [
-            self.waits_compute.eq(act.wait_compute & (self.compute_level == 0)),
+            self.waits_compute.eq(lacks(self.compute_level, act.wait_compute)),
             self.take.eq(self.queue.valid & (~self.active | self.finish) & ~self.waits_compute & self.settled
                          & (self.tiles_idle | ~is_box)),
             self.queue.ready.eq(self.take),

@@ -3,19 +3,20 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ..arch.isa import ErrorCode, Opcode
-from ..arch.registers import ENGINE_STATES
+from ..arch.instruction_layout import INDEX_BITS, instruction_layout
+from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.registers import REGION_BITS, STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat
-from ..bus.axi import MAX_BURST, AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from ..bus.axi import MAX_BURST, AxiResponse, read_data_layout, read_request_layout
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared, lacks
 from .buffer_writer import BufferWriter
 
 __all__ = ["LoadEngine"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["load"])}
+_STATE = STATE_CODES["load"]
 
 
 class LoadEngine(wiring.Component):
@@ -38,25 +39,15 @@ class LoadEngine(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),  # instructions
-            "compute_level": In(8),             # tokens from the compute queue
-            "compute_take": Out(8),             # of these, taken now
-            "store_level": In(16),              # tokens from the store queue
-            "store_take": Out(8),               # of these, taken now
-            "post_compute": Out(1),             # a token for the compute queue
+            **EnginePort(Queue.LOAD).members,
             "request": Out(stream.Signature(read_request_layout(config))),  # reads for the bus
             "response": In(read_data_layout(config)),  # what answers them
             "data_address": In(config.address_width),  # bus address of the data region
-            "data_beats": In(32),               # its size
+            "data_beats": In(REGION_BITS),               # its size
             "write": Out(BufferWrite(config)),  # entries for the input buffer
             **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
-            "state": Out(4),                    # code of `registers.ENGINE_STATES`
-            "index": Out(INDEX_BITS),           # instruction in hand
-            "error": Out(ErrorReport),          # stops the machine
-            "idle": Out(1),                     # nothing is in hand
-            "halt": In(1),                      # begin nothing more
         })
 
     def elaborate(self, platform):
@@ -76,16 +67,17 @@ class LoadEngine(wiring.Component):
 
         running = Signal()
         index = Signal(INDEX_BITS)
-        blocks_left, rows_left, rows = Signal(10), Signal(10), Signal(10)
-        cols, left = Signal(24), Signal(24)
-        row_pitch, block_pitch = Signal(20), Signal(24)
+        blocks_left, rows_left, rows = Signal.like(act.blocks), Signal.like(act.rows), Signal.like(act.rows)
+        cols, left = Signal.like(wgt.beats), Signal.like(wgt.beats)
+        row_pitch, block_pitch = Signal.like(geometry.row_pitch), Signal.like(geometry.block_pitch)
         # A bit more than the region's size: a row is checked before the next one is computed, so nothing wraps.
-        block_offset, row_offset, offset = Signal(33), Signal(33), Signal(33)
+        block_offset, row_offset, offset = (Signal(REGION_BITS + 1, name=name) for name in (
+            "block_offset", "row_offset", "offset"))
 
         waits_store = Signal()
         no_geometry = Signal()      # a LOAD_ACT without a LOAD_SET in front of it
         accept = self.queue.valid & ~running & contexts.w_rdy & ~self.halt
-        m.d.comb += waits_store.eq(accept & (self.store_level < act.stores))
+        m.d.comb += waits_store.eq(accept & lacks(self.store_level, act.stores))
         m.d.comb += self.queue.ready.eq(accept & ~waits_store)
         with m.If(self.queue.valid & self.queue.ready):
             m.d.comb += [
@@ -128,7 +120,7 @@ class LoadEngine(wiring.Component):
                 m.d.sync += row_checked.eq(1)
 
         reserved = Signal(range(self.FIFO_DEPTH + 1))
-        beats = Signal(9)
+        beats = Signal.like(self.request.p.beats)
         m.d.comb += beats.eq(Mux(left > MAX_BURST, MAX_BURST, left))
         m.d.comb += [
             self.request.valid.eq(running & row_checked & ~self.halt & (reserved + beats <= self.FIFO_DEPTH)),
@@ -165,16 +157,8 @@ class LoadEngine(wiring.Component):
         failed, decode_error = fifo.r_data[config.beat_bits], fifo.r_data[config.beat_bits + 1]
 
         # -- writer -----------------------------------------------------------------------------------------------
-        m.d.comb += [
-            writer.compute_level.eq(self.compute_level),
-            self.compute_take.eq(writer.compute_take),
-            self.post_compute.eq(writer.post_compute),
-        ]
-        connect(m, writer.write, flipped(self.write))
-        if config.local_store:
-            m.d.comb += writer.kept.eq(self.kept)
-        connect(m, writer.weights, flipped(self.weights))
-        connect(m, writer.side, flipped(self.side))
+        connect_shared(m, self, writer, "compute_level", "compute_take", "post_compute", "write", "weights", "side",
+                       *(("kept",) if config.local_store else ()))
 
         # -- report -----------------------------------------------------------------------------------------------
         with m.If(writer.input.valid & writer.input.ready & failed):

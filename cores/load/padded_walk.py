@@ -4,12 +4,17 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import field_shape
+from ..arch.isa import Opcode
 from .phase_counter import PhaseCounter
 
 __all__ = ["Box", "PaddedWalk"]
 
 #: ``blocks`` times ``rows`` rows of ``cols`` data pixels, and the rows of padding around them.
-Box = data.StructLayout({"blocks": 10, "pad_top": 6, "rows": 10, "pad_bottom": 6, "cols": 24})
+Box = data.StructLayout({
+    **{name: field_shape(Opcode.LOAD_ACT, name) for name in ("blocks", "pad_top", "rows", "pad_bottom")},
+    "cols": field_shape(Opcode.LOAD_WGT, "beats"),      # the longest rows are those of weights
+})
 
 
 class PaddedWalk(wiring.Component):

@@ -4,16 +4,14 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS
-from ..arch.isa import LAYOUTS, ErrorCode, Opcode
+from ..arch.instruction_layout import INDEX_BITS, field_shape
+from ..arch.isa import ErrorCode, Opcode
 from ..buffers.input_buffer import KeptBeat, buffer_address_bits
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig
 from ..load.buffer_writer import BufferWriter
 
 __all__ = ["LocalRun", "LocalWriter"]
-
-_COLS_BITS = next(field.bits for field in LAYOUTS[Opcode.STORE_SET] if field.name == "cols")
 
 
 def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
@@ -22,8 +20,8 @@ def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
     ``last`` of the STORE, which wants its token if ``post``.
     """
     return data.StructLayout({
-        "entry": buffer_address_bits(config), "beats": _COLS_BITS, "follows": 1, "last": 1, "post": 1,
-        "index": INDEX_BITS,
+        "entry": buffer_address_bits(config), "beats": field_shape(Opcode.STORE_SET, "cols"), "follows": 1,
+        "last": 1, "post": 1, "index": INDEX_BITS,
     })
 
 

@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import field_shape
+from ..arch.isa import Opcode
 from ..arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
@@ -11,7 +13,7 @@ __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
 #: Bits of ``shift - MIN_SHIFT``.
 SHIFT_BITS = (MAX_SHIFT - MIN_SHIFT).bit_length()
 #: Bits of the second stage's constant.
-_CONSTANT_BITS = 28
+_CONSTANT_BITS = field_shape(Opcode.STORE_ADD, "constant").width
 
 #: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
 #: value stands.

@@ -5,15 +5,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.isa import Queue
 from ..arch.numerics import POOL_WIDTH
+from ..arch.registers import REGION_BITS
 from ..buffers.input_buffer import KeptBeat
-from ..bus.axi import ErrorReport, write_run_layout
+from ..bus.axi import write_run_layout
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared
 from .channel_parameters import ChannelParameters
 from .local_writer import LocalWriter
 from .requantizer import Requantizer
-from .store_runs import REGION_BITS, StoreRuns
+from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
 
 __all__ = ["StoreEngine"]
@@ -37,10 +39,8 @@ class StoreEngine(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),  # instructions
-            "compute_level": In(8),          # tokens from the compute queue
-            "compute_take": Out(8),          # of these, taken now
-            "post_compute": Out(1),          # a token for the compute queue
+            # Tokens of a STORE for loads are given by the write engine.
+            **EnginePort(Queue.STORE, without=("post_load",)).members,
             "read_enable": Out(1),           # read a word of sums
             "read_bank": Out(1),             # from this accumulator bank
             "read_address": Out(range(config.acc_depth)),  # at this place
@@ -55,11 +55,6 @@ class StoreEngine(wiring.Component):
             "write_start": In(REGION_BITS),  # first beat of the data region that may be written
             "data_beats": In(REGION_BITS),   # size of the data region
             "data_address": In(config.address_width),  # its bus address
-            "state": Out(4),                 # code of `registers.ENGINE_STATES`
-            "index": Out(INDEX_BITS),        # instruction in hand
-            "error": Out(ErrorReport),       # stops the machine
-            "idle": Out(1),                  # nothing is in hand
-            "halt": In(1),                   # begin nothing more
         })
 
     def elaborate(self, platform):
@@ -71,18 +66,14 @@ class StoreEngine(wiring.Component):
         m.submodules.runs = runs = StoreRuns(config)
         m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
-        connect(m, flipped(self.queue), sequencer.queue)
+        connect_shared(m, self, sequencer, *StoreSequencer.SHARED)
         connect(m, runs.run, flipped(self.run))
-        for port in ("compute_take", "read_address", "state", "index", "idle"):
-            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("write_start", "data_beats", "data_address"):
             m.d.comb += getattr(runs, port).eq(getattr(self, port))
         issue, store, add = sequencer.issue, sequencer.store, sequencer.geometry.add
         m.d.comb += [
-            sequencer.compute_level.eq(self.compute_level),
             sequencer.side_valid.eq(self.side.valid),
             sequencer.pooled_valid.eq(self.pooled.valid),
-            sequencer.halt.eq(self.halt),
 
             runs.start.eq(sequencer.runs_start),
             runs.geometry.eq(sequencer.geometry),

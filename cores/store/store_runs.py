@@ -8,14 +8,12 @@ from amaranth.utils import exact_log2
 from ..arch.instruction_layout import INDEX_BITS, instruction_layout
 from ..arch.isa import Opcode
 from ..arch.numerics import MAP_PIXELS
+from ..arch.registers import REGION_BITS
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from .local_writer import LocalRun
 
-__all__ = ["REGION_BITS", "StoreRuns"]
-
-#: Bits of a beat count of the data region, as in the register map.
-REGION_BITS = 32
+__all__ = ["StoreRuns"]
 
 
 class StoreRuns(wiring.Component):

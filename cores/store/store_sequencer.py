@@ -1,20 +1,20 @@
 """Control of the store engine: instructions, tokens, and when a pixel sets out."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ..arch.isa import ErrorCode, Opcode
-from ..arch.registers import ENGINE_STATES
-from ..bus.axi import ErrorReport
+from ..arch.instruction_layout import instruction_layout, opcode_of
+from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, lacks
 from .requantizer import IssueLayout, Requantizer
 from .store_pixels import StorePixels
 
 __all__ = ["StoreSequencer"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["store"])}
+_STATE = STATE_CODES["store"]
 
 
 class StoreSequencer(wiring.Component):
@@ -30,16 +30,15 @@ class StoreSequencer(wiring.Component):
     error nothing moves until reset.
     """
 
+    #: Ports that are those of the engine; its token and error may also be those of a local STORE's writer.
+    SHARED = ("queue", "compute_level", "compute_take", "state", "index", "idle", "halt", "read_address")
     #: Cycles from taking a STORE until its first pixel may set out: it is checked, and takes its token.
     SETUP_CYCLES = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),  # instructions
-            "compute_level": In(8),             # tokens from the compute queue
-            "compute_take": Out(8),             # of these, taken now
-            "post_compute": Out(1),             # a token for the compute queue
+            **EnginePort(Queue.STORE, without=("post_load",)).members,
             "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
             "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
             "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
@@ -55,17 +54,12 @@ class StoreSequencer(wiring.Component):
             "runs_start": Out(1),               # begin the STORE's runs
             "runs_idle": In(1),                 # they are all taken
             "runs_failed": In(1),               # one would be outside its region
-            "state": Out(4),                    # code of `registers.ENGINE_STATES`
-            "index": Out(INDEX_BITS),           # instruction in hand
-            "error": Out(ErrorReport),          # stops the machine
-            "idle": Out(1),                     # nothing is in hand
-            "halt": In(1),                      # begin nothing more
         })
 
     def elaborate(self, platform):
         m = Module()
         config, geometry, store = self.config, self.geometry, self.store
-        opcode = self.queue.p.word[:4]
+        opcode = opcode_of(self.queue.p.word)
         add = geometry.add
         blocks_of_bank = config.oc_groups
         if config.banks > config.pixel_lanes:
@@ -153,7 +147,7 @@ class StoreSequencer(wiring.Component):
                     m.next = "STOPPED"
             with m.State("WAIT"):
                 # The parameters arrive meanwhile.
-                with m.If(store.wait_compute & (self.compute_level == 0)):
+                with m.If(lacks(self.compute_level, store.wait_compute)):
                     m.d.comb += self.state.eq(_STATE["wait_compute"])
                 with m.Else():
                     m.d.comb += [self.compute_take.eq(store.wait_compute), self.runs_start.eq(1)]

@@ -15,10 +15,13 @@ FILES = sorted(Path(cores.__file__).parent.rglob("*.py"))
 
 def _declarations(source: str) -> list[tuple[int, int, str]]:
     """First and last line and name of every port: an entry ``"name": In(...)`` or ``Out(...)`` of a dict."""
-    return [(key.lineno, value.end_lineno or value.lineno, key.value)
-            for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Dict)
-            for key, value in zip(node.keys, node.values, strict=True)
-            if isinstance(key, ast.Constant) and isinstance(value, ast.Call)
+    nodes = list(ast.walk(ast.parse(source)))
+    entries = [(key, value) for node in nodes if isinstance(node, ast.Dict)
+               for key, value in zip(node.keys, node.values, strict=True)]
+    entries += [(node.key, node.value) for node in nodes if isinstance(node, ast.DictComp)]
+    return [(key.lineno, value.end_lineno or value.lineno, ast.unparse(key).strip("'"))
+            for key, value in entries
+            if key is not None and isinstance(value, ast.Call)
             and isinstance(value.func, ast.Name) and value.func.id in ("In", "Out")]
 
 

@@ -7,6 +7,7 @@ from amaranth.lib.wiring import Out, connect, flipped
 from ...buffers.accumulators import Accumulators
 from ...buffers.input_buffer import InputBuffer
 from ...config import NpuConfig
+from ...control.engine_port import connect_shared
 from ..compute_engine import ComputeEngine, compute_ports
 from ..tile_sequencer import TileSequencer, issue_stages
 from ..weight_loader import WeightLoader
@@ -39,13 +40,9 @@ class BinaryEngine(wiring.Component):
         m.submodules.unit = unit = BinaryUnit(config, latency=latency)
         m.submodules.accumulators = accumulators = Accumulators(config)
 
-        connect(m, flipped(self.queue), sequencer.queue)
+        connect_shared(m, self, sequencer, *TileSequencer.SHARED)
         connect(m, flipped(self.weights), loader.beats)
         connect(m, flipped(self.write), buffer.write)
-        for port in ("load_level", "store_level", "halt"):
-            m.d.comb += getattr(sequencer, port).eq(getattr(self, port))
-        for port in ("load_take", "store_take", "post_load", "state", "index", "error"):
-            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("read_enable", "read_bank", "read_address"):
             m.d.comb += getattr(accumulators, port).eq(getattr(self, port))
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...arch.instruction_layout import instruction_layout
+from ...arch.instruction_layout import field_shape, instruction_layout
 from ...arch.isa import INSTRUCTION_BYTES, Opcode
 from ...config import NpuConfig
 from .run_gatherer import RunLayout
@@ -32,7 +32,7 @@ class RunSettings(wiring.Component):
             "ready": Out(1),                    # what follows from the last one is there
             "gathering": Out(1),                # the last one was LOAD_GATHER
             "runs": Out(RunLayout(config)),     # of a row
-            "left": Out(4),                     # beats of padding in front of its data
+            "left": Out(field_shape(Opcode.LOAD_SET, "pad_left")),  # beats of padding in front of its data
             "right": Out(16),                   # beats of padding behind them
             "data_beats": Out(17 - shift),      # whole beats of data in a row, from its first fetched one
             "data_bytes": Out(shift),           # bytes of data in the beat behind these
@@ -44,9 +44,9 @@ class RunSettings(wiring.Component):
         shift = (lanes - 1).bit_length()
         plain = data.View(instruction_layout(Opcode.LOAD_SET), self.word)
         gather = data.View(instruction_layout(Opcode.LOAD_GATHER), self.word)
-        cols = Signal(12)
+        cols = Signal.like(plain.cols)
         waiting = Signal()      # the product is there, what follows from it is not
-        product, needed = Signal(18), Signal(16)
+        product, needed = Signal(len(gather.outputs) + len(gather.step)), Signal.like(self.right)
         m.d.sync += waiting.eq(0)
         # Beats from the row's first, padding in front included, to the last run's end.
         m.d.comb += needed.eq(

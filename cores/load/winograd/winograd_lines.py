@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ...arch.isa import MAX_TILE_COLS
+from ...arch.instruction_layout import field_shape
+from ...arch.isa import MAX_TILE_COLS, Opcode
 from ...config import NpuConfig
 
 __all__ = ["PixelLayout", "WinogradLines"]
@@ -32,7 +33,7 @@ class WinogradLines(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "tile_cols": In(8),             # tiles of a row
+            "tile_cols": In(field_shape(Opcode.LOAD_WINOGRAD, "tile_cols")),             # tiles of a row
             "pixels": In(stream.Signature(PixelLayout(config))),  # of the box, padding included
             # A row that is not ``2 * tile_cols + 2`` pixels, a block that is not of four rows, six, eight ....
             "malformed": Out(1),
