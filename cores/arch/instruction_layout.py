@@ -3,9 +3,9 @@
 from amaranth.hdl import Shape, Value, signed, unsigned
 from amaranth.lib import data
 
-from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Opcode
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Opcode, Queue
 
-__all__ = ["INDEX_BITS", "QueueEntry", "field_shape", "instruction_layout", "opcode_of"]
+__all__ = ["INDEX_BITS", "QueueEntry", "field_shape", "instruction_layout", "opcode_of", "queue_layout"]
 
 #: Bits of an instruction's index: programs of up to 16 M instructions.
 INDEX_BITS = 24
@@ -22,6 +22,11 @@ def instruction_layout(opcode: Opcode) -> data.StructLayout:
     if rest:
         members["reserved"] = unsigned(rest)
     return data.StructLayout(members)
+
+
+def queue_layout(queue: Queue) -> data.UnionLayout:
+    """An instruction of a queue, seen as each of its operations: ``load_act``, ``load_wgt`` ..."""
+    return data.UnionLayout({op.name.lower(): instruction_layout(op) for op in Opcode if op.queue == queue})
 
 
 def field_shape(opcode: Opcode, name: str) -> Shape:

@@ -75,8 +75,8 @@ class BufferWriter(wiring.Component):
         m.d.comb += [
             dispatch.settled.eq(path.settled),
             dispatch.tiles_idle.eq(tiles_idle),
-            path.take.eq(dispatch.take),
-            path.word.eq(Value.cast(self.queue.payload.word)),
+            path.setting.eq(dispatch.setting),
+            Value.cast(path.word).eq(self.queue.payload.word),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
             *[unit.box.eq(dispatch.box) for unit in (walk, path)],
             walk.start.eq(dispatch.start),
@@ -135,7 +135,7 @@ class BufferWriter(wiring.Component):
         if config.winograd:
             connect(m, tiles.entries, port.tiles)
             m.d.comb += [
-                tiles.take.eq(dispatch.take),
+                tiles.setting.eq(dispatch.setting),
                 tiles.instruction.eq(queue.payload),
                 tiles.geometry.eq(dispatch.geometry),
                 tiles.start_box.eq(dispatch.start_box),

@@ -1,16 +1,19 @@
 """Load dispatch: the load queue's instructions, one by one, to what delivers their data."""
 
-from amaranth.hdl import Module, Mux, Value
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import instruction_layout
+from ..arch.instruction_layout import instruction_layout, queue_layout
 from ..arch.isa import Opcode, Queue, is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from .padded_walk import Box
 
-__all__ = ["LoadDispatch"]
+__all__ = ["LoadDispatch", "Setting"]
+
+#: Which operation that sets something is taken in this cycle; none is 0.
+Setting = data.StructLayout({op.name.lower(): 1 for op in (Opcode.LOAD_SET, Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD)})
 
 
 class LoadDispatch(wiring.Component):
@@ -29,7 +32,7 @@ class LoadDispatch(wiring.Component):
             "waits_compute": Out(1),               # the next load lacks its compute token
             "settled": In(1),                      # what set operations make is there
             "tiles_idle": In(1),                   # no tiles are being made
-            "take": Out(1),                        # an instruction is taken
+            "setting": Out(Setting),            # an instruction that sets something is taken
             "start": Out(1),                       # it is a load
             "start_box": Out(1),                   # it is a LOAD_ACT
             "geometry": Out(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
@@ -44,16 +47,16 @@ class LoadDispatch(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        word = Value.cast(self.queue.payload.word)
-        act, wgt, side = (data.View(instruction_layout(opcode), word)
-                          for opcode in (Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
+        word = data.View(queue_layout(Queue.LOAD), self.queue.payload.word)
+        act, wgt, side = word.load_act, word.load_wgt, word.load_side
+        take = Signal()
         is_box, is_weights = act.opcode == Opcode.LOAD_ACT, act.opcode == Opcode.LOAD_WGT
         m.d.comb += [
             self.waits_compute.eq(lacks(self.compute_level, act.wait_compute)),
-            self.take.eq(self.queue.valid & (~self.active | self.finish) & ~self.waits_compute & self.settled
+            take.eq(self.queue.valid & (~self.active | self.finish) & ~self.waits_compute & self.settled
                          & (self.tiles_idle | ~is_box)),
-            self.queue.ready.eq(self.take),
-            self.start_box.eq(self.take & is_box),
+            self.queue.ready.eq(take),
+            self.start_box.eq(take & is_box),
             self.base.eq(act.buf_base),
         ]
         with m.If(is_box):
@@ -70,19 +73,21 @@ class LoadDispatch(wiring.Component):
                 self.box.rows.eq(Mux(is_weights, 1, side.rows)),
                 self.box.cols.eq(Mux(is_weights, wgt.beats, side.cols)),
             ]
-        ends_sign = [opcode for opcode in (Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD)
-                     if is_supported(opcode, self.config)]
         with m.If(self.finish):
             m.d.sync += self.active.eq(0)
-        with m.If(self.take):
+        with m.If(take):
             m.d.comb += self.compute_take.eq(act.wait_compute)
             m.d.sync += [self.index.eq(self.queue.payload.index), self.post.eq(act.post_compute),
                          self.to_weights.eq(0), self.to_side.eq(0)]
             with m.Switch(act.opcode):
                 with m.Case(Opcode.LOAD_SET):
-                    m.d.sync += Value.cast(self.geometry).eq(word)
-                with m.Case(*ends_sign):
-                    m.d.sync += self.geometry.sign.eq(0)
+                    m.d.comb += self.setting.load_set.eq(1)
+                    m.d.sync += self.geometry.eq(word.load_set)
+                for opcode in (Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD):
+                    if is_supported(opcode, self.config):
+                        with m.Case(opcode):
+                            m.d.comb += self.setting[opcode.name.lower()].eq(1)
+                            m.d.sync += self.geometry.sign.eq(0)
                 with m.Default():
                     m.d.comb += self.start.eq(1)
                     m.d.sync += [self.active.eq(1), self.to_weights.eq(is_weights),

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, instruction_layout
+from ..arch.instruction_layout import INDEX_BITS, instruction_layout, queue_layout
 from ..arch.isa import ErrorCode, Opcode, Queue
 from ..arch.registers import REGION_BITS, STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat
@@ -58,12 +58,9 @@ class LoadEngine(wiring.Component):
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
 
         # -- requester ------------------------------------------------------------------------------------------
-        layouts = {opcode: instruction_layout(opcode) for opcode in (Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT,
-                                                                     Opcode.LOAD_SIDE)}
-        word = Value.cast(self.queue.payload.word)
-        views = {opcode: data.View(layout, word) for opcode, layout in layouts.items()}
-        act, wgt, side = views[Opcode.LOAD_ACT], views[Opcode.LOAD_WGT], views[Opcode.LOAD_SIDE]
-        geometry = Signal(layouts[Opcode.LOAD_SET])
+        word = data.View(queue_layout(Queue.LOAD), self.queue.payload.word)
+        act, wgt, side = word.load_act, word.load_wgt, word.load_side
+        geometry = Signal(instruction_layout(Opcode.LOAD_SET))
 
         running = Signal()
         index = Signal(INDEX_BITS)
@@ -95,7 +92,7 @@ class LoadEngine(wiring.Component):
             ]
             with m.Switch(act.opcode):
                 with m.Case(Opcode.LOAD_SET):
-                    m.d.sync += Value.cast(geometry).eq(word)
+                    m.d.sync += geometry.eq(word.load_set)
                 with m.Case(Opcode.LOAD_ACT):
                     m.d.sync += [
                         running.eq((act.rows != 0) & (geometry.cols != 0)),

@@ -4,11 +4,12 @@ from amaranth.hdl import Module, Mux
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import instruction_layout
-from ..arch.isa import INSTRUCTION_BYTES, Opcode
+from ..arch.instruction_layout import instruction_layout, queue_layout
+from ..arch.isa import Opcode, Queue
 from ..buffers.input_buffer import KeptBeat
 from ..config import NpuConfig
 from .entry_placer import PlacedPixels
+from .load_dispatch import Setting
 from .padded_walk import Box
 
 __all__ = ["EnteringPixel", "EntryValue", "PixelPath", "path_ports"]
@@ -32,8 +33,8 @@ def EntryValue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member]:
     """Ports of `PixelPath` and of `GatheredPath`, which takes its place."""
     return {
-        "take": In(1),                        # an instruction
-        "word": In(8 * INSTRUCTION_BYTES),    # that instruction
+        "setting": In(Setting),               # an instruction that sets something is taken
+        "word": In(queue_layout(Queue.LOAD)),  # that instruction
         "settled": Out(1),                    # what it sets is there
         "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
         "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),  # pixels of padding in front of a row
@@ -53,7 +54,7 @@ def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member
 class PixelPath(wiring.Component):
     """Bring the pixels of a box, data or padding, to the input buffer as they are.
 
-    ``take`` shows it every instruction ``word``; from when it is ``settled`` on, a row has ``left`` and ``right``
+    ``setting`` shows it the instructions that say how; from when it is ``settled`` on, a row has ``left`` and ``right``
     pixels of padding. Behind ``start`` the pixels of ``box`` may ``enter`` while there is ``room``. ``placed`` asks for
     the place of an entry whose ``value`` comes `LATENCY` cycles later, ``finish`` comes with the box's last.
     ``pixel`` is the one at hand. A ``kept`` beat goes in front and is ``value`` as long after.

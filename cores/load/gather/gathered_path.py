@@ -33,7 +33,7 @@ class GatheredPath(wiring.Component):
         m.submodules.bytes = padded = PaddedBytes(config)
         m.submodules.gatherer = gatherer = RunGatherer(config)
         m.d.comb += [
-            settings.take.eq(self.take),
+            settings.setting.eq(self.setting),
             settings.word.eq(self.word),
             self.settled.eq(settings.ready),
             self.left.eq(settings.left),
