@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..compute.mac_array import sum_bits
 from ..config import NpuConfig
+from ..lib.bits import sum_bits
 
 __all__ = ["Accumulators"]
 

@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 from ..arch.isa import LAYOUTS
 from ..config import NpuConfig
 
-__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits"]
+__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits",
+           "write_latency"]
 
 #: Bits in which entries are computed: a legal entry plus the widest field of an instruction that names entries or moves
 #: from one to another. So what is past the end is seen before it wraps.
@@ -41,6 +42,11 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     if config.binary_rows:
         members["zero"] = Out(config.write_lanes)
     return wiring.Signature(members)
+
+
+def write_latency(config: NpuConfig) -> int:
+    """Cycles from an entry's setting out until it is written: as many as the load engine's way has registers."""
+    return 2 if config.gather else 1
 
 
 def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout

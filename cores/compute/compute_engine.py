@@ -13,7 +13,7 @@ from ..control.engine_port import EnginePort, connect_shared
 from .binary.binary_unit import BinaryUnit
 from .mac_array import MacArray
 from .pool_unit import PoolUnit
-from .tile_sequencer import IssueLayout, TileSequencer, issue_stages
+from .tile_sequencer import TileSequencer, WordIssue, issue_stages
 from .weight_loader import WeightLoader
 
 __all__ = ["ComputeEngine", "compute_ports"]
@@ -113,7 +113,7 @@ class ComputeEngine(wiring.Component):
         if config.depthwise:
             # A window's word is complete when its last read is there.
             windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
-            issued = Signal(IssueLayout(config))
+            issued = Signal(WordIssue(config))
             m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
             with m.If(sequencer.issue.window & ~windows[-1].window):
                 m.d.comb += issued.eq(0)

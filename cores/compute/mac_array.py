@@ -6,8 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
+from ..lib.bits import select, sum_bits
 
-__all__ = ["MacArray", "select", "sum_bits"]
+__all__ = ["MacArray", "MacRow"]
 
 PRODUCT_BITS = 16       # of int8 by int8
 
@@ -20,11 +21,6 @@ def _packed_products(config: NpuConfig) -> int:
     if config.pixel_lanes == 1 or config.multiplier_width < PRODUCT_BITS + 9:
         return 0
     return min(1 << config.multiplier_width - PRODUCT_BITS - 9, config.nnz_lanes)
-
-
-def sum_bits(config: NpuConfig) -> int:
-    """Bits of a sum of ``nnz_lanes`` products."""
-    return config.activation_bits + config.weight_bits + (config.nnz_lanes - 1).bit_length()
 
 
 def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
@@ -42,13 +38,6 @@ def _sources_layout(config: NpuConfig) -> data.ArrayLayout:
 #: With ``depthwise``: which of the pixels read a word's pixels are; docs/architecture.md, "Spread words".
 #: ``part``: which of a read's words, unless spread.
 SourceSelect = data.StructLayout({"part": 1, "spread": 1, "window": 1, "alternate": 1})
-
-
-def select(index: Value, choices: list[Value]) -> Value:
-    """``choices[index]`` as a tree of two-way multiplexers, which maps to look-up tables better than a case."""
-    for bit in index[:(len(choices) - 1).bit_length()]:
-        choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
-    return choices[0]
 
 
 class MacRow(wiring.Component):

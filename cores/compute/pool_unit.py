@@ -3,12 +3,12 @@
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.numerics import POOL_WIDTH
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
-from .mac_array import select
+from ..lib.bits import select
 
 __all__ = ["PoolUnit"]
 
@@ -66,13 +66,11 @@ class PoolUnit(wiring.Component):
                     m.d.sync += result.eq(tap)
                 with m.Elif(~maximum):
                     m.d.sync += result.eq(result + tap)
+        connect(m, fifo.r_stream, flipped(self.output))
         m.d.comb += [
             fifo.w_en.eq(finished),
             fifo.w_data.eq(results),
             self.ready.eq(fifo.level <= self.SLOTS - 1),
-            self.output.valid.eq(fifo.r_rdy),
-            self.output.payload.eq(fifo.r_data),
-            fifo.r_en.eq(self.output.ready),
-            self.idle.eq(~enable & ~finished & ~fifo.r_rdy),
+            self.idle.eq(~enable & ~finished & ~self.output.valid),
         ]
         return m

@@ -13,12 +13,12 @@ from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from .tile_loops import TileLoops
 
-__all__ = ["IssueLayout", "TileSequencer", "issue_stages"]
+__all__ = ["WordIssue", "TileSequencer", "issue_stages"]
 
 _STATE = STATE_CODES["compute"]
 
 
-class IssueLayout(data.StructLayout):
+class WordIssue(data.StructLayout):
     """What one issued cycle means, for the pipeline behind the input buffer."""
 
     def __init__(self, config: NpuConfig):
@@ -43,10 +43,10 @@ class IssueLayout(data.StructLayout):
 
 
 def issue_stages(m: Module, config: NpuConfig, first: Signal, count: int, name: str) -> list[Signal]:
-    """What ``first``, of `IssueLayout`, was in the last ``count`` cycles, the present one first."""
+    """What ``first``, of `WordIssue`, was in the last ``count`` cycles, the present one first."""
     chain = [first]
     for number in range(1, count + 1):
-        stage = Signal(IssueLayout(config), name=f"{name}{number}")
+        stage = Signal(WordIssue(config), name=f"{name}{number}")
         m.d.sync += Value.cast(stage).eq(chain[-1])
         chain.append(stage)
     return chain
@@ -90,7 +90,7 @@ class TileSequencer(wiring.Component):
             **({"fill_binary": Out(1)} if config.binary_rows else {}),  # it is of the binary unit
             "weights_ready": In(1),             # the next step may start
             "pool_ready": In(1),                # the next window may
-            "issue": Out(IssueLayout(config)),  # what this cycle's addresses are for
+            "issue": Out(WordIssue(config)),  # what this cycle's addresses are for
             "address": Out(data.ArrayLayout(address, config.banks)),  # entry of each bank
         })
 

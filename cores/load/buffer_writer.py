@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import Queue
 from ..arch.registers import STATE_CODES
-from ..buffers.input_buffer import BufferWrite, KeptBeat
+from ..buffers.input_buffer import BufferWrite, KeptBeat, write_latency
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from .buffer_port import BufferPort
@@ -35,6 +35,9 @@ class BufferWriter(wiring.Component):
     and no tile's is written in the cycle in which they are.
     """
 
+    #: Cycles from an entry's setting out until it is written; the store engine's own entries count on it.
+    latency = staticmethod(write_latency)
+
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
@@ -49,11 +52,6 @@ class BufferWriter(wiring.Component):
             "overrun_index": Out(INDEX_BITS),   # by this load
         })
 
-    @staticmethod
-    def latency(config: NpuConfig) -> int:
-        """Cycles from an entry's setting out until it is written."""
-        return (GatheredPath if config.gather else PixelPath).LATENCY
-
     def elaborate(self, platform):
         m = Module()
         config = self.config
@@ -62,6 +60,7 @@ class BufferWriter(wiring.Component):
         m.submodules.walk = walk = PaddedWalk(left_bits=len(path.left), right_bits=len(path.right))
         m.submodules.placer = placer = EntryPlacer(config)
         m.submodules.port = port = BufferPort(config, latency=path.LATENCY)
+        assert path.LATENCY == self.latency(config)
 
         # -- instructions -------------------------------------------------------------------------------------------
         connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")

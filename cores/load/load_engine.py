@@ -1,9 +1,9 @@
 """Load engine: memory to input buffer, weight ring and side ring."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 
 from ..arch.instruction_layout import INDEX_BITS, instruction_layout, queue_layout
 from ..arch.isa import ErrorCode, Opcode, Queue
@@ -147,10 +147,8 @@ class LoadEngine(wiring.Component):
             fifo.r_en.eq(writer.input.ready),
             writer.input.valid.eq(fifo.r_rdy),
             writer.input.payload.eq(fifo.r_data[:config.beat_bits]),
-            writer.queue.valid.eq(contexts.r_rdy),
-            Value.cast(writer.queue.payload).eq(contexts.r_data),
-            contexts.r_en.eq(writer.queue.ready),
         ]
+        connect(m, contexts.r_stream, writer.queue)
         failed, decode_error = fifo.r_data[config.beat_bits], fifo.r_data[config.beat_bits + 1]
 
         # -- writer -----------------------------------------------------------------------------------------------
@@ -175,13 +173,13 @@ class LoadEngine(wiring.Component):
         with m.Elif(out_of_range):
             m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.READ_RANGE), self.error.index.eq(index)]
         m.d.comb += [
-            self.idle.eq(~running & ~contexts.r_rdy & writer.idle),
+            self.idle.eq(~running & ~writer.queue.valid & writer.idle),
             self.index.eq(Mux(writer.idle, Mux(running, index, self.queue.payload.index), writer.index)),
             self.state.eq(writer.state),
         ]
         with m.If(writer.state == _STATE["idle"]):
             with m.If(waits_store):
                 m.d.comb += self.state.eq(_STATE["wait_store"])
-            with m.Elif(running | contexts.r_rdy | self.queue.valid):
+            with m.Elif(running | writer.queue.valid | self.queue.valid):
                 m.d.comb += self.state.eq(_STATE["setup"])
         return m

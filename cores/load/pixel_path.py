@@ -12,10 +12,10 @@ from .entry_placer import PlacedPixels
 from .load_dispatch import Setting
 from .padded_walk import Box
 
-__all__ = ["EnteringPixel", "EntryValue", "PixelPath", "path_ports"]
+__all__ = ["BoxPixel", "EntryValue", "PixelPath", "path_ports"]
 
 
-def EnteringPixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def BoxPixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """The pixel at hand, ``beat`` if it ``is_data``; ``valid`` when it sets out. What it is the last of."""
     return data.StructLayout({
         "valid": 1, "beat": config.beat_bits, "is_data": 1, "row_end": 1, "block_end": 1, "end": 1})
@@ -42,7 +42,7 @@ def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member
         "start": In(1),                       # begin ``box``
         "box": In(Box),                       # the next one
         "room": Out(1),                       # a pixel may enter
-        "enter": In(EnteringPixel(config)),   # the pixel at hand
+        "enter": In(BoxPixel(config)),   # the pixel at hand
         "pixel": Out(config.beat_bits),       # its values, padding or data
         "placed": Out(PlacedPixels(config)),  # entries that set out and want a place
         "finish": Out(1),                     # the box's last entry sets out

@@ -6,10 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS, field_shape
 from ..arch.isa import ErrorCode, Opcode
-from ..buffers.input_buffer import KeptBeat, buffer_address_bits
+from ..buffers.input_buffer import KeptBeat, buffer_address_bits, write_latency
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig
-from ..load.buffer_writer import BufferWriter
 
 __all__ = ["LocalRun", "LocalWriter"]
 
@@ -64,7 +63,7 @@ class LocalWriter(wiring.Component):
                 with m.If(run.entry == self.config.input_depth - 1):
                     m.d.sync += beyond.eq(1)
         posted = write & (run.beats == 1) & run.last & run.post
-        for number in range(BufferWriter.latency(self.config) - 1):
+        for number in range(write_latency(self.config) - 1):
             stage = Signal(name=f"posted{number + 1}")
             m.d.sync += stage.eq(posted)
             posted = stage

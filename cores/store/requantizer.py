@@ -10,10 +10,11 @@ from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import Opcode
 from ..arch.numerics import MIN_SHIFT, POOL_WIDTH
 from ..config import NpuConfig
+from ..lib.bits import select
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
 from .sign_packer import SignPacker
 
-__all__ = ["IssueLayout", "Requantizer", "SelectShape"]
+__all__ = ["PixelIssue", "Requantizer", "SelectShape"]
 
 
 def SelectShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
@@ -21,7 +22,7 @@ def SelectShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
     return range(max(2, config.pixel_lanes * config.oc_groups))
 
 
-def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A pixel that sets out this cycle if ``valid``.
 
     ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
@@ -73,7 +74,7 @@ class Requantizer(wiring.Component):
         self.config = config
         lanes = config.ic_lanes
         super().__init__({
-            "issue": In(IssueLayout(config)),  # a pixel sets out, or a word of its sum is read
+            "issue": In(PixelIssue(config)),  # a pixel sets out, or a word of its sum is read
             # Word of the issue of the cycle before.
             "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
             # Beat of the pool unit, in the cycle of the issue.
@@ -165,12 +166,12 @@ class Requantizer(wiring.Component):
             residual = delayed
 
         # Sources: each is zero when it is not the one, so that the lanes only OR them.
-        from_bank, from_pool, select = Signal(), Signal(), Signal.like(self.issue.select)
+        from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select)
         pooled = Signal.like(self.pooled, reset_less=True)
         m.d.sync += [
             from_bank.eq(issue.valid & ~issue.pooled),
             from_pool.eq(issue.valid & issue.pooled),
-            select.eq(self.issue.select),
+            place.eq(self.issue.select),
             pooled.eq(pooled_source),
         ]
         if config.winograd:
@@ -179,8 +180,7 @@ class Requantizer(wiring.Component):
             m.d.sync += [starts.eq(issue.first), negate.eq(issue.negate), complete.eq(from_bank)]
         for lane in range(config.ic_lanes):
             choices = [self.accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
-            for bit in select[:(len(choices) - 1).bit_length()]:
-                choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
+            chosen = select(place, choices)
             bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
             m.d.sync += pool_source.eq(Mux(from_pool, pooled[lane], 0))
@@ -189,11 +189,11 @@ class Requantizer(wiring.Component):
                 total = Signal(signed(config.acc_width), name=f"sum{lane}", reset_less=True)
                 before = Mux(starts, 0, Mux(negate, ~total, total))
                 # word + before + carry; as a subtraction for the reason given in `RequantizerLane`.
-                m.d.sync += [word.eq(choices[0]),
+                m.d.sync += [word.eq(chosen),
                              total.eq((Cat(0, word) - Cat(starts | ~negate, ~before))[1:])]
                 m.d.comb += bank_source.eq(Mux(complete, total, 0))
             else:
-                m.d.sync += bank_source.eq(Mux(from_bank, choices[0], 0))
+                m.d.sync += bank_source.eq(Mux(from_bank, chosen, 0))
 
             m.submodules[f"lane{lane}"] = unit = RequantizerLane(
                 acc_width=config.acc_width, packs=bool(config.binary_rows))

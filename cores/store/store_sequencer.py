@@ -9,7 +9,7 @@ from ..arch.isa import ErrorCode, Opcode, Queue
 from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
-from .requantizer import IssueLayout, Requantizer
+from .requantizer import PixelIssue, Requantizer
 from .store_pixels import StorePixels
 
 __all__ = ["StoreSequencer"]
@@ -42,7 +42,7 @@ class StoreSequencer(wiring.Component):
             "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
             "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
             "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
-            "issue": Out(IssueLayout(config)),  # a pixel sets out
+            "issue": Out(PixelIssue(config)),  # a pixel sets out
             "read": Out(1),                     # a word of sums is read
             "read_address": Out(range(config.acc_depth)),  # its address
             "drained": In(1),                   # nothing is behind the issue

@@ -7,8 +7,8 @@ import numpy as np
 
 from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
+from cores.buffers.input_buffer import write_latency
 from cores.bus.write_engine import WriteEngine
-from cores.load.buffer_writer import BufferWriter
 from cores.store.requantizer import Requantizer
 from cores.store.store_engine import StoreEngine
 from cores.store.store_runs import StoreRuns
@@ -87,7 +87,7 @@ class Store:
             shared.spent(engine, "wait_bus", index, free - last - 1)
             shared.in_hand(engine, index, taken + 1, free - 1)
             if instruction["post_compute"]:
-                kept = drained - FIFO + BufferWriter.latency(shared.config) - 1
+                kept = drained - FIFO + write_latency(shared.config) - 1
                 shared.post(engine, Queue.COMPUTE, kept if geometry["local"] else last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, self.answered)

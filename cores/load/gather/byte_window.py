@@ -1,18 +1,12 @@
 """Byte window: runs of bytes out of the last beats of a stream."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...compute.mac_array import select
+from ...lib.bits import lanes_below, select
 
-__all__ = ["ByteWindow", "lanes_below"]
-
-
-def lanes_below(count: Value, lanes: int) -> Value:
-    """``lanes`` bits, of which the lowest ``count`` are 1."""
-    highest = (1 << len(count)) - 1
-    return Cat(count > lane if lane < highest else Const(0, 1) for lane in range(lanes))
+__all__ = ["ByteWindow"]
 
 
 class ByteWindow(wiring.Component):

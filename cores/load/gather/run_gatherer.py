@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...arch.isa import LAYOUTS, Opcode
 from ...config import NpuConfig
-from .byte_window import ByteWindow, lanes_below
+from ...lib.bits import lanes_below
+from .byte_window import ByteWindow
 
 __all__ = ["RunGatherer", "RunLayout"]
 

@@ -8,8 +8,8 @@ from ...arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layou
 from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
 from ..load_dispatch import Setting
-from .winograd_input import EntryLayout, WinogradInput
-from .winograd_lines import PixelLayout
+from .winograd_input import TileEntry, WinogradInput
+from .winograd_lines import TilePixel
 
 __all__ = ["TileLoader"]
 
@@ -28,8 +28,8 @@ class TileLoader(wiring.Component):
             "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
             "start_box": In(1),             # it is a LOAD_ACT
             "tiled": Out(1),                # boxes that start become tiles
-            "pixels": In(stream.Signature(PixelLayout(config))),  # of the box
-            "entries": Out(stream.Signature(EntryLayout(config))),  # transformed
+            "pixels": In(stream.Signature(TilePixel(config))),  # of the box
+            "entries": Out(stream.Signature(TileEntry(config))),  # transformed
             "overrun": Out(1),              # an entry beyond the input buffer, or a box that is not made of tiles
             "index": Out(INDEX_BITS),       # load at hand
             "idle": Out(1),                 # no tiles are being made

@@ -9,13 +9,13 @@ from ...arch.instruction_layout import field_shape
 from ...arch.isa import MAX_TILE_COLS, Opcode
 from ...config import NpuConfig
 
-__all__ = ["PixelLayout", "WinogradLines"]
+__all__ = ["TilePixel", "WinogradLines"]
 
 #: Columns of a row; a tile begins every second one, and the last needs two more.
 _COLUMNS = 2 * (MAX_TILE_COLS + 1)
 
 
-def PixelLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def TilePixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A padded box's next pixel: the last of its row, of its block; in the last block?"""
     return data.StructLayout({"data": config.beat_bits, "row_end": 1, "block_end": 1, "end": 1})
 
@@ -34,7 +34,7 @@ class WinogradLines(wiring.Component):
         self.config = config
         super().__init__({
             "tile_cols": In(field_shape(Opcode.LOAD_WINOGRAD, "tile_cols")),             # tiles of a row
-            "pixels": In(stream.Signature(PixelLayout(config))),  # of the box, padding included
+            "pixels": In(stream.Signature(TilePixel(config))),  # of the box, padding included
             # A row that is not ``2 * tile_cols + 2`` pixels, a block that is not of four rows, six, eight ....
             "malformed": Out(1),
             "valid": Out(1),                # both pairs of rows of a row of tiles are there
