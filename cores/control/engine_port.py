@@ -32,7 +32,7 @@ def token_takers() -> list[tuple[Queue, Queue]]:
 
 def token_bits(giver: Queue, taker: Queue) -> int:
     """Bits of the counter of these tokens: a load may wait for as many STOREs as a layer has."""
-    return 16 if (giver, taker) == (Queue.STORE, Queue.LOAD) else TAKE_BITS
+    return 16 if (giver, taker) == (Queue.STORE, Queue.LOAD) else 8
 
 
 def lacks(level: Value, wanted: Value) -> Value:
