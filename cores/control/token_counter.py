@@ -10,7 +10,7 @@ __all__ = ["TokenCounter"]
 
 
 class TokenCounter(wiring.Component):
-    """Tokens that are there: posted and taken in the same cycle if need be.
+    """The tokens of one giver and one taker; one may come and some go in the same cycle.
 
     Raises ValueError unless ``width`` is in 1..16.
     """
