@@ -32,9 +32,9 @@ class LoadDispatch(wiring.Component):
             "waits_compute": Out(1),               # the next load lacks its compute token
             "settled": In(1),                      # what set operations make is there
             "tiles_idle": In(1),                   # no tiles are being made
-            "setting": Out(Setting),            # an instruction that sets something is taken
-            "start": Out(1),                       # it is a load
-            "start_box": Out(1),                   # it is a LOAD_ACT
+            "setting": Out(Setting),               # an instruction that sets something is taken
+            "start": Out(1),                       # a load is taken
+            "start_box": Out(1),                   # a LOAD_ACT is
             "geometry": Out(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
             "box": Out(Box),                       # of the load that begins
             "base": Out(act.members["buf_base"]),  # first entry of the LOAD_ACT that begins

@@ -26,7 +26,7 @@ class TileLoader(wiring.Component):
             "setting": In(Setting),                                # an instruction that sets something is taken
             "instruction": In(QueueEntry),                         # what is taken
             "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
-            "start_box": In(1),             # it is a LOAD_ACT
+            "start_box": In(1),             # a LOAD_ACT is taken
             "tiled": Out(1),                # boxes that start become tiles
             "pixels": In(stream.Signature(TilePixel(config))),  # of the box
             "entries": Out(stream.Signature(TileEntry(config))),  # transformed
