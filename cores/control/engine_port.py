@@ -63,7 +63,8 @@ class EnginePort(wiring.Signature):
         super().__init__({name: member for name, member in members.items() if name not in without})
 
 
-def connect_shared(m: Module, outer: wiring.Component, inner: wiring.Component, *names: str) -> None:
+def connect_shared(m: Module, outer: wiring.Component, inner: wiring.Component | wiring.PureInterface,
+                   *names: str) -> None:
     """Connect ports of ``outer``, inside it, to those of the same names of a part, ``inner``."""
     signature = wiring.Signature({name: inner.signature.members[name] for name in names})
 

@@ -35,7 +35,7 @@ class Outer(wiring.Component):
 
     def __init__(self):
         members = EnginePort(Queue.STORE).members
-        self.inner = wiring.Component({name: members[name] for name in self.names})
+        self.inner = wiring.Signature({name: members[name] for name in self.names}).create()
         super().__init__({
             **{name: members[name] for name in self.names},
             "flag": In(1),      # one token, or none
