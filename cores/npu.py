@@ -6,14 +6,15 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .arch.instruction_layout import INDEX_BITS
-from .arch.isa import ErrorCode
-from .arch.registers import COUNTERS, ENGINE_STATES
+from .arch.isa import ErrorCode, Queue
+from .arch.registers import COUNTERS, ENGINE_STATES, STATE_BITS
 from .bus.axi import Axi4Read, Axi4Write, AxiLite
 from .bus.read_engine import ReadEngine
 from .bus.write_engine import WriteEngine
 from .compute.compute_engine import ComputeEngine
 from .compute.engine_pair import EnginePair
 from .config import NpuConfig
+from .control.engine_port import token_bits, token_takers
 from .control.instruction_fetch import InstructionFetch
 from .control.machine_control import MachineControl
 from .control.performance_counters import PerformanceCounters
@@ -26,8 +27,9 @@ __all__ = ["TRACE", "Npu"]
 
 #: Ports of ``trace`` and their bits.
 TRACE = {
-    **{f"{engine}_{part}": bits for engine in ENGINE_STATES for part, bits in (("state", 4), ("index", INDEX_BITS))},
-    "fetch_index": INDEX_BITS, "fetch_waiting": 1, "stores": 16, "halt": 1,
+    **{f"{engine}_{part}": bits for engine in ENGINE_STATES
+       for part, bits in (("state", STATE_BITS), ("index", INDEX_BITS))},
+    "fetch_index": INDEX_BITS, "fetch_waiting": 1, "stores": token_bits(Queue.STORE, Queue.LOAD), "halt": 1,
 }
 
 
@@ -43,9 +45,10 @@ class Npu(wiring.Component):
         self.config = config
         bus = {"address_width": config.address_width, "data_bits": config.beat_bits}
         super().__init__({
-            "irq": Out(1),
-            "s_axi": In(AxiLite()),
-            "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),
+            "irq": Out(1),           # to the host, while DONE or ERROR
+            "s_axi": In(AxiLite()),  # registers
+            "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),  # memory
+            # What the machine is doing.
             "trace": Out(wiring.Signature({name: Out(bits) for name, bits in TRACE.items()})),
         })
 
@@ -103,16 +106,18 @@ class Npu(wiring.Component):
         # -- tokens -----------------------------------------------------------------------------------------------
         overflow = []
 
-        def token(name, *, width, post, take, level):
-            counter = add(name, TokenCounter(width=width))
-            m.d.comb += [counter.post.eq(post), counter.take.eq(take), level.eq(counter.level)]
+        engines = {Queue.LOAD: load, Queue.COMPUTE: compute, Queue.STORE: store}
+        for giver, taker in token_takers():
+            source, sink = giver.name.lower(), taker.name.lower()
+            counter = add(f"{source}_to_{sink}", TokenCounter(width=token_bits(giver, taker)))
+            # That a STORE's data is in memory, the write engine knows.
+            of_write = (giver, taker) == (Queue.STORE, Queue.LOAD)
+            m.d.comb += [
+                counter.post.eq(write.stored if of_write else getattr(engines[giver], f"post_{sink}")),
+                counter.take.eq(getattr(engines[taker], f"{source}_take")),
+                getattr(engines[taker], f"{source}_level").eq(counter.level),
+            ]
             overflow.append(counter.overflow)
-
-        token("load_to_compute", width=8, post=load.post_compute, take=compute.load_take, level=compute.load_level)
-        token("compute_to_load", width=8, post=compute.post_load, take=load.compute_take, level=load.compute_level)
-        token("compute_to_store", width=8, post=compute.post_store, take=store.compute_take, level=store.compute_level)
-        token("store_to_compute", width=8, post=store.post_compute, take=compute.store_take, level=compute.store_level)
-        token("store_to_load", width=16, post=write.stored, take=load.store_take, level=load.store_level)
 
         # -- control ----------------------------------------------------------------------------------------------
         m.d.comb += [
@@ -157,7 +162,7 @@ class Npu(wiring.Component):
         moving = read.handshake | write.handshake | fetch.dispatched
         waiting = []
         for engine, states in ENGINE_STATES.items():
-            part = {"load": load, "compute": compute, "store": store}[engine]
+            part = engines[Queue[engine.upper()]]
             m.d.comb += [
                 getattr(self.trace, f"{engine}_state").eq(part.state),
                 getattr(self.trace, f"{engine}_index").eq(part.index),

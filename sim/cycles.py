@@ -16,6 +16,7 @@ from cores.config import NpuConfig
 from .errors import MachineError
 from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
+from .timing.latencies import MEMORY
 from .timing.load import Requester, Writer
 from .timing.state import Process, Shared
 from .timing.store import Store
@@ -40,7 +41,7 @@ class Timing:
     last: np.ndarray
 
 
-def estimate(config: NpuConfig, code: bytes, *, latency: int = 40) -> Timing:
+def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY) -> Timing:
     """Time a program on a memory that answers after ``latency`` cycles and then moves a beat a cycle.
 
     Raises MachineError for an illegal instruction, a program without END, or one that stands still; HazardError for a

@@ -1,11 +1,11 @@
 """Amaranth layouts made from the instruction set's one table."""
 
-from amaranth.hdl import Shape, signed, unsigned
+from amaranth.hdl import Shape, Value, signed, unsigned
 from amaranth.lib import data
 
-from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Opcode
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Opcode, Queue
 
-__all__ = ["INDEX_BITS", "QueueEntry", "instruction_layout"]
+__all__ = ["INDEX_BITS", "QueueEntry", "field_shape", "instruction_layout", "opcode_of", "queue_layout"]
 
 #: Bits of an instruction's index: programs of up to 16 M instructions.
 INDEX_BITS = 24
@@ -22,6 +22,21 @@ def instruction_layout(opcode: Opcode) -> data.StructLayout:
     if rest:
         members["reserved"] = unsigned(rest)
     return data.StructLayout(members)
+
+
+def queue_layout(queue: Queue) -> data.UnionLayout:
+    """An instruction of a queue, seen as each of its operations: ``load_act``, ``load_wgt`` ..."""
+    return data.UnionLayout({op.name.lower(): instruction_layout(op) for op in Opcode if op.queue == queue})
+
+
+def field_shape(opcode: Opcode, name: str) -> Shape:
+    """Shape of one field of an operation."""
+    return instruction_layout(opcode).members[name]
+
+
+def opcode_of(word: Value | data.View) -> Value:
+    """The opcode of an instruction's word."""
+    return Value.cast(word)[:HEADER[0].bits]
 
 
 #: What travels from the dispatcher to an engine.

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .numerics import FIRST_BITS
+from .numerics import FIRST_BITS, MULTIPLIER_BITS
 
 __all__ = [
     "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS",
@@ -241,8 +241,8 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
     ),
     # Second stage: y = clip(((a * multiplier_a + b * multiplier_b + constant) >> shift, rounded) + zero_point).
     Opcode.STORE_ADD: (
-        Field("multiplier_a", 17),
-        Field("multiplier_b", 17),
+        Field("multiplier_a", MULTIPLIER_BITS),
+        Field("multiplier_b", MULTIPLIER_BITS),
         Field("constant", 28, signed=True),
         Field("shift", 6),
         Field("zero_point", 8, signed=True),
@@ -342,10 +342,11 @@ def decode(data: bytes) -> Instruction:
     foreign tokens.
     """
     word = int.from_bytes(data[:INSTRUCTION_BYTES], "little")
+    number = word & (1 << HEADER[0].bits) - 1
     try:
-        opcode = Opcode(word & 15)
+        opcode = Opcode(number)
     except ValueError:
-        raise ValueError(f"unknown opcode {word & 15}") from None
+        raise ValueError(f"unknown opcode {number}") from None
     word >>= HEADER[0].bits
     values = {}
     for field in HEADER[1:] + LAYOUTS[opcode]:

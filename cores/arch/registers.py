@@ -8,7 +8,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["COUNTERS", "Control", "ENGINE_STATES", "MAGIC", "REGISTERS", "Register", "Status", "VERSION", "address_of"]
+__all__ = [
+    "COUNTERS", "Control", "ENGINE_STATES", "MAGIC", "REGION_BITS", "REGISTERS", "Register", "STATE_BITS",
+    "STATE_CODES", "Status", "VERSION", "address_of",
+]
 
 #: ID register: "NPUG".
 MAGIC = 0x4E505547
@@ -32,6 +35,9 @@ class Status(enum.IntFlag):
     ERROR = 4
 
 
+#: Bits of a number of beats of the data region.
+REGION_BITS = 32
+
 #: States of the engines, in the order of their codes on the trace ports. ``busy``: the engine moves data or computes
 #: this cycle; ``wait_X``: it holds an instruction and lacks X; ``setup``: it prepares the next loop.
 ENGINE_STATES: Mapping[str, tuple[str, ...]] = {
@@ -39,6 +45,12 @@ ENGINE_STATES: Mapping[str, tuple[str, ...]] = {
     "compute": ("idle", "busy", "setup", "wait_load", "wait_store", "wait_weights"),
     "store": ("idle", "busy", "setup", "wait_compute", "wait_side", "wait_bus"),
 }
+
+STATE_CODES: Mapping[str, Mapping[str, int]] = {
+    engine: {state: code for code, state in enumerate(states)} for engine, states in ENGINE_STATES.items()
+}
+#: Bits of a state's code on the trace ports.
+STATE_BITS = 4
 
 #: 32-bit counters, cleared by START: cycles in each state of each engine but idle, and a few totals.
 COUNTERS: tuple[str, ...] = (

@@ -5,8 +5,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..compute.mac_array import sum_bits
 from ..config import NpuConfig
+from ..lib.bits import sum_bits
 
 __all__ = ["Accumulators"]
 
@@ -27,14 +27,15 @@ class AccumulatorSlice(wiring.Component):
         self.lanes = lanes
         address = range(2 * config.acc_depth)
         super().__init__({
-            "read_address": In(address),
-            "clear": In(1),
-            "sums": In(data.ArrayLayout(signed(sum_bits(config)), lanes)),
-            "carries": In(lanes),
-            "write_enable": In(1),
-            "write_address": In(address),
-            "store_enable": In(1),
-            "store_address": In(address),
+            "read_address": In(address),   # word to add to, bank above the address
+            "clear": In(1),                # a cycle behind its address: replace the word
+            "sums": In(data.ArrayLayout(signed(sum_bits(config)), lanes)),  # two cycles behind it
+            "carries": In(lanes),          # added with the sums
+            "write_enable": In(1),         # the total of the cycle is complete
+            "write_address": In(address),  # word that it goes to
+            "store_enable": In(1),         # read for the store engine
+            "store_address": In(address),  # word that is read
+            # That word, a cycle later and until the next is read.
             "store_data": Out(data.ArrayLayout(signed(config.acc_width), lanes)),
         })
 
@@ -98,17 +99,22 @@ class Accumulators(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "enable": In(1),
-            "first": In(1),
-            "bank": In(1),
-            "address": In(range(config.acc_depth)),
+            "enable": In(1),                         # of the lower output lanes, or of all
+            "first": In(1),                          # replace the word instead of adding to it
+            "bank": In(1),                           # that the word is in
+            "address": In(range(config.acc_depth)),  # of the word
+            # `READ_AHEAD` cycles behind the address.
             "sums": In(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
-            "carries": In(config.oc_lanes),
-            "read_enable": In(1),
-            "read_bank": In(1),
-            "read_address": In(range(config.acc_depth)),
+            "carries": In(config.oc_lanes),          # of each output lane, added to the sums of pixel 1
+            "read_enable": In(1),                    # the store engine reads
+            "read_bank": In(1),                      # that it reads
+            "read_address": In(range(config.acc_depth)),  # word that it reads
+            # That word, a cycle later and until the next is read.
             "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-            **({"upper_enable": In(1), "upper_address": In(range(config.acc_depth))} if self.split(config) else {}),
+            **({
+                "upper_enable": In(1),  # the upper half of the output lanes has a word
+                "upper_address": In(range(config.acc_depth)),  # of that word
+            } if self.split(config) else {}),
         })
 
     @staticmethod

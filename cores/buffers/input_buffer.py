@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 from ..arch.isa import LAYOUTS
 from ..config import NpuConfig
 
-__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits"]
+__all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits",
+           "write_latency"]
 
 #: Bits in which entries are computed: a legal entry plus the widest field of an instruction that names entries or moves
 #: from one to another. So what is past the end is seen before it wraps.
@@ -32,15 +33,20 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     ``zero``, one for each beat (with ``binary_rows``).
     """
     members = {
-        "enable": Out(config.banks),
-        "address": Out(buffer_address_bits(config)),
-        "data": Out(config.write_lanes * config.entry_bits),
+        "enable": Out(config.banks),                  # banks that take their beat
+        "address": Out(buffer_address_bits(config)),  # entry, the same in all of them
+        "data": Out(config.write_lanes * config.entry_bits),  # bank b takes beat b % write_lanes
     }
     if config.gather:
         members["bytes"] = Out(config.beat_bytes)
     if config.binary_rows:
         members["zero"] = Out(config.write_lanes)
     return wiring.Signature(members)
+
+
+def write_latency(config: NpuConfig) -> int:
+    """Cycles from an entry's setting out until it is written: as many as the load engine's way has registers."""
+    return 2 if config.gather else 1
 
 
 def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
@@ -53,18 +59,21 @@ def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 class InputBuffer(wiring.Component):
     """``config.banks`` banks of ``input_depth`` entries, each with one write and one read port.
 
-    Latency 1, one entry a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". One written
+    One entry a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". One written
     in the cycle in which it is read is read as it was before.
     """
+
+    #: Cycles from an address to its entry.
+    LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         banks = config.banks
         address = unsigned(buffer_address_bits(config))
         members = {
-            "write": In(BufferWrite(config)),
-            "read_address": In(data.ArrayLayout(address, banks)),
-            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),
+            "write": In(BufferWrite(config)),  # entries to be written
+            "read_address": In(data.ArrayLayout(address, banks)),  # entry of each bank
+            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),  # entries, a cycle behind their addresses
         }
         if config.binary_rows:
             members["read_zero"] = Out(banks)

@@ -5,16 +5,19 @@ import enum
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS
+from ..arch.instruction_layout import INDEX_BITS, field_shape
+from ..arch.isa import ErrorCode, Opcode
 from ..config import NpuConfig
 
 __all__ = [
-    "Axi4Read", "Axi4Write", "AxiLite", "AxiResponse", "BOUNDARY_BYTES", "ErrorReport", "LITE_ADDRESS_BITS",
-    "MAX_BURST", "memory_attributes", "read_data_layout", "read_request_layout", "write_run_layout",
+    "Axi4Read", "Axi4Write", "AxiLite", "AxiResponse", "BOUNDARY_BYTES", "ErrorReport", "LENGTH_BITS",
+    "LITE_ADDRESS_BITS", "MAX_BURST", "memory_attributes", "read_data_layout", "read_request_layout",
+    "write_run_layout",
 ]
 
-#: Beats of the longest AXI4 INCR burst, and the boundary that no burst may cross.
+#: Beats of the longest AXI4 INCR burst, bits of its AxLEN (beats - 1), and the boundary that no burst may cross.
 MAX_BURST = 256
+LENGTH_BITS = (MAX_BURST - 1).bit_length()
 BOUNDARY_BYTES = 4096
 
 #: Address bits of the register file.
@@ -31,17 +34,17 @@ class AxiResponse(enum.IntEnum):
 
 
 #: A pulse that stops the machine: what went wrong (``isa.ErrorCode``) and in which instruction.
-ErrorReport = data.StructLayout({"valid": 1, "code": 4, "index": INDEX_BITS})
+ErrorReport = data.StructLayout({"valid": 1, "code": ErrorCode, "index": INDEX_BITS})
 
 
 def read_request_layout(config: NpuConfig) -> data.StructLayout:
     """One request to the read engine: ``beats`` 1..256 from byte ``address``, which is a multiple of a beat."""
-    return data.StructLayout({"address": config.address_width, "beats": 9})
+    return data.StructLayout({"address": config.address_width, "beats": MAX_BURST.bit_length()})
 
 
 def read_data_layout(config: NpuConfig) -> data.StructLayout:
     """What answers a read request: a beat in each cycle with ``valid``; ``last`` marks the last beat of the request."""
-    return data.StructLayout({"valid": 1, "data": config.beat_bits, "last": 1, "response": 2})
+    return data.StructLayout({"valid": 1, "data": config.beat_bits, "last": 1, "response": AxiResponse})
 
 
 def write_run_layout(config: NpuConfig) -> data.StructLayout:
@@ -49,7 +52,10 @@ def write_run_layout(config: NpuConfig) -> data.StructLayout:
 
     ``last`` marks the instruction's last run; with ``post`` its completion is reported.
     """
-    return data.StructLayout({"address": config.address_width, "beats": 12, "last": 1, "post": 1, "index": INDEX_BITS})
+    return data.StructLayout({
+        "address": config.address_width, "beats": field_shape(Opcode.STORE_SET, "cols"), "last": 1, "post": 1,
+        "index": INDEX_BITS,
+    })
 
 
 class Axi4Read(wiring.Signature):
@@ -57,8 +63,10 @@ class Axi4Read(wiring.Signature):
 
     def __init__(self, *, address_width: int, data_bits: int):
         super().__init__({
-            "arid": Out(1), "araddr": Out(address_width), "arlen": Out(8), "arsize": Out(3), "arburst": Out(2),
-            "arcache": Out(4), "arprot": Out(3), "arvalid": Out(1), "arready": In(1),
+            # Read addresses.
+            "arid": Out(1), "araddr": Out(address_width), "arlen": Out(LENGTH_BITS), "arsize": Out(3),
+            "arburst": Out(2), "arcache": Out(4), "arprot": Out(3), "arvalid": Out(1), "arready": In(1),
+            # Read data.
             "rid": In(1), "rdata": In(data_bits), "rresp": In(2), "rlast": In(1), "rvalid": In(1), "rready": Out(1),
         })
 
@@ -68,9 +76,12 @@ class Axi4Write(wiring.Signature):
 
     def __init__(self, *, address_width: int, data_bits: int):
         super().__init__({
-            "awid": Out(1), "awaddr": Out(address_width), "awlen": Out(8), "awsize": Out(3), "awburst": Out(2),
-            "awcache": Out(4), "awprot": Out(3), "awvalid": Out(1), "awready": In(1),
+            # Write addresses.
+            "awid": Out(1), "awaddr": Out(address_width), "awlen": Out(LENGTH_BITS), "awsize": Out(3),
+            "awburst": Out(2), "awcache": Out(4), "awprot": Out(3), "awvalid": Out(1), "awready": In(1),
+            # Write data.
             "wdata": Out(data_bits), "wstrb": Out(data_bits // 8), "wlast": Out(1), "wvalid": Out(1), "wready": In(1),
+            # Write responses.
             "bid": In(1), "bresp": In(2), "bvalid": In(1), "bready": Out(1),
         })
 
@@ -80,9 +91,11 @@ class AxiLite(wiring.Signature):
 
     def __init__(self, *, address_width: int = LITE_ADDRESS_BITS):
         super().__init__({
+            # Write addresses, data and responses.
             "awaddr": Out(address_width), "awprot": Out(3), "awvalid": Out(1), "awready": In(1),
             "wdata": Out(32), "wstrb": Out(4), "wvalid": Out(1), "wready": In(1),
             "bresp": In(2), "bvalid": In(1), "bready": Out(1),
+            # Read addresses and data.
             "araddr": Out(address_width), "arprot": Out(3), "arvalid": Out(1), "arready": In(1),
             "rdata": In(32), "rresp": In(2), "rvalid": In(1), "rready": Out(1),
         })

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .axi import BOUNDARY_BYTES, MAX_BURST
+from .axi import BOUNDARY_BYTES, LENGTH_BITS, MAX_BURST
 
 __all__ = ["BurstSplitter"]
 
@@ -12,13 +12,15 @@ __all__ = ["BurstSplitter"]
 class BurstSplitter(wiring.Component):
     """A run of ``beats`` (1 or more) from ``address`` becomes bursts of up to ``burst_beats`` inside a 4 KiB page each.
 
-    Latency 1, one burst a cycle, also across runs. ``length`` is AXI's: beats - 1. ``tag`` goes with every burst of its
-    run; ``final`` marks the run's last burst. A burst ends at a multiple of ``burst_beats`` beats at the latest, so
-    every run that crosses one is cut there.
+    One burst a cycle, also across runs. ``tag`` goes with every burst of its run. A burst ends at a multiple
+    of ``burst_beats`` beats at the latest, so every run that crosses one is cut there.
 
     Raises ValueError when ``beat_bytes`` is no power of two in 4..128, ``beats_width`` or ``tag_width`` is not
     positive, or ``burst_beats`` is no power of two that one burst can have.
     """
+
+    #: Cycles from a run to its first burst.
+    LATENCY = 1
 
     def __init__(self, *, address_width: int, beat_bytes: int, beats_width: int, tag_width: int, burst_beats: int):
         if beat_bytes not in (4, 8, 16, 32, 64, 128):
@@ -32,11 +34,13 @@ class BurstSplitter(wiring.Component):
             raise ValueError(f"burst_beats must be a power of two in 2..{limit}, not {burst_beats!r}")
         self.beat_bytes, self.burst_beats = beat_bytes, burst_beats
         super().__init__({
+            # Beats in a row, one or more.
             "run": In(stream.Signature(data.StructLayout(
                 {"address": address_width, "beats": beats_width, "tag": tag_width}))),
+            # AXI's length, beats - 1; ``final`` marks the run's last.
             "burst": Out(stream.Signature(data.StructLayout(
-                {"address": address_width, "length": 8, "final": 1, "tag": tag_width}))),
-            "idle": Out(1),
+                {"address": address_width, "length": LENGTH_BITS, "final": 1, "tag": tag_width}))),
+            "idle": Out(1),  # no run is in hand
         })
 
     def elaborate(self, platform):

@@ -16,33 +16,37 @@ class ReadEngine(wiring.Component):
     """Turns requests of up to 256 beats into AXI4 bursts and hands the beats back in the order of the requests.
 
     One address and one beat a cycle; ``outstanding_reads`` bursts in flight. Fetch requests go before load requests.
-    The requesters take every beat when it comes, so the bus never waits for them. A request reaches the bus after two
-    cycles, a beat its requester after one.
+    The requesters take every beat when it comes, so the bus never waits for them.
 
-    ``halt`` takes no more requests and drops what has not reached the bus; ``idle`` then says that the bus is quiet.
-    ``beat`` marks a beat on the bus, ``handshake`` any transfer there.
+    ``halt`` also drops what has not reached the bus; ``idle`` then says that the bus is quiet.
     """
+
+    #: Cycles from a request to its address on the bus: splitter, address register.
+    REQUEST_LATENCY = BurstSplitter.LATENCY + 1
+    #: Cycles from a beat on the bus to its requester.
+    DATA_LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         request = stream.Signature(read_request_layout(config))
         super().__init__({
-            "fetch_request": In(request),
-            "load_request": In(request),
-            "fetch_data": Out(read_data_layout(config)),
-            "load_data": Out(read_data_layout(config)),
-            "axi": Out(Axi4Read(address_width=config.address_width, data_bits=config.beat_bits)),
-            "halt": In(1),
-            "idle": Out(1),
-            "beat": Out(1),
-            "handshake": Out(1),
+            "fetch_request": In(request),  # of instruction fetch
+            "load_request": In(request),   # of the load engine
+            "fetch_data": Out(read_data_layout(config)),  # what answers fetch's requests
+            "load_data": Out(read_data_layout(config)),  # what answers the load engine's
+            "axi": Out(Axi4Read(address_width=config.address_width, data_bits=config.beat_bits)),  # memory
+            "halt": In(1),                 # take no more requests
+            "idle": Out(1),                # the bus is quiet
+            "beat": Out(1),                # a beat is on the bus
+            "handshake": Out(1),           # any transfer is
         })
 
     def elaborate(self, platform):
         m = Module()
         config, axi = self.config, self.axi
         m.submodules.splitter = splitter = BurstSplitter(
-            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=9, tag_width=1,
+            address_width=config.address_width, beat_bytes=config.beat_bytes,
+            beats_width=len(self.load_request.p.beats), tag_width=1,
             burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # One entry for each burst in flight: for whom it is, and whether it ends its request.
         m.submodules.flight = flight = SyncFIFO(width=2, depth=config.outstanding_reads)

@@ -8,7 +8,16 @@ from amaranth.lib.wiring import In, Out
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import ErrorCode
 from ..config import NpuConfig
-from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Write, AxiResponse, ErrorReport, memory_attributes, write_run_layout
+from .axi import (
+    BOUNDARY_BYTES,
+    LENGTH_BITS,
+    MAX_BURST,
+    Axi4Write,
+    AxiResponse,
+    ErrorReport,
+    memory_attributes,
+    write_run_layout,
+)
 from .burst_splitter import BurstSplitter
 
 __all__ = ["WriteEngine"]
@@ -18,13 +27,14 @@ class WriteEngine(wiring.Component):
     """Turns runs of beats into AXI4 bursts; ``data`` delivers exactly the beats of the runs, in order.
 
     One address and one beat a cycle, ``outstanding_writes`` bursts in flight. Addresses go out as soon as their run is
-    known, ahead of the data. ``stored`` pulses when every run up to one with ``last`` and ``post`` has been answered.
+    known, ahead of the data.
 
-    A SLVERR or DECERR response is reported with the run's index. ``halt`` takes no more runs, drops what has no address
-    on the bus yet, and completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
-    ``beat`` marks a beat on the bus, ``handshake`` any transfer there.
+    A SLVERR or DECERR response is reported with the run's index. ``halt`` drops what has no address on the bus yet, and
+    completes the rest with beats without strobes; ``idle`` then says that the bus is quiet.
     """
 
+    #: Cycles from a run to its address on the bus: splitter, address register.
+    RUN_LATENCY = BurstSplitter.LATENCY + 1
     #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
     #: fills one 32-deep LUT RAM.
     BUFFER_BEATS = 32
@@ -32,15 +42,15 @@ class WriteEngine(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "run": In(stream.Signature(write_run_layout(config))),
-            "data": In(stream.Signature(config.beat_bits)),
-            "stored": Out(1),
-            "axi": Out(Axi4Write(address_width=config.address_width, data_bits=config.beat_bits)),
-            "error": Out(ErrorReport),
-            "halt": In(1),
-            "idle": Out(1),
-            "beat": Out(1),
-            "handshake": Out(1),
+            "run": In(stream.Signature(write_run_layout(config))),  # where the next beats go
+            "data": In(stream.Signature(config.beat_bits)),  # the runs' beats, in order
+            "stored": Out(1),           # every run up to one with ``last`` and ``post`` has been answered
+            "axi": Out(Axi4Write(address_width=config.address_width, data_bits=config.beat_bits)),  # memory
+            "error": Out(ErrorReport),  # of a response, with its run's instruction
+            "halt": In(1),              # take no more runs
+            "idle": Out(1),             # the bus is quiet
+            "beat": Out(1),             # a beat is on the bus
+            "handshake": Out(1),        # any transfer is
         })
 
     def elaborate(self, platform):
@@ -48,10 +58,10 @@ class WriteEngine(wiring.Component):
         config, axi = self.config, self.axi
         tag_layout = data.StructLayout({"last": 1, "post": 1, "index": INDEX_BITS})
         m.submodules.splitter = splitter = BurstSplitter(
-            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=12,
+            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=len(self.run.p.beats),
             tag_width=tag_layout.size, burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # Bursts whose beats are still to be sent (AWLEN), and bursts still to be answered (index, whether to report).
-        m.submodules.lengths = lengths = SyncFIFO(width=8, depth=config.outstanding_writes)
+        m.submodules.lengths = lengths = SyncFIFO(width=LENGTH_BITS, depth=config.outstanding_writes)
         m.submodules.answers = answers = SyncFIFO(width=1 + INDEX_BITS, depth=config.outstanding_writes)
         m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
@@ -84,7 +94,7 @@ class WriteEngine(wiring.Component):
         # Once ``flush`` is up the rest of the bursts is sent without strobes. It must not change a beat that waits on
         # the bus: not its strobes (so it waits for a beat boundary) and not its data (so nothing enters the buffer).
         flush = Signal()
-        sent = Signal(8)
+        sent = Signal(LENGTH_BITS)
         with m.If(self.halt & (~axi.wvalid | axi.wready)):
             m.d.sync += flush.eq(1)
         m.d.comb += [

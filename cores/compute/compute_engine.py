@@ -4,16 +4,16 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.isa import Queue
 from ..arch.numerics import POOL_WIDTH
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BufferWrite, InputBuffer
-from ..bus.axi import ErrorReport
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared
 from .binary.binary_unit import BinaryUnit
 from .mac_array import MacArray
 from .pool_unit import PoolUnit
-from .tile_sequencer import IssueLayout, TileSequencer, issue_stages
+from .tile_sequencer import TileSequencer, WordIssue, issue_stages
 from .weight_loader import WeightLoader
 
 __all__ = ["ComputeEngine", "compute_ports"]
@@ -22,26 +22,17 @@ __all__ = ["ComputeEngine", "compute_ports"]
 def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
     """Ports of what executes the compute queue."""
     return {
-        "queue": In(stream.Signature(QueueEntry)),
-        "load_level": In(8),
-        "load_take": Out(8),
-        "store_level": In(8),
-        "store_take": Out(8),
-        "post_load": Out(1),
-        "post_store": Out(1),
-        "write": In(BufferWrite(config)),
-        "weights": In(stream.Signature(config.beat_bits)),
-        "weights_level": In(range(config.weight_depth + 1)),
+        **EnginePort(Queue.COMPUTE).members,
+        "write": In(BufferWrite(config)),             # entries for the input buffer
+        "weights": In(stream.Signature(config.beat_bits)),  # from the weight ring
+        "weights_level": In(range(config.weight_depth + 1)),  # beats in the ring
+        # Windows' results, for the store engine.
         "pooled": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
-        "read_enable": In(1),
-        "read_bank": In(1),
-        "read_address": In(range(config.acc_depth)),
+        "read_enable": In(1),                         # the store engine reads a word of sums
+        "read_bank": In(1),                           # from this accumulator bank
+        "read_address": In(range(config.acc_depth)),  # at this place
+        # The word, a cycle later and until the next is read.
         "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-        "state": Out(4),
-        "index": Out(INDEX_BITS),
-        "error": Out(ErrorReport),
-        "idle": Out(1),
-        "halt": In(1),
     }
 
 
@@ -51,8 +42,7 @@ class ComputeEngine(wiring.Component):
     Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as
     its weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
 
-    ``paired``: it stands beside another engine and tells it when it is ``working``, at anything but handing over what
-    it has pooled, and which banks' sums it has just ``computed``.
+    ``paired``: it stands beside another engine and tells what that has to know.
     """
 
     def __init__(self, config: NpuConfig, *, paired: bool = False):
@@ -60,18 +50,22 @@ class ComputeEngine(wiring.Component):
         self.paired = paired
         super().__init__({
             **compute_ports(config),
-            **({"working": Out(1), "computed": Out(2)} if paired else {}),
+            **({
+                "working": Out(1),   # at anything but handing over what has been pooled
+                "computed": Out(2),  # banks that a word is being added to
+            } if paired else {}),
         })
 
     @staticmethod
     def handover(config: NpuConfig, *, window: bool = False, binary: bool = False) -> int:
         """Cycles from a step's first issue until its weights are taken over, and the next may be gathered.
 
-        Issue, memory, aligning; a window's step begins ``window_reads`` - 1 cycles later.
+        A window's step begins ``window_reads`` - 1 cycles later.
         """
         if binary:
             return WeightLoader.BINARY_TAKEN
-        return 2 + MacArray.align(config) + (config.window_reads - 1 if window else 0)
+        return (TileSequencer.LATENCY + InputBuffer.LATENCY + MacArray.align(config)
+                + (config.window_reads - 1 if window else 0))
 
     @classmethod
     def min_step(cls, config: NpuConfig) -> int:
@@ -92,13 +86,9 @@ class ComputeEngine(wiring.Component):
         m.submodules.accumulators = accumulators = Accumulators(config)
         m.submodules.pool = pool = PoolUnit(config)
 
-        connect(m, flipped(self.queue), sequencer.queue)
+        connect_shared(m, self, sequencer, *TileSequencer.SHARED)
         connect(m, flipped(self.weights), loader.beats)
         connect(m, pool.output, flipped(self.pooled))
-        for port in ("load_level", "store_level", "halt"):
-            m.d.comb += getattr(sequencer, port).eq(getattr(self, port))
-        for port in ("load_take", "store_take", "post_load", "state", "index", "error"):
-            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("fill_valid", "fill_indexed", "fill_group"):
             m.d.comb += getattr(loader, port).eq(getattr(sequencer, port))
         connect(m, flipped(self.write), buffer.write)
@@ -115,7 +105,7 @@ class ComputeEngine(wiring.Component):
         # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
         # ``reads`` go with the pixels, ``words`` with the sums.
         align = MacArray.align(config)
-        sums_stage = 1 + self.sums_latency(config)
+        sums_stage = InputBuffer.LATENCY + self.sums_latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD
 
         reads = issue_stages(m, config, sequencer.issue, 1, "read")
@@ -123,7 +113,7 @@ class ComputeEngine(wiring.Component):
         if config.depthwise:
             # A window's word is complete when its last read is there.
             windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
-            issued = Signal(IssueLayout(config))
+            issued = Signal(WordIssue(config))
             m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
             with m.If(sequencer.issue.window & ~windows[-1].window):
                 m.d.comb += issued.eq(0)

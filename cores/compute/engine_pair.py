@@ -6,16 +6,16 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import connect, flipped
 
-from ..arch.instruction_layout import instruction_layout
+from ..arch.instruction_layout import instruction_layout, opcode_of
 from ..arch.isa import Opcode
-from ..arch.registers import ENGINE_STATES
+from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
 from .binary.binary_engine import BinaryEngine
 from .compute_engine import ComputeEngine, compute_ports
 
 __all__ = ["EnginePair"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["compute"])}
+_STATE = STATE_CODES["compute"]
 
 
 class EnginePair(wiring.Component):
@@ -40,7 +40,7 @@ class EnginePair(wiring.Component):
 
         # -- the queue ----------------------------------------------------------------------------------------------
         word = self.queue.p.word
-        opcode = Value.cast(word)[:4]
+        opcode = opcode_of(word)
         is_set, is_binary = Signal(), Signal()
         to_binary = Signal()        # the last instruction went there
         other_works = Signal()
@@ -97,7 +97,7 @@ class EnginePair(wiring.Component):
             Mux(reading, Value.cast(binary.read_data), Value.cast(array.read_data)))
 
         # -- report -------------------------------------------------------------------------------------------------
-        state = Signal(4)
+        state = Signal.like(self.state)
         m.d.comb += [
             state.eq(Mux(to_binary, binary.state, array.state)),
             self.state.eq(state),

@@ -6,8 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
+from ..lib.bits import select, sum_bits
 
-__all__ = ["MacArray", "select", "sum_bits"]
+__all__ = ["MacArray", "MacRow"]
 
 PRODUCT_BITS = 16       # of int8 by int8
 
@@ -20,11 +21,6 @@ def _packed_products(config: NpuConfig) -> int:
     if config.pixel_lanes == 1 or config.multiplier_width < PRODUCT_BITS + 9:
         return 0
     return min(1 << config.multiplier_width - PRODUCT_BITS - 9, config.nnz_lanes)
-
-
-def sum_bits(config: NpuConfig) -> int:
-    """Bits of a sum of ``nnz_lanes`` products."""
-    return config.activation_bits + config.weight_bits + (config.nnz_lanes - 1).bit_length()
 
 
 def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
@@ -44,13 +40,6 @@ def _sources_layout(config: NpuConfig) -> data.ArrayLayout:
 SourceSelect = data.StructLayout({"part": 1, "spread": 1, "window": 1, "alternate": 1})
 
 
-def select(index: Value, choices: list[Value]) -> Value:
-    """``choices[index]`` as a tree of two-way multiplexers, which maps to look-up tables better than a case."""
-    for bit in index[:(len(choices) - 1).bit_length()]:
-        choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
-    return choices[0]
-
-
 class MacRow(wiring.Component):
     """One output channel: ``nnz_lanes`` multipliers with their selectors, weights and adder tree.
 
@@ -60,14 +49,15 @@ class MacRow(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "channels": In(_sources_layout(config)),
-            "weights": In(data.ArrayLayout(signed(config.weight_bits), config.nnz_lanes)),
+            "channels": In(_sources_layout(config)),  # what the selectors choose from
+            "weights": In(data.ArrayLayout(signed(config.weight_bits), config.nnz_lanes)),  # of the next step
+            # Of the next step: channel of each lane.
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), config.nnz_lanes)),
-            "load_indices": In(1),
-            "load_weights": In(1),
-            **({"clear_weights": In(1)} if config.binary_rows else {}),
-            "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.pixel_lanes)),
-            "carry": Out(1),
+            "load_indices": In(1),                    # take the indices over
+            "load_weights": In(1),                    # take the weights over, a cycle later
+            **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: all weights become zero
+            "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.pixel_lanes)),  # of each pixel
+            "carry": Out(1),                          # to be added to the sum of pixel 1
         })
 
     @staticmethod
@@ -152,13 +142,10 @@ class MacRow(wiring.Component):
 class MacArray(wiring.Component):
     """Sum of ``nnz_lanes`` selected products for each output channel and pixel.
 
-    ``pixels`` are read from the banks; pixel 0 is in bank ``turn``, the others follow. Latency from ``pixels`` to
-    ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights are taken over from the
-    weight loader between the last word of the step before and its own first: ``load_indices`` in the cycle in which
-    that word's channels are registered, ``MacArray.align(config)`` - 1 cycles behind its ``pixels``, ``load_weights``
-    in the next. ``carries`` are to be added to pixel 1's sums. With ``depthwise``, ``source`` belongs to the pixels of
-    the cycle before, and words with ``window`` reach back over ``window_reads`` reads. ``clear_weights``, instead of
-    ``load_weights``, makes a step's sums zero: those of the binary unit take their place.
+    Latency from ``pixels`` to ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights
+    are taken over from the weight loader between the last word of the step before and its own first: ``load_indices``
+    comes ``MacArray.align(config)`` - 1 cycles behind that word's ``pixels``. With ``depthwise``, words with ``window``
+    reach back over ``window_reads`` reads. Where sums are cleared, those of the binary unit take their place.
 
     Golden model: ``sim.golden.conv2d_accumulate``.
     """
@@ -168,16 +155,20 @@ class MacArray(wiring.Component):
         lanes = config.oc_lanes * config.nnz_lanes
         activations = data.ArrayLayout(signed(config.activation_bits), config.ic_lanes)
         super().__init__({
-            "pixels": In(data.ArrayLayout(activations, config.banks)),
-            "turn": In(BankShape(config)),
+            "pixels": In(data.ArrayLayout(activations, config.banks)),  # as read from the banks
+            "turn": In(BankShape(config)),    # bank of pixel 0; the others follow
+            # Which pixels the groups of output lanes take; belongs to the pixels of the cycle before.
             **({"source": In(SourceSelect)} if config.depthwise else {}),
+            # Of the next step, for each reduction lane of each output lane.
             "weights": In(data.ArrayLayout(signed(config.weight_bits), lanes)),
-            "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),
+            "indices": In(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # channels that they select
+            # Take the indices over, in the cycle in which the first word's channels are registered.
             "load_indices": In(1),
-            "load_weights": In(1),
-            **({"clear_weights": In(1)} if config.binary_rows else {}),
+            "load_weights": In(1),            # take the weights over, a cycle later
+            **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: this step's sums are zero
+            # Of each pixel of each output lane.
             "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
-            "carries": Out(config.oc_lanes),
+            "carries": Out(config.oc_lanes),  # to be added to pixel 1's sums
         })
 
     @staticmethod

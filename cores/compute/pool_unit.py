@@ -3,44 +3,49 @@
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.numerics import POOL_WIDTH
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
-from .mac_array import select
+from ..lib.bits import select
 
 __all__ = ["PoolUnit"]
-
-_FIFO_DEPTH = 16
 
 
 class PoolUnit(wiring.Component):
     """Reduce the taps of a window, channel by channel: one tap of ``ic_lanes`` channels a cycle.
 
-    ``enable`` marks a cycle whose ``pixels`` (straight from the banks) hold a tap; ``start`` and ``end`` mark the
-    window's first and last. Results leave on ``output`` three cycles behind the last tap. ``ready``: there is room for
-    one more window besides those under way. Golden model: ``sim.golden.pool_accumulate``.
+    Golden model: ``sim.golden.pool_accumulate``.
     """
+
+    #: Cycles from a window's last tap until its result can be taken: tap, result, FIFO.
+    LATENCY = 3
+    #: Results that can wait to be taken.
+    FIFO_DEPTH = 16
+    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones, four at most, are
+    #: between the counters and the FIFO when it is seen that there are so many.
+    SLOTS = FIFO_DEPTH - 5
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "enable": In(1),
-            "start": In(1),
-            "end": In(1),
-            "maximum": In(1),
-            "pixel_bank": In(BankShape(config)),
+            "enable": In(1),                      # the pixels hold a tap
+            "start": In(1),                       # the window's first
+            "end": In(1),                         # the window's last
+            "maximum": In(1),                     # of the window's taps, not their sum
+            "pixel_bank": In(BankShape(config)),  # the tap's
+            # Straight from the banks.
             "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
-            "ready": Out(1),
-            "idle": Out(1),
-            "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
+            "ready": Out(1),                      # there is room for one more window besides those under way
+            "idle": Out(1),                       # nothing is under way or waits to be taken
+            "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.fifo = fifo = SyncFIFO(width=POOL_WIDTH * config.ic_lanes, depth=_FIFO_DEPTH)
+        m.submodules.fifo = fifo = SyncFIFO(width=POOL_WIDTH * config.ic_lanes, depth=self.FIFO_DEPTH)
 
         enable, start, end, maximum, finished = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.sync += [
@@ -61,14 +66,11 @@ class PoolUnit(wiring.Component):
                     m.d.sync += result.eq(tap)
                 with m.Elif(~maximum):
                     m.d.sync += result.eq(result + tap)
+        connect(m, fifo.r_stream, flipped(self.output))
         m.d.comb += [
             fifo.w_en.eq(finished),
             fifo.w_data.eq(results),
-            # Windows can begin in successive cycles: at most four are between the counters and the FIFO.
-            self.ready.eq(fifo.level <= _FIFO_DEPTH - 6),
-            self.output.valid.eq(fifo.r_rdy),
-            self.output.payload.eq(fifo.r_data),
-            fifo.r_en.eq(self.output.ready),
-            self.idle.eq(~enable & ~finished & ~fifo.r_rdy),
+            self.ready.eq(fifo.level <= self.SLOTS - 1),
+            self.idle.eq(~enable & ~finished & ~self.output.valid),
         ]
         return m

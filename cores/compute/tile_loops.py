@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import instruction_layout
+from ..arch.instruction_layout import field_shape, instruction_layout
 from ..arch.isa import Opcode
 from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
@@ -31,29 +31,29 @@ class TileLoops(wiring.Component):
         base_bits = compute.members["acc_base"].width if config.winograd else 0
         acc_address = unsigned(1 + max((config.acc_depth - 1).bit_length(), base_bits))
         super().__init__({
-            "start": In(1),
-            "go": In(1),
-            "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),
-            "next_word": In(compute),
-            "next_pool": In(1),
-            "geometry": Out(instruction_layout(Opcode.COMPUTE_SET)),
-            "word": Out(compute),
-            "pool": Out(1),
+            "start": In(1),            # begin the instruction below
+            "go": In(1),               # issue this cycle
+            "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),  # of the instruction to begin
+            "next_word": In(compute),  # the instruction to begin
+            "next_pool": In(1),        # it is a POOL
+            "geometry": Out(instruction_layout(Opcode.COMPUTE_SET)),  # of the running instruction
+            "word": Out(compute),      # the running instruction
+            "pool": Out(1),            # it is a POOL
             "window": Out(1),           # a depthwise COMPUTE
-            "at_start": Out(1),
-            "last": Out(1),
-            "first_step": Out(1),
-            "last_step": Out(1),
-            "last_tap": Out(1),
-            "group": Out(6),
-            "next_group": Out(6),       # group of the first step that has not begun
-            "address": Out(data.ArrayLayout(ENTRY_BITS, config.banks)),
-            "turn": Out(BankShape(config)),
-            "lane": Out(BankShape(config)),
-            "acc_address": Out(acc_address),
-            "lower": Out(1),
-            "upper": Out(1),
-            "upper_address": Out(range(config.acc_depth)),
+            "at_start": Out(1),    # the next ``go`` begins a step or window
+            "last": Out(1),        # the next ``go`` is the instruction's last
+            "first_step": Out(1),  # this step is the instruction's first
+            "last_step": Out(1),   # this step is its last
+            "last_tap": Out(1),    # this tap is the window's last
+            "group": Out(field_shape(Opcode.COMPUTE, "groups")), # step of the block's tap
+            "next_group": Out(field_shape(Opcode.COMPUTE, "groups")), # group of the first step that has not begun
+            "address": Out(data.ArrayLayout(ENTRY_BITS, config.banks)),  # entry of each bank
+            "turn": Out(BankShape(config)),   # bank of pixel 0
+            "lane": Out(BankShape(config)),   # pixel of the read that counts
+            "acc_address": Out(acc_address),  # word that the sums belong to
+            "lower": Out(1),                  # the lower groups of output lanes have that word
+            "upper": Out(1),                  # the upper group has one
+            "upper_address": Out(range(config.acc_depth)),  # which one
         })
 
     def elaborate(self, platform):
@@ -66,7 +66,8 @@ class TileLoops(wiring.Component):
             m.d.comb += self.window.eq(g.window & ~self.pool)
 
         # -- taps ---------------------------------------------------------------------------------------------------
-        group, kx, ky, block, phase = self.group, Signal(6), Signal(6), Signal(10), Signal(3)
+        group, kx, ky = self.group, Signal.like(g.kernel_w), Signal.like(g.kernel_h)
+        block, phase = Signal.like(word.blocks), Signal.like(g.stride)
         block_base, ky_base = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         taps = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
         last_group, last_kx, last_block, last_tap = Signal(), Signal(), Signal(), Signal()
@@ -111,7 +112,7 @@ class TileLoops(wiring.Component):
                         m.d.sync += [t.eq(t + config.nnz_lanes // banks) for t in taps]
 
         # -- pixels -------------------------------------------------------------------------------------------------
-        rows_left, cols_left = Signal(10), Signal(12)
+        rows_left, cols_left = Signal.like(g.rows), Signal.like(g.cols)
         row_offset, pixel_offset = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         taken = Signal(range(banks + 1))        # columns that a cycle's work takes; a window counts reads
         m.d.comb += taken.eq(Mux(self.pool, 1, px))
@@ -154,7 +155,7 @@ class TileLoops(wiring.Component):
         m.d.comb += [emits.eq(1), self.lower.eq(emits), self.upper.eq(emits), self.upper_address.eq(self.acc_address)]
         if config.depthwise:
             # A window may read on behind its row's last word, for that word's taps.
-            words, words_left, first_row, above = Signal(12), Signal(12), Signal(), Signal()
+            words, words_left, first_row, above = Signal.like(g.cols), Signal.like(g.cols), Signal(), Signal()
             m.d.comb += [
                 emits.eq(~self.window | (words_left != 0)),
                 above.eq(self.window & g.shift & (ky == 0)),    # the upper group is a row behind

@@ -1,24 +1,24 @@
 """Tile sequencer: turns COMPUTE and POOL into one input-buffer address a cycle."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ..arch.isa import ErrorCode, Opcode
-from ..arch.registers import ENGINE_STATES
+from ..arch.instruction_layout import INDEX_BITS, field_shape, instruction_layout, opcode_of
+from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.registers import STATE_CODES
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BankShape, buffer_address_bits
-from ..bus.axi import ErrorReport
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, lacks
 from .tile_loops import TileLoops
 
-__all__ = ["IssueLayout", "TileSequencer", "issue_stages"]
+__all__ = ["WordIssue", "TileSequencer", "issue_stages"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["compute"])}
+_STATE = STATE_CODES["compute"]
 
 
-class IssueLayout(data.StructLayout):
+class WordIssue(data.StructLayout):
     """What one issued cycle means, for the pipeline behind the input buffer."""
 
     def __init__(self, config: NpuConfig):
@@ -43,10 +43,10 @@ class IssueLayout(data.StructLayout):
 
 
 def issue_stages(m: Module, config: NpuConfig, first: Signal, count: int, name: str) -> list[Signal]:
-    """What ``first``, of `IssueLayout`, was in the last ``count`` cycles, the present one first."""
+    """What ``first``, of `WordIssue`, was in the last ``count`` cycles, the present one first."""
     chain = [first]
     for number in range(1, count + 1):
-        stage = Signal(IssueLayout(config), name=f"{name}{number}")
+        stage = Signal(WordIssue(config), name=f"{name}{number}")
         m.d.sync += Value.cast(stage).eq(chain[-1])
         chain.append(stage)
     return chain
@@ -57,13 +57,23 @@ class TileSequencer(wiring.Component):
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
     The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
-    Latency from the loops to ``address``: 1.
 
     With ``depthwise`` a window's sums are `NpuConfig.window_reads` - 1 cycles behind their first read, so windows and
-    other instructions keep a distance of `NpuConfig.window_reads` + 1 cycles.
+    other instructions keep a `distance`.
 
     Raises ValueError unless ``min_step`` is positive.
     """
+
+    #: Ports that are those of the engine it is in; ``idle`` and ``post_store`` take what is behind it too.
+    SHARED = ("queue", "load_level", "load_take", "store_level", "store_take", "post_load", "state", "index", "error",
+              "halt")
+    #: Cycles from the loops to ``address``.
+    LATENCY = 1
+
+    @staticmethod
+    def distance(config: NpuConfig) -> int:
+        """Cycles between the last issue of a COMPUTE of windows and another's becoming the running instruction."""
+        return config.window_reads + 1
 
     def __init__(self, config: NpuConfig, *, min_step: int):
         if min_step < 1:
@@ -72,26 +82,16 @@ class TileSequencer(wiring.Component):
         self.min_step = min_step
         address = unsigned(buffer_address_bits(config))
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "load_level": In(8),
-            "load_take": Out(8),
-            "store_level": In(8),
-            "store_take": Out(8),
-            "post_load": Out(1),
-            "fill_valid": Out(1),
-            "fill_indexed": Out(1),
-            "fill_group": Out(6),
-            **({"fill_window": Out(1)} if config.depthwise else {}),
-            **({"fill_binary": Out(1)} if config.binary_rows else {}),
-            "weights_ready": In(1),
-            "pool_ready": In(1),
-            "issue": Out(IssueLayout(config)),
-            "address": Out(data.ArrayLayout(address, config.banks)),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            **EnginePort(Queue.COMPUTE, without=("post_store",)).members,
+            "fill_valid": Out(1),               # there is a step whose weights can be gathered
+            "fill_indexed": Out(1),             # they carry indices
+            "fill_group": Out(field_shape(Opcode.COMPUTE, "groups")),               # its number in its block's tap
+            **({"fill_window": Out(1)} if config.depthwise else {}),  # it is of windows
+            **({"fill_binary": Out(1)} if config.binary_rows else {}),  # it is of the binary unit
+            "weights_ready": In(1),             # the next step may start
+            "pool_ready": In(1),                # the next window may
+            "issue": Out(WordIssue(config)),  # what this cycle's addresses are for
+            "address": Out(data.ArrayLayout(address, config.banks)),  # entry of each bank
         })
 
     def elaborate(self, platform):
@@ -105,7 +105,7 @@ class TileSequencer(wiring.Component):
         geometry = Signal(set_layout)               # of the latest COMPUTE_SET
         following = Signal(data.StructLayout({      # decoded, waiting for its turn
             "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout}))
-        opcode = Value.cast(entry.word)[:4]
+        opcode = opcode_of(entry.word)
         m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)
         with m.If(self.queue.valid & self.queue.ready):
             with m.If(opcode == Opcode.COMPUTE_SET):
@@ -143,14 +143,14 @@ class TileSequencer(wiring.Component):
 
         # -- take the next instruction ------------------------------------------------------------------------------
         # ``following`` becomes the running instruction as soon as the running one has issued its last cycle.
-        waits_load = following.word.wait_load & (self.load_level == 0)
-        waits_store = following.word.wait_store & (self.store_level == 0)
+        waits_load = lacks(self.load_level, following.word.wait_load)
+        waits_store = lacks(self.store_level, following.word.wait_store)
         may_follow = Signal()
         m.d.comb += may_follow.eq(~active | done)
         if config.depthwise:
-            distance = Signal(range(config.window_reads + 2))
+            distance = Signal(range(self.distance(config) + 1))
             with m.If(active):
-                m.d.sync += distance.eq(config.window_reads + 1)
+                m.d.sync += distance.eq(self.distance(config))
             with m.Elif(distance != 0):
                 m.d.sync += distance.eq(distance - 1)
             with m.If((following.geometry.window & ~following.pool) != window):

@@ -4,6 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import field_shape
+from ..arch.isa import Opcode
 from ..config import NpuConfig
 from .binary.popcount import parities
 
@@ -45,20 +47,23 @@ class WeightLoader(wiring.Component):
         self.taken = taken
         lanes = config.oc_lanes * config.nnz_lanes
         super().__init__({
-            "beats": In(stream.Signature(config.beat_bits)),
-            "level": In(range(config.weight_depth + 1)),
-            "fill_valid": In(1),
-            "fill_indexed": In(1),
-            "fill_group": In(6),
-            **({"fill_window": In(1)} if config.depthwise else {}),
-            **({"fill_binary": In(1)} if config.binary_rows else {}),
+            "beats": In(stream.Signature(config.beat_bits)),  # from the weight ring
+            "level": In(range(config.weight_depth + 1)),  # beats in the ring
+            "fill_valid": In(1),    # there is a step to gather
+            "fill_indexed": In(1),  # its weights carry indices
+            "fill_group": In(field_shape(Opcode.COMPUTE, "groups")),    # its number in its block's tap
+            **({"fill_window": In(1)} if config.depthwise else {}),  # it is of windows
+            **({"fill_binary": In(1)} if config.binary_rows else {}),  # it is of the binary unit
+            # The next step may start: what is missing of it is in the ring and will be here in time.
             "ready": Out(1),
-            "release": In(1),
+            "release": In(1),       # the weights are copied; the next step's may begin to follow
+            # Of each reduction lane of each output lane.
             "weights": Out(data.ArrayLayout(signed(config.weight_bits), lanes)),
-            "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),
+            "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # of the same lanes
             **({
+                # Of a binary step: the bits of each row.
                 "rows": Out(data.ArrayLayout(config.binary_bits, config.binary_rows)),
-                "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),
+                "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),  # their `parities`
             } if config.binary_rows else {}),
         })
 

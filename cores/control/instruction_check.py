@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import opcode_of
 from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue, is_supported
 from ..config import NpuConfig
 
@@ -35,14 +36,14 @@ class InstructionCheck(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "word": In(_BITS),
-            "illegal": Out(1),
-            "queue": Out(Queue),
+            "word": In(_BITS),    # an instruction
+            "illegal": Out(1),    # a cycle later: what is wrong with it
+            "queue": Out(Queue),  # a cycle later: where it goes
         })
 
     def elaborate(self, platform):
         m = Module()
-        opcode = self.word[:HEADER[0].bits]
+        opcode = opcode_of(self.word)
         reasons = [~opcode.matches(*(op for op in Opcode if is_supported(op, self.config)))]
 
         # Bits that the same operations forbid share one term: their OR, and whether it is one of these operations.

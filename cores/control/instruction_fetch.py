@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode, Queue
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
@@ -17,13 +17,12 @@ __all__ = ["InstructionFetch"]
 class InstructionFetch(wiring.Component):
     """Fetches instructions in order, checks them, and hands each to its queue; SYNC and END stay here.
 
-    ``start`` begins at ``program_address``, a multiple of 4096; it must follow a reset, which is what forgets the last
-    program. An instruction takes two cycles (three on a 64-bit bus). Memory is asked only for what there is room for,
-    and never beyond the beat that holds the last of ``program_length`` instructions.
+    ``start`` must follow a reset, which is what forgets the last program. An instruction takes `DISPATCH_CYCLES` (one
+    more on a 64-bit bus). Memory is asked only for what there is room for, and never beyond the beat that holds the
+    last of ``program_length`` instructions.
 
-    SYNC and END wait until the queues have been empty and ``engines_idle`` up for three cycles; END also for the last
-    requested beat. Then ``done`` pulses. ``dispatched`` pulses for each instruction, ``waiting`` is up while one finds
-    its queue full. ``index`` is that of the instruction to be dispatched next.
+    SYNC and END wait until the queues have been empty and ``engines_idle`` up for `CALM_CYCLES`; END also for the last
+    requested beat. Then ``done`` pulses.
 
     Reports ILLEGAL, READ_SLVERR and READ_DECERR for the instruction that has them, once it is its turn, and NO_END with
     index ``program_length``; then stops until the next reset.
@@ -32,32 +31,36 @@ class InstructionFetch(wiring.Component):
     #: Beats of a request, and beats kept before decoding: one request is under way while the other is decoded.
     REQUEST_BEATS = 16
     BUFFER_BEATS = 2 * REQUEST_BEATS
+    #: Cycles of an instruction: looked at, then dispatched. On a 64-bit bus its halves are joined before that.
+    DISPATCH_CYCLES = 2
+    #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
+    CALM_CYCLES = 3
 
     def __init__(self, config: NpuConfig):
         self.config = config
         entry = stream.Signature(QueueEntry)
         super().__init__({
-            "start": In(1),
-            "program_address": In(config.address_width),
-            "program_length": In(INDEX_BITS),
-            "request": Out(stream.Signature(read_request_layout(config))),
-            "data": In(read_data_layout(config)),
-            "load": Out(entry),
-            "compute": Out(entry),
-            "store": Out(entry),
-            "engines_idle": In(1),
-            "done": Out(1),
-            "error": Out(ErrorReport),
-            "halt": In(1),
-            "index": Out(INDEX_BITS),
-            "dispatched": Out(1),
-            "waiting": Out(1),
+            "start": In(1),                        # begin at ``program_address``
+            "program_address": In(config.address_width),  # bus address of the program, a multiple of 4096
+            "program_length": In(INDEX_BITS),      # instructions
+            "request": Out(stream.Signature(read_request_layout(config))),  # reads for the bus
+            "data": In(read_data_layout(config)),  # what answers them
+            "load": Out(entry),                    # the load queue
+            "compute": Out(entry),                 # the compute queue
+            "store": Out(entry),                   # the store queue
+            "engines_idle": In(1),                 # no engine and no write is at work
+            "done": Out(1),                        # END has been reached
+            "error": Out(ErrorReport),             # of an instruction, once it is its turn
+            "halt": In(1),                         # dispatch nothing more
+            "index": Out(INDEX_BITS),              # instruction to be dispatched next
+            "dispatched": Out(1),                  # one is, in this cycle
+            "waiting": Out(1),                     # it finds its queue full
         })
 
     def elaborate(self, platform):
         m = Module()
         word = Signal(8 * INSTRUCTION_BYTES)
-        response = Signal(2)
+        response = Signal(AxiResponse)
         word_valid, word_taken, quiet = Signal(), Signal(), Signal()
         self._fetch(m, word=word, response=response, valid=word_valid, taken=word_taken, quiet=quiet)
         queues_empty, queue_ready, push = Signal(), Signal(), Signal()
@@ -66,16 +69,16 @@ class InstructionFetch(wiring.Component):
         self._queues(m, word=word, queue=check.queue, push=push, ready=queue_ready, empty=queues_empty)
 
         # Work passes from queue to engine and from engine to engine with a cycle in which neither shows it.
-        calm, settled = Signal(2), Signal()
+        calm, settled = Signal(range(self.CALM_CYCLES + 1)), Signal()
         m.d.comb += settled.eq(calm.all())
         with m.If(~(queues_empty & self.engines_idle)):
             m.d.sync += calm.eq(0)
         with m.Elif(~settled):
             m.d.sync += calm.eq(calm + 1)
         is_end = Signal()
-        m.d.comb += is_end.eq(word[:HEADER[0].bits] == Opcode.END)
+        m.d.comb += is_end.eq(opcode_of(word) == Opcode.END)
 
-        failed, failure = Signal(), Signal(4)
+        failed, failure = Signal(), Signal(ErrorCode)
         m.d.comb += [self.error.valid.eq(failed), self.error.code.eq(failure), self.error.index.eq(self.index)]
         with m.FSM():
             with m.State("STOPPED"):

@@ -21,35 +21,37 @@ class MachineControl(wiring.Component):
     ``busy`` stays (after ``stop`` it is a TIMEOUT as well): nothing can be started until the bus has answered, and
     when it has, ``busy`` falls and nothing else is reported.
 
-    ``start`` is ignored while ``busy``. ``clear`` drops ``done`` and ``error`` with its code; an error that has not
-    come up yet stays. ``counting`` is up from the cycle after ``start`` to that of ``finished``.
+    ``clear`` drops an error's code too; an error that has not come up yet stays.
 
     Raises ValueError unless ``sources`` is positive.
     """
+
+    #: Cycles from ``start`` until instruction fetch can offer its first request: reset, ``fetch_start``.
+    START_CYCLES = 2
 
     def __init__(self, *, sources: int):
         if sources < 1:
             raise ValueError(f"sources must be positive, not {sources!r}")
         self.sources = sources
         super().__init__({
-            "start": In(1),
-            "stop": In(1),
-            "clear": In(1),
-            "timeout": In(32),
-            "errors": In(data.ArrayLayout(ErrorReport, sources)),
-            "finished": In(1),
-            "progress": In(1),
-            "stalled_index": In(INDEX_BITS),
-            "bus_idle": In(1),
-            "reset": Out(1),
-            "fetch_start": Out(1),
-            "halt": Out(1),
-            "counting": Out(1),
-            "busy": Out(1),
-            "done": Out(1),
-            "error": Out(1),
-            "error_code": Out(4),
-            "error_index": Out(INDEX_BITS),
+            "start": In(1),                   # run a program; ignored while ``busy``
+            "stop": In(1),                    # end the run without an error
+            "clear": In(1),                   # drop ``done`` and ``error``
+            "timeout": In(32),                # cycles without ``progress`` that are an error; 0: never
+            "errors": In(data.ArrayLayout(ErrorReport, sources)),  # one source each, the first of them counts
+            "finished": In(1),                # the program has reached its END
+            "progress": In(1),                # something moves
+            "stalled_index": In(INDEX_BITS),  # instruction to blame for a timeout
+            "bus_idle": In(1),                # no transfer is under way
+            "reset": Out(1),                  # everything but this, the register file and the counters
+            "fetch_start": Out(1),            # begin to fetch
+            "halt": Out(1),                   # begin nothing more
+            "counting": Out(1),               # from the cycle after ``start`` to that of ``finished``
+            "busy": Out(1),                   # a run is under way
+            "done": Out(1),                   # the last run reached its END
+            "error": Out(1),                  # the last run failed
+            "error_code": Out(ErrorCode),             # why
+            "error_index": Out(INDEX_BITS),   # in which instruction
         })
 
     def elaborate(self, platform):

@@ -26,11 +26,11 @@ class PerformanceCounters(wiring.Component):
             raise ValueError(f"count must be in 2..32, not {count!r}")
         self.count = count
         super().__init__({
-            "events": In(count),
-            "clear": In(1),
-            "select": In(range(count)),
-            "value": Out(_WIDTH),
-            "valid": Out(1),
+            "events": In(count),         # counted where they are 1
+            "clear": In(1),              # set all to zero; events of this cycle are not counted
+            "select": In(range(count)),  # counter that is wanted
+            "value": Out(_WIDTH),        # its sum of all cycles before this one, when ``valid``
+            "valid": Out(1),             # at most ``count`` cycles behind ``select``
         })
 
     def elaborate(self, platform):

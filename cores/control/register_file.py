@@ -5,7 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS
-from ..arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
+from ..arch.isa import ErrorCode
+from ..arch.registers import COUNTERS, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, address_of
 from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
 from ..config import NpuConfig
 
@@ -23,32 +24,30 @@ class RegisterFile(wiring.Component):
     counter, whose sum comes from ``PerformanceCounters``. Byte strobes count. Reserved addresses read as zero, writes
     to them and to read-only registers do nothing, nor do writes while ``busy`` to what a run works by; the answer is
     always OKAY. Bits that a register has no use for read as zero.
-
-    ``start``, ``stop`` (for ABORT) and ``clear`` pulse with a write to ``control``.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "bus": In(AxiLite()),
-            "start": Out(1),
-            "stop": Out(1),
-            "clear": Out(1),
-            "busy": In(1),
-            "done": In(1),
-            "error": In(1),
-            "error_code": In(4),
-            "error_index": In(INDEX_BITS),
-            "program_address": Out(config.address_width),
-            "program_length": Out(INDEX_BITS),
-            "data_address": Out(config.address_width),
-            "data_beats": Out(32),
-            "write_start": Out(32),
-            "timeout": Out(32, init=_TIMEOUT_AT_RESET),
-            "irq": Out(1),
-            "counter_select": Out(range(len(COUNTERS))),
-            "counter_value": In(32),
-            "counter_valid": In(1),
+            "bus": In(AxiLite()),               # the host
+            "start": Out(1),                    # written to ``control``
+            "stop": Out(1),                     # ABORT written to it
+            "clear": Out(1),                    # CLEAR written to it
+            "busy": In(1),                      # a run is under way
+            "done": In(1),                      # the last run reached its END
+            "error": In(1),                     # the last run failed
+            "error_code": In(ErrorCode),                # why
+            "error_index": In(INDEX_BITS),      # in which instruction
+            "program_address": Out(config.address_width),  # bus address of the program
+            "program_length": Out(INDEX_BITS),  # instructions
+            "data_address": Out(config.address_width),  # bus address of the data region
+            "data_beats": Out(REGION_BITS),              # its size
+            "write_start": Out(REGION_BITS),             # first beat of it that may be written
+            "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # cycles without progress; 0: any number
+            "irq": Out(1),                      # raised while DONE or ERROR, if enabled
+            "counter_select": Out(range(len(COUNTERS))),  # counter that is read
+            "counter_value": In(32),            # its sum
+            "counter_valid": In(1),             # that sum is there
         })
 
     def elaborate(self, platform):

@@ -4,25 +4,29 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from .engine_port import TAKE_BITS
+
 __all__ = ["TokenCounter"]
 
 
 class TokenCounter(wiring.Component):
-    """``level`` tokens are there; ``post`` adds one and ``take`` removes that many, in the same cycle if need be.
-
-    A taker takes no more than ``level``. A post that finds the counter full is lost and pulses ``overflow`` with it.
+    """The tokens of one giver and one taker; one may come and some go in the same cycle.
 
     Raises ValueError unless ``width`` is in 1..16.
     """
+
+    #: Cycles from the event that gives a token until its taker sees it: engines register what they post, and ``level``
+    #: is a register.
+    LATENCY = 2
 
     def __init__(self, *, width: int = 8):
         if not 1 <= width <= 16:
             raise ValueError(f"width must be in 1..16, not {width!r}")
         super().__init__({
-            "post": In(1),
-            "take": In(8),
-            "level": Out(width),
-            "overflow": Out(1),
+            "post": In(1),        # add one
+            "take": In(TAKE_BITS),        # remove so many, no more than ``level``
+            "level": Out(width),  # tokens that are there
+            "overflow": Out(1),   # the post finds the counter full and is lost
         })
 
     def elaborate(self, platform):

@@ -14,7 +14,12 @@ class TokenMerge(wiring.Component):
     """
 
     def __init__(self):
-        super().__init__({"first": In(1), "second": In(1), "post": Out(1), "owed": Out(1)})
+        super().__init__({
+            "first": In(1),   # a token of the one
+            "second": In(1),  # a token of the other
+            "post": Out(1),   # a token goes on
+            "owed": Out(1),   # one has still to follow
+        })
 
     def elaborate(self, platform):
         m = Module()

@@ -8,12 +8,12 @@ from ..buffers.input_buffer import ENTRY_BITS, BufferWrite
 from ..config import NpuConfig
 from ..control.token_merge import TokenMerge
 from .pixel_path import EntryValue
-from .winograd.winograd_input import EntryLayout
+from .winograd.winograd_input import TileEntry
 
-__all__ = ["BufferPort", "PlacedEntry"]
+__all__ = ["BufferPort", "EntryPlace"]
 
 
-def PlacedEntry(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def EntryPlace(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A write to the banks that are enabled; ``post`` a token when it can be read."""
     return data.StructLayout({"enable": config.banks, "address": ENTRY_BITS, "post": 1})
 
@@ -21,20 +21,21 @@ def PlacedEntry(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
 class BufferPort(wiring.Component):
     """Write ``entry`` when its ``value`` is there, ``latency`` cycles later, and transformed ``tiles`` in between.
 
-    ``busy``: entries are on their way. ``owed``: a token is. Values are sign-extended to ``activation_bits``.
+    Values are sign-extended to ``activation_bits``.
     """
 
     def __init__(self, config: NpuConfig, *, latency: int):
         self.config = config
         self.latency = latency
         super().__init__({
-            "entry": In(PlacedEntry(config)),
-            "value": In(EntryValue(config)),
-            **({"tiles": In(stream.Signature(EntryLayout(config)))} if config.winograd else {}),
-            "write": Out(BufferWrite(config)),
-            "post_compute": Out(1),
-            "busy": Out(1),
-            "owed": Out(1),
+            "entry": In(EntryPlace(config)),   # that sets out
+            "value": In(EntryValue(config)),    # of the entry that set out ``latency`` cycles ago
+            # Transformed entries, written in between.
+            **({"tiles": In(stream.Signature(TileEntry(config)))} if config.winograd else {}),
+            "write": Out(BufferWrite(config)),  # to the input buffer
+            "post_compute": Out(1),             # a token for the compute queue
+            "busy": Out(1),                     # entries are on their way
+            "owed": Out(1),                     # a token is
         })
 
     def elaborate(self, platform):
@@ -42,7 +43,7 @@ class BufferPort(wiring.Component):
         config, write, value = self.config, self.write, self.value
         entry, on_the_way = self.entry, 0
         for number in range(1, self.latency + 1):
-            before, entry = entry, Signal(PlacedEntry(config), name=f"entry{number}")
+            before, entry = entry, Signal(EntryPlace(config), name=f"entry{number}")
             m.d.sync += entry.eq(before)
             on_the_way = on_the_way | entry.enable.any()
         values = [value.data.word_select(number, 8) for number in range(config.write_lanes * config.ic_lanes)]

@@ -4,10 +4,12 @@ from amaranth.hdl import Const, Module, Mux, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
-from ..arch.registers import ENGINE_STATES
-from ..buffers.input_buffer import BufferWrite, KeptBeat
+from ..arch.instruction_layout import INDEX_BITS
+from ..arch.isa import Queue
+from ..arch.registers import STATE_CODES
+from ..buffers.input_buffer import BufferWrite, KeptBeat, write_latency
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared
 from .buffer_port import BufferPort
 from .entry_placer import EntryPlacer
 from .gather.gathered_path import GatheredPath
@@ -18,7 +20,7 @@ from .winograd.tile_loader import TileLoader
 
 __all__ = ["BufferWriter"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["load"])}
+_STATE = STATE_CODES["load"]
 
 
 class BufferWriter(wiring.Component):
@@ -29,34 +31,26 @@ class BufferWriter(wiring.Component):
     placed by `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes behind a LOAD_WINOGRAD go through
     `TileLoader`, which goes on writing while other loads follow. The next LOAD_ACT waits for it.
 
-    ``overrun`` when an entry outside the input buffer would be written, by load ``overrun_index``. Beats of the store
-    engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle, and no tile's is
-    written in the cycle in which they are.
+    Beats of the store engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle,
+    and no tile's is written in the cycle in which they are.
     """
+
+    #: Cycles from an entry's setting out until it is written; the store engine's own entries count on it.
+    latency = staticmethod(write_latency)
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "input": In(stream.Signature(config.beat_bits)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "post_compute": Out(1),
-            "write": Out(BufferWrite(config)),
-            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
-            "weights": Out(stream.Signature(config.beat_bits)),
-            "side": Out(stream.Signature(config.beat_bits)),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "overrun": Out(1),
-            "overrun_index": Out(INDEX_BITS),
-            "idle": Out(1),
+            # Stores, errors and halting are the requester's business.
+            **EnginePort(Queue.LOAD, without=("store_level", "store_take", "error", "halt")).members,
+            "input": In(stream.Signature(config.beat_bits)),  # that data
+            "write": Out(BufferWrite(config)),  # entries for the input buffer
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
+            "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
+            "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
+            "overrun": Out(1),                  # an entry outside the input buffer would be written
+            "overrun_index": Out(INDEX_BITS),   # by this load
         })
-
-    @staticmethod
-    def latency(config: NpuConfig) -> int:
-        """Cycles from an entry's setting out until it is written."""
-        return (GatheredPath if config.gather else PixelPath).LATENCY
 
     def elaborate(self, platform):
         m = Module()
@@ -66,9 +60,10 @@ class BufferWriter(wiring.Component):
         m.submodules.walk = walk = PaddedWalk(left_bits=len(path.left), right_bits=len(path.right))
         m.submodules.placer = placer = EntryPlacer(config)
         m.submodules.port = port = BufferPort(config, latency=path.LATENCY)
+        assert path.LATENCY == self.latency(config)
 
         # -- instructions -------------------------------------------------------------------------------------------
-        connect(m, flipped(self.queue), dispatch.queue)
+        connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
         active, to_buffer = dispatch.active, ~dispatch.to_weights & ~dispatch.to_side
         tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
         if config.winograd:
@@ -77,12 +72,10 @@ class BufferWriter(wiring.Component):
                 tiles.tiled, tiles.pixels.ready, tiles.entries.valid, tiles.idle)
         to_path, to_tiles = to_buffer & ~tiled, to_buffer & tiled
         m.d.comb += [
-            dispatch.compute_level.eq(self.compute_level),
-            self.compute_take.eq(dispatch.compute_take),
             dispatch.settled.eq(path.settled),
             dispatch.tiles_idle.eq(tiles_idle),
-            path.take.eq(dispatch.take),
-            path.word.eq(Value.cast(self.queue.payload.word)),
+            path.setting.eq(dispatch.setting),
+            Value.cast(path.word).eq(self.queue.payload.word),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
             *[unit.box.eq(dispatch.box) for unit in (walk, path)],
             walk.start.eq(dispatch.start),
@@ -141,7 +134,7 @@ class BufferWriter(wiring.Component):
         if config.winograd:
             connect(m, tiles.entries, port.tiles)
             m.d.comb += [
-                tiles.take.eq(dispatch.take),
+                tiles.setting.eq(dispatch.setting),
                 tiles.instruction.eq(queue.payload),
                 tiles.geometry.eq(dispatch.geometry),
                 tiles.start_box.eq(dispatch.start_box),

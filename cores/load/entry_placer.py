@@ -22,22 +22,18 @@ def PlacedPixels(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layo
 
 
 class EntryPlacer(wiring.Component):
-    """Number the banks and the entry of the pixels of a box (docs/architecture.md, "Loading").
-
-    ``start`` begins a box at entry ``base`` with the ``geometry`` that stands until its end. ``enable`` and ``entry``
-    are those of the present ``pixels``; ``overrun``: the entry is not in the input buffer.
-    """
+    """Number the banks and the entry of the pixels of a box (docs/architecture.md, "Loading"). Latency 0."""
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "start": In(1),
-            "base": In(instruction_layout(Opcode.LOAD_ACT).members["buf_base"]),
-            "geometry": In(instruction_layout(Opcode.LOAD_SET)),
-            "pixels": In(PlacedPixels(config)),
-            "enable": Out(config.banks),
-            "entry": Out(ENTRY_BITS),
-            "overrun": Out(1),
+            "start": In(1),                      # begin a box
+            "base": In(instruction_layout(Opcode.LOAD_ACT).members["buf_base"]),  # its first entry
+            "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # stands until the box's end
+            "pixels": In(PlacedPixels(config)),  # that take their places now
+            "enable": Out(config.banks),         # banks of these
+            "entry": Out(ENTRY_BITS),            # that they go to
+            "overrun": Out(1),                   # it is not in the input buffer
         })
 
     def elaborate(self, platform):
@@ -49,7 +45,7 @@ class EntryPlacer(wiring.Component):
         with m.If(placing):
             m.d.sync += entry.eq(entry + 1)
         if self.config.banks > 1:
-            phase, bank = Signal(3), Signal(BankShape(self.config))
+            phase, bank = Signal.like(geometry.stride), Signal(BankShape(self.config))
             more = pixels.lanes[1:]
             m.d.comb += self.enable.eq(pixels.lanes << bank)
             with m.If(placing):

@@ -1,21 +1,22 @@
 """Load engine: memory to input buffer, weight ring and side ring."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
-from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.lib.wiring import In, Out, connect
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ..arch.isa import ErrorCode, Opcode
-from ..arch.registers import ENGINE_STATES
+from ..arch.instruction_layout import INDEX_BITS, instruction_layout, queue_layout
+from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.registers import REGION_BITS, STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat
-from ..bus.axi import MAX_BURST, AxiResponse, ErrorReport, read_data_layout, read_request_layout
+from ..bus.axi import MAX_BURST, AxiResponse, read_data_layout, read_request_layout
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared, lacks
 from .buffer_writer import BufferWriter
 
 __all__ = ["LoadEngine"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["load"])}
+_STATE = STATE_CODES["load"]
 
 
 class LoadEngine(wiring.Component):
@@ -31,29 +32,22 @@ class LoadEngine(wiring.Component):
     FIFO_DEPTH = 512
     #: Instructions whose data is under way behind the one being written.
     CONTEXTS = 8
+    #: Cycles from accepting an instruction to its first request, and from a row's last request to the next row's first:
+    #: between them a row's range is checked.
+    FIRST_REQUEST = ROW_CYCLES = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "store_level": In(16),
-            "store_take": Out(8),
-            "post_compute": Out(1),
-            "request": Out(stream.Signature(read_request_layout(config))),
-            "response": In(read_data_layout(config)),
-            "data_address": In(config.address_width),
-            "data_beats": In(32),
-            "write": Out(BufferWrite(config)),
-            **({"kept": In(KeptBeat(config))} if config.local_store else {}),
-            "weights": Out(stream.Signature(config.beat_bits)),
-            "side": Out(stream.Signature(config.beat_bits)),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            **EnginePort(Queue.LOAD).members,
+            "request": Out(stream.Signature(read_request_layout(config))),  # reads for the bus
+            "response": In(read_data_layout(config)),  # what answers them
+            "data_address": In(config.address_width),  # bus address of the data region
+            "data_beats": In(REGION_BITS),               # its size
+            "write": Out(BufferWrite(config)),  # entries for the input buffer
+            **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
+            "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
+            "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
         })
 
     def elaborate(self, platform):
@@ -64,25 +58,23 @@ class LoadEngine(wiring.Component):
         m.submodules.fifo = fifo = SyncFIFOBuffered(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
 
         # -- requester ------------------------------------------------------------------------------------------
-        layouts = {opcode: instruction_layout(opcode) for opcode in (Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT,
-                                                                     Opcode.LOAD_SIDE)}
-        word = Value.cast(self.queue.payload.word)
-        views = {opcode: data.View(layout, word) for opcode, layout in layouts.items()}
-        act, wgt, side = views[Opcode.LOAD_ACT], views[Opcode.LOAD_WGT], views[Opcode.LOAD_SIDE]
-        geometry = Signal(layouts[Opcode.LOAD_SET])
+        word = data.View(queue_layout(Queue.LOAD), self.queue.payload.word)
+        act, wgt, side = word.load_act, word.load_wgt, word.load_side
+        geometry = Signal(instruction_layout(Opcode.LOAD_SET))
 
         running = Signal()
         index = Signal(INDEX_BITS)
-        blocks_left, rows_left, rows = Signal(10), Signal(10), Signal(10)
-        cols, left = Signal(24), Signal(24)
-        row_pitch, block_pitch = Signal(20), Signal(24)
+        blocks_left, rows_left, rows = Signal.like(act.blocks), Signal.like(act.rows), Signal.like(act.rows)
+        cols, left = Signal.like(wgt.beats), Signal.like(wgt.beats)
+        row_pitch, block_pitch = Signal.like(geometry.row_pitch), Signal.like(geometry.block_pitch)
         # A bit more than the region's size: a row is checked before the next one is computed, so nothing wraps.
-        block_offset, row_offset, offset = Signal(33), Signal(33), Signal(33)
+        block_offset, row_offset, offset = (Signal(REGION_BITS + 1, name=name) for name in (
+            "block_offset", "row_offset", "offset"))
 
         waits_store = Signal()
         no_geometry = Signal()      # a LOAD_ACT without a LOAD_SET in front of it
         accept = self.queue.valid & ~running & contexts.w_rdy & ~self.halt
-        m.d.comb += waits_store.eq(accept & (self.store_level < act.stores))
+        m.d.comb += waits_store.eq(accept & lacks(self.store_level, act.stores))
         m.d.comb += self.queue.ready.eq(accept & ~waits_store)
         with m.If(self.queue.valid & self.queue.ready):
             m.d.comb += [
@@ -100,7 +92,7 @@ class LoadEngine(wiring.Component):
             ]
             with m.Switch(act.opcode):
                 with m.Case(Opcode.LOAD_SET):
-                    m.d.sync += Value.cast(geometry).eq(word)
+                    m.d.sync += geometry.eq(word.load_set)
                 with m.Case(Opcode.LOAD_ACT):
                     m.d.sync += [
                         running.eq((act.rows != 0) & (geometry.cols != 0)),
@@ -125,7 +117,7 @@ class LoadEngine(wiring.Component):
                 m.d.sync += row_checked.eq(1)
 
         reserved = Signal(range(self.FIFO_DEPTH + 1))
-        beats = Signal(9)
+        beats = Signal.like(self.request.p.beats)
         m.d.comb += beats.eq(Mux(left > MAX_BURST, MAX_BURST, left))
         m.d.comb += [
             self.request.valid.eq(running & row_checked & ~self.halt & (reserved + beats <= self.FIFO_DEPTH)),
@@ -155,23 +147,13 @@ class LoadEngine(wiring.Component):
             fifo.r_en.eq(writer.input.ready),
             writer.input.valid.eq(fifo.r_rdy),
             writer.input.payload.eq(fifo.r_data[:config.beat_bits]),
-            writer.queue.valid.eq(contexts.r_rdy),
-            Value.cast(writer.queue.payload).eq(contexts.r_data),
-            contexts.r_en.eq(writer.queue.ready),
         ]
+        connect(m, contexts.r_stream, writer.queue)
         failed, decode_error = fifo.r_data[config.beat_bits], fifo.r_data[config.beat_bits + 1]
 
         # -- writer -----------------------------------------------------------------------------------------------
-        m.d.comb += [
-            writer.compute_level.eq(self.compute_level),
-            self.compute_take.eq(writer.compute_take),
-            self.post_compute.eq(writer.post_compute),
-        ]
-        connect(m, writer.write, flipped(self.write))
-        if config.local_store:
-            m.d.comb += writer.kept.eq(self.kept)
-        connect(m, writer.weights, flipped(self.weights))
-        connect(m, writer.side, flipped(self.side))
+        connect_shared(m, self, writer, "compute_level", "compute_take", "post_compute", "write", "weights", "side",
+                       *(("kept",) if config.local_store else ()))
 
         # -- report -----------------------------------------------------------------------------------------------
         with m.If(writer.input.valid & writer.input.ready & failed):
@@ -191,13 +173,13 @@ class LoadEngine(wiring.Component):
         with m.Elif(out_of_range):
             m.d.comb += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.READ_RANGE), self.error.index.eq(index)]
         m.d.comb += [
-            self.idle.eq(~running & ~contexts.r_rdy & writer.idle),
+            self.idle.eq(~running & ~writer.queue.valid & writer.idle),
             self.index.eq(Mux(writer.idle, Mux(running, index, self.queue.payload.index), writer.index)),
             self.state.eq(writer.state),
         ]
         with m.If(writer.state == _STATE["idle"]):
             with m.If(waits_store):
                 m.d.comb += self.state.eq(_STATE["wait_store"])
-            with m.Elif(running | contexts.r_rdy | self.queue.valid):
+            with m.Elif(running | writer.queue.valid | self.queue.valid):
                 m.d.comb += self.state.eq(_STATE["setup"])
         return m

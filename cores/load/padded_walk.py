@@ -4,33 +4,37 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import field_shape
+from ..arch.isa import Opcode
 from .phase_counter import PhaseCounter
 
 __all__ = ["Box", "PaddedWalk"]
 
 #: ``blocks`` times ``rows`` rows of ``cols`` data pixels, and the rows of padding around them.
-Box = data.StructLayout({"blocks": 10, "pad_top": 6, "rows": 10, "pad_bottom": 6, "cols": 24})
+Box = data.StructLayout({
+    **{name: field_shape(Opcode.LOAD_ACT, name) for name in ("blocks", "pad_top", "rows", "pad_bottom")},
+    "cols": field_shape(Opcode.LOAD_WGT, "beats"),      # the longest rows are those of weights
+})
 
 
 class PaddedWalk(wiring.Component):
     """Say of a box's pixel whether it is data or padding, and whether it ends its row, its block or the box.
 
-    ``start`` begins ``box``, ``step`` goes on by a pixel: for block, row, column. Every row has ``left`` and ``right``
-    pixels of padding, which stand from ``start`` to the end. One pixel a cycle.
+    For block, row, column, one pixel a cycle.
     """
 
     def __init__(self, *, left_bits: int, right_bits: int):
         super().__init__({
-            "start": In(1),
-            "box": In(Box),
-            "left": In(left_bits),
-            "right": In(right_bits),
-            "step": In(1),
-            "is_data": Out(1),
-            "row_end": Out(1),
-            "block_end": Out(1),
-            "last_block": Out(1),
-            "end": Out(1),
+            "start": In(1),           # begin ``box``
+            "box": In(Box),           # the next one
+            "left": In(left_bits),    # pixels of padding in front of a row, from ``start`` to the end
+            "right": In(right_bits),  # pixels of padding behind it
+            "step": In(1),            # go on by a pixel
+            "is_data": Out(1),        # the pixel is data, not padding
+            "row_end": Out(1),        # it is the last of its row
+            "block_end": Out(1),      # it is the last of its block
+            "last_block": Out(1),     # it is in the box's last block
+            "end": Out(1),            # it is the last of the box
         })
 
     def elaborate(self, platform):

@@ -17,13 +17,13 @@ class PhaseCounter(wiring.Component):
     def __init__(self, *, before_bits: int, data_bits: int, behind_bits: int, may_lack_data: bool):
         self.may_lack_data = may_lack_data
         super().__init__({
-            "start": In(1),
-            "before": In(before_bits),
-            "data": In(data_bits),
-            "behind": In(behind_bits),
-            "step": In(1),
-            "in_data": Out(1),
-            "last": Out(1),
+            "start": In(1),             # take the lengths
+            "before": In(before_bits),  # steps of padding in front
+            "data": In(data_bits),      # steps of data
+            "behind": In(behind_bits),  # steps of padding behind
+            "step": In(1),              # go on by one
+            "in_data": Out(1),          # this step is data
+            "last": Out(1),             # this step is the last; the lengths are taken with it
         })
 
     def elaborate(self, platform):

@@ -4,17 +4,18 @@ from amaranth.hdl import Module, Mux
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import instruction_layout
-from ..arch.isa import INSTRUCTION_BYTES, Opcode
+from ..arch.instruction_layout import instruction_layout, queue_layout
+from ..arch.isa import Opcode, Queue
 from ..buffers.input_buffer import KeptBeat
 from ..config import NpuConfig
 from .entry_placer import PlacedPixels
+from .load_dispatch import Setting
 from .padded_walk import Box
 
-__all__ = ["EnteringPixel", "EntryValue", "PixelPath", "path_ports"]
+__all__ = ["BoxPixel", "EntryValue", "PixelPath", "path_ports"]
 
 
-def EnteringPixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def BoxPixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """The pixel at hand, ``beat`` if it ``is_data``; ``valid`` when it sets out. What it is the last of."""
     return data.StructLayout({
         "valid": 1, "beat": config.beat_bits, "is_data": 1, "row_end": 1, "block_end": 1, "end": 1})
@@ -32,28 +33,28 @@ def EntryValue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member]:
     """Ports of `PixelPath` and of `GatheredPath`, which takes its place."""
     return {
-        "take": In(1),
-        "word": In(8 * INSTRUCTION_BYTES),
-        "settled": Out(1),
-        "geometry": In(instruction_layout(Opcode.LOAD_SET)),
-        "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),
-        "right": Out(right_bits),
-        "start": In(1),
-        "box": In(Box),
-        "room": Out(1),
-        "enter": In(EnteringPixel(config)),
-        "pixel": Out(config.beat_bits),
-        "placed": Out(PlacedPixels(config)),
-        "finish": Out(1),
-        "value": Out(EntryValue(config)),
-        **({"kept": In(KeptBeat(config))} if config.local_store else {}),
+        "setting": In(Setting),               # an instruction that sets something is taken
+        "word": In(queue_layout(Queue.LOAD)),  # that instruction
+        "settled": Out(1),                    # what it sets is there
+        "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
+        "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),  # pixels of padding in front of a row
+        "right": Out(right_bits),             # pixels of padding behind it
+        "start": In(1),                       # begin ``box``
+        "box": In(Box),                       # the next one
+        "room": Out(1),                       # a pixel may enter
+        "enter": In(BoxPixel(config)),   # the pixel at hand
+        "pixel": Out(config.beat_bits),       # its values, padding or data
+        "placed": Out(PlacedPixels(config)),  # entries that set out and want a place
+        "finish": Out(1),                     # the box's last entry sets out
+        "value": Out(EntryValue(config)),     # of the entries that set out `LATENCY` cycles ago
+        **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # a beat of a local STORE, which goes first
     }
 
 
 class PixelPath(wiring.Component):
     """Bring the pixels of a box, data or padding, to the input buffer as they are.
 
-    ``take`` shows it every instruction ``word``; from when it is ``settled`` on, a row has ``left`` and ``right``
+    ``setting`` shows it the instructions that say how; from when it is ``settled`` on, a row has ``left`` and ``right``
     pixels of padding. Behind ``start`` the pixels of ``box`` may ``enter`` while there is ``room``. ``placed`` asks for
     the place of an entry whose ``value`` comes `LATENCY` cycles later, ``finish`` comes with the box's last.
     ``pixel`` is the one at hand. A ``kept`` beat goes in front and is ``value`` as long after.

@@ -16,20 +16,19 @@ _MULTIPLIER_BIT = 32
 
 
 class ChannelParameters(wiring.Component):
-    """Takes 8 beats while ``enable`` is high and no parameters are held, one a cycle, and holds what
-    they say.
+    """Takes 8 beats while ``enable`` is high and no parameters are held, one a cycle, and holds what they say."""
 
-    ``loaded`` marks the last of these beats. ``release`` makes room for the next ones.
-    """
+    #: Cycles from ``release`` until the next block's first beat can be taken.
+    RELEASE_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "enable": In(1),
-            "beats": In(stream.Signature(config.beat_bits)),
-            "loaded": Out(1),
-            "release": In(1),
-            "channels": Out(data.ArrayLayout(ChannelLayout(config.acc_width), config.ic_lanes)),
+            "enable": In(1),   # take the next block's beats
+            "beats": In(stream.Signature(config.beat_bits)),  # from the side ring
+            "loaded": Out(1),  # the last of them is taken
+            "release": In(1),  # make room for the next ones
+            "channels": Out(data.ArrayLayout(ChannelLayout(config.acc_width), config.ic_lanes)),  # what they say
         })
 
     def elaborate(self, platform):

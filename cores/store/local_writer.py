@@ -4,16 +4,13 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS
-from ..arch.isa import LAYOUTS, ErrorCode, Opcode
-from ..buffers.input_buffer import KeptBeat, buffer_address_bits
+from ..arch.instruction_layout import INDEX_BITS, field_shape
+from ..arch.isa import ErrorCode, Opcode
+from ..buffers.input_buffer import KeptBeat, buffer_address_bits, write_latency
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig
-from ..load.buffer_writer import BufferWriter
 
 __all__ = ["LocalRun", "LocalWriter"]
-
-_COLS_BITS = next(field.bits for field in LAYOUTS[Opcode.STORE_SET] if field.name == "cols")
 
 
 def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
@@ -22,8 +19,8 @@ def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
     ``last`` of the STORE, which wants its token if ``post``.
     """
     return data.StructLayout({
-        "entry": buffer_address_bits(config), "beats": _COLS_BITS, "follows": 1, "last": 1, "post": 1,
-        "index": INDEX_BITS,
+        "entry": buffer_address_bits(config), "beats": field_shape(Opcode.STORE_SET, "cols"), "follows": 1,
+        "last": 1, "post": 1, "index": INDEX_BITS,
     })
 
 
@@ -37,11 +34,11 @@ class LocalWriter(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "run": In(stream.Signature(LocalRun(config))),
-            "data": In(stream.Signature(config.beat_bits)),
-            "kept": Out(KeptBeat(config)),
-            "posted": Out(1),
-            "error": Out(ErrorReport),
+            "run": In(stream.Signature(LocalRun(config))),  # where the next beats go
+            "data": In(stream.Signature(config.beat_bits)),  # the runs' beats, in order
+            "kept": Out(KeptBeat(config)),  # a beat on its way, for one cycle
+            "posted": Out(1),               # the beats of a STORE that posts a token can be read
+            "error": Out(ErrorReport),      # a beat beyond the last entry
         })
 
     def elaborate(self, platform):
@@ -66,7 +63,7 @@ class LocalWriter(wiring.Component):
                 with m.If(run.entry == self.config.input_depth - 1):
                     m.d.sync += beyond.eq(1)
         posted = write & (run.beats == 1) & run.last & run.post
-        for number in range(BufferWriter.latency(self.config) - 1):
+        for number in range(write_latency(self.config) - 1):
             stage = Signal(name=f"posted{number + 1}")
             m.d.sync += stage.eq(posted)
             posted = stage

@@ -10,10 +10,11 @@ from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import Opcode
 from ..arch.numerics import MIN_SHIFT, POOL_WIDTH
 from ..config import NpuConfig
+from ..lib.bits import select
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
 from .sign_packer import SignPacker
 
-__all__ = ["IssueLayout", "Requantizer", "SelectShape"]
+__all__ = ["PixelIssue", "Requantizer", "SelectShape"]
 
 
 def SelectShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
@@ -21,7 +22,7 @@ def SelectShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
     return range(max(2, config.pixel_lanes * config.oc_groups))
 
 
-def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A pixel that sets out this cycle if ``valid``.
 
     ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
@@ -37,13 +38,12 @@ def IssueLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layou
 
 
 class Requantizer(wiring.Component):
-    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in three cycles.
+    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in `ADD_CYCLES`.
 
     Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual``
     are taken then, ``accumulators`` in cycle 1. With ``winograd`` in the configuration a source is a sum of words,
     the last of them its pixel's own, and all but reading and selecting these is a cycle later. With ``add`` every
-    pixel needs ``load``, and pixels set out multiples of three cycles apart: the residual and the first stage's
-    result go through the multipliers in the two cycles left between pixels further behind. ``add``, ``first`` and
+    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart. ``add``, ``first`` and
     ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
     may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
 
@@ -57,6 +57,11 @@ class Requantizer(wiring.Component):
     #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
     SECOND = 8
     ADD_LATENCY = LATENCY + SECOND
+    #: Cycles of a pixel with ``add``: its own, and two in which the residual and the first stage's result of pixels
+    #: further behind go through the multipliers.
+    ADD_CYCLES = 3
+    #: Cycles from an issue with ``release`` to ``released``.
+    RELEASE = 4
     #: Further cycles of a beat of signs, behind its last pixel.
     PACKING = SignPacker.LATENCY
 
@@ -69,18 +74,21 @@ class Requantizer(wiring.Component):
         self.config = config
         lanes = config.ic_lanes
         super().__init__({
-            "issue": In(IssueLayout(config)),
+            "issue": In(PixelIssue(config)),  # a pixel sets out, or a word of its sum is read
+            # Word of the issue of the cycle before.
             "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+            # Beat of the pool unit, in the cycle of the issue.
             "pooled": In(data.ArrayLayout(signed(POOL_WIDTH), lanes)),
-            "residual": In(config.beat_bits),
-            "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),
-            "released": Out(1),
-            "add": In(1),
+            "residual": In(config.beat_bits),  # beat of the other operand, in the cycle of the issue
+            "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),  # parameters of the block
+            "released": Out(1),                # these may change
+            "add": In(1),                      # every pixel has a residual; stands still while pixels are under way
+            # Requantisation of the first stage; stands still as well.
             "first": In(instruction_layout(Opcode.STORE_SET)),
-            "second": In(instruction_layout(Opcode.STORE_ADD)),
-            "output": Out(data.ArrayLayout(signed(8), lanes)),
-            "output_valid": Out(1),
-            **({"packed": Out(1)} if config.binary_rows else {}),
+            "second": In(instruction_layout(Opcode.STORE_ADD)),  # requantisation of the second; stands still as well
+            "output": Out(data.ArrayLayout(signed(8), lanes)),  # a beat of results
+            "output_valid": Out(1),            # it is one
+            **({"packed": Out(1)} if config.binary_rows else {}),  # a pixel that makes no beat of its own
         })
 
     def elaborate(self, platform):
@@ -98,7 +106,8 @@ class Requantizer(wiring.Component):
         # valid[n], load[n]: the pixel that set out n cycles ago.
         valid = [issue.valid]
         load, release = [issue.valid & issue.load], [issue.valid & issue.release]
-        for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"), (release, 4, "release")):
+        for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"),
+                                    (release, self.RELEASE, "release")):
             for cycle in range(1, length + 1):
                 delayed = Signal(name=f"{name}{cycle}")
                 # Without add a pixel has left here; what follows may switch to add.
@@ -118,7 +127,7 @@ class Requantizer(wiring.Component):
             control.load_shift.eq(load[4]),
             control.take_shift.eq(add),
             control.shift.eq(second.shift - MIN_SHIFT),
-            self.released.eq(release[4]),
+            self.released.eq(release[self.RELEASE]),
         ]
         output_valid = Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
@@ -157,12 +166,12 @@ class Requantizer(wiring.Component):
             residual = delayed
 
         # Sources: each is zero when it is not the one, so that the lanes only OR them.
-        from_bank, from_pool, select = Signal(), Signal(), Signal.like(self.issue.select)
+        from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select)
         pooled = Signal.like(self.pooled, reset_less=True)
         m.d.sync += [
             from_bank.eq(issue.valid & ~issue.pooled),
             from_pool.eq(issue.valid & issue.pooled),
-            select.eq(self.issue.select),
+            place.eq(self.issue.select),
             pooled.eq(pooled_source),
         ]
         if config.winograd:
@@ -171,8 +180,7 @@ class Requantizer(wiring.Component):
             m.d.sync += [starts.eq(issue.first), negate.eq(issue.negate), complete.eq(from_bank)]
         for lane in range(config.ic_lanes):
             choices = [self.accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
-            for bit in select[:(len(choices) - 1).bit_length()]:
-                choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
+            chosen = select(place, choices)
             bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
             m.d.sync += pool_source.eq(Mux(from_pool, pooled[lane], 0))
@@ -181,11 +189,11 @@ class Requantizer(wiring.Component):
                 total = Signal(signed(config.acc_width), name=f"sum{lane}", reset_less=True)
                 before = Mux(starts, 0, Mux(negate, ~total, total))
                 # word + before + carry; as a subtraction for the reason given in `RequantizerLane`.
-                m.d.sync += [word.eq(choices[0]),
+                m.d.sync += [word.eq(chosen),
                              total.eq((Cat(0, word) - Cat(starts | ~negate, ~before))[1:])]
                 m.d.comb += bank_source.eq(Mux(complete, total, 0))
             else:
-                m.d.sync += bank_source.eq(Mux(from_bank, choices[0], 0))
+                m.d.sync += bank_source.eq(Mux(from_bank, chosen, 0))
 
             m.submodules[f"lane{lane}"] = unit = RequantizerLane(
                 acc_width=config.acc_width, packs=bool(config.binary_rows))

@@ -4,14 +4,17 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.instruction_layout import field_shape
+from ..arch.isa import Opcode
 from ..arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from ..lib.bits import select
 
 __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
 
 #: Bits of ``shift - MIN_SHIFT``.
 SHIFT_BITS = (MAX_SHIFT - MIN_SHIFT).bit_length()
 #: Bits of the second stage's constant.
-_CONSTANT_BITS = 28
+_CONSTANT_BITS = field_shape(Opcode.STORE_ADD, "constant").width
 
 #: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
 #: value stands.
@@ -38,20 +41,13 @@ def ChannelLayout(acc_width: int) -> data.StructLayout:  # noqa: N802 - a layout
     return data.StructLayout({"bias": signed(acc_width), "multiplier": MULTIPLIER_BITS, "shift": SHIFT_BITS})
 
 
-def _choose(select: Value, choices: list[Value]) -> Value:
-    """``choices[select]`` as a tree; there are as many choices as ``select`` has values."""
-    for bit in select:
-        choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
-    return choices[0]
-
-
-def _shift_narrow(value: Value, select: Value, *, step: int, keep: int) -> tuple[Value, Value]:
-    """``value >> (select * step)`` in ``keep`` bits, and whether it does not fit these as a signed number.
+def _shift_narrow(value: Value, amount: Value, *, step: int, keep: int) -> tuple[Value, Value]:
+    """``value >> (amount * step)`` in ``keep`` bits, and whether it does not fit these as a signed number.
 
     ``value`` is the two's complement number; its top bit goes on to the left.
     """
-    ways, top = 1 << len(select), len(value) - 1
-    kept = Cat(_choose(select, [value[min(bit + way * step, top)] for way in range(ways)]) for bit in range(keep))
+    ways, top = 1 << len(amount), len(value) - 1
+    kept = Cat(select(amount, [value[min(bit + way * step, top)] for way in range(ways)]) for bit in range(keep))
     # A shift by ``way`` fits if all bits from the top one kept are equal. They are compared in chunks of a step, as
     # what a larger shift needs equal is a part of what a smaller one does.
     lost = 0
@@ -60,7 +56,7 @@ def _shift_narrow(value: Value, select: Value, *, step: int, keep: int) -> tuple
         last = top if way == ways - 1 else min(first + step, top)
         if first < last:
             chunk = value[first:last + 1]
-            lost = lost | ((select <= way) & chunk.any() & ~chunk.all())
+            lost = lost | ((amount <= way) & chunk.any() & ~chunk.all())
     return kept, lost
 
 
@@ -84,12 +80,15 @@ class RequantizerLane(wiring.Component):
         self.acc_width = acc_width
         self.packs = packs
         super().__init__({
-            "source": In(signed(acc_width)),
-            "channel": In(ChannelLayout(acc_width)),
-            "residual": In(signed(8)),
-            "control": In(LaneControl),
-            "output": Out(signed(8)),
-            **({"negative": Out(1), "merge": In(8)} if packs else {}),
+            "source": In(signed(acc_width)),          # accumulator, in cycle 2
+            "channel": In(ChannelLayout(acc_width)),  # parameters
+            "residual": In(signed(8)),                # other operand
+            "control": In(LaneControl),               # what happens in this cycle, the same for all lanes
+            "output": Out(signed(8)),                 # result, in cycle 10
+            **({
+                "negative": Out(1),  # in cycle 9: the sign before the clip
+                "merge": In(8),      # ORed into ``output``, a cycle earlier
+            } if packs else {}),
         })
 
     def elaborate(self, platform):

@@ -23,11 +23,11 @@ class SignPacker(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "valid": In(1),
-            "row_end": In(1),
-            "signs": In(config.ic_lanes),
-            "completes": Out(1),
-            "beat": Out(config.beat_bits),
+            "valid": In(1),                 # a pixel comes
+            "row_end": In(1),               # it is the last of its row
+            "signs": In(config.ic_lanes),   # of its channels
+            "completes": Out(1),            # its beat is full or its row ends
+            "beat": Out(config.beat_bits),  # of signs, `LATENCY` cycles later; zero in all other cycles
         })
 
     def elaborate(self, platform):

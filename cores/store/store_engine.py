@@ -5,15 +5,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry
+from ..arch.isa import Queue
 from ..arch.numerics import POOL_WIDTH
+from ..arch.registers import REGION_BITS
 from ..buffers.input_buffer import KeptBeat
-from ..bus.axi import ErrorReport, write_run_layout
+from ..bus.axi import write_run_layout
 from ..config import NpuConfig
+from ..control.engine_port import EnginePort, connect_shared
 from .channel_parameters import ChannelParameters
 from .local_writer import LocalWriter
 from .requantizer import Requantizer
-from .store_runs import REGION_BITS, StoreRuns
+from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
 
 __all__ = ["StoreEngine"]
@@ -37,27 +39,22 @@ class StoreEngine(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "post_compute": Out(1),
-            "read_enable": Out(1),
-            "read_bank": Out(1),
-            "read_address": Out(range(config.acc_depth)),
+            # Tokens of a STORE for loads are given by the write engine.
+            **EnginePort(Queue.STORE, without=("post_load",)).members,
+            "read_enable": Out(1),           # read a word of sums
+            "read_bank": Out(1),             # from this accumulator bank
+            "read_address": Out(range(config.acc_depth)),  # at this place
+            # The word, a cycle later and until the next is read.
             "read_data": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
-            "pooled": In(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),
-            "side": In(stream.Signature(config.beat_bits)),
-            "run": Out(stream.Signature(write_run_layout(config))),
-            "data": Out(stream.Signature(config.beat_bits)),
+            "pooled": In(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
+            "side": In(stream.Signature(config.beat_bits)),  # from the side ring: parameters, residuals
+            "run": Out(stream.Signature(write_run_layout(config))),  # where the next beats go, for the write engine
+            "data": Out(stream.Signature(config.beat_bits)),  # those beats
+            # Beats of local STOREs, to the input buffer.
             **({"kept": Out(KeptBeat(config))} if config.local_store else {}),
-            "write_start": In(REGION_BITS),
-            "data_beats": In(REGION_BITS),
-            "data_address": In(config.address_width),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            "write_start": In(REGION_BITS),  # first beat of the data region that may be written
+            "data_beats": In(REGION_BITS),   # size of the data region
+            "data_address": In(config.address_width),  # its bus address
         })
 
     def elaborate(self, platform):
@@ -69,18 +66,14 @@ class StoreEngine(wiring.Component):
         m.submodules.runs = runs = StoreRuns(config)
         m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
-        connect(m, flipped(self.queue), sequencer.queue)
+        connect_shared(m, self, sequencer, *StoreSequencer.SHARED)
         connect(m, runs.run, flipped(self.run))
-        for port in ("compute_take", "read_address", "state", "index", "idle"):
-            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("write_start", "data_beats", "data_address"):
             m.d.comb += getattr(runs, port).eq(getattr(self, port))
         issue, store, add = sequencer.issue, sequencer.store, sequencer.geometry.add
         m.d.comb += [
-            sequencer.compute_level.eq(self.compute_level),
             sequencer.side_valid.eq(self.side.valid),
             sequencer.pooled_valid.eq(self.pooled.valid),
-            sequencer.halt.eq(self.halt),
 
             runs.start.eq(sequencer.runs_start),
             runs.geometry.eq(sequencer.geometry),

@@ -16,29 +16,29 @@ __all__ = ["StorePixels"]
 class StorePixels(wiring.Component):
     """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
 
-    ``address`` is the pixel's accumulator word, ``select`` its place there (``pixel * oc_groups + group``). The group
-    is the block's, or in a STORE of one block goes with the column (``spread``) or with the row (``alternate``). With
-    ``winograd``, a pixel takes nine steps, a word each, ``last`` with the last of them; four pixels share a place.
-
-    ``row_end``, ``block_start``, ``block_end`` and ``end`` say where it stands, ``beyond`` that there is no such word.
-    ``geometry`` and ``store`` stand still from ``restart`` on.
+    A pixel's group is its block's, or in a STORE of one block goes with the column (``spread``) or with the row
+    (``alternate``). With ``winograd``, a pixel takes nine steps, a word each; four pixels share a place.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "restart": In(1),
-            "step": In(1),
-            "geometry": In(instruction_layout(Opcode.STORE_SET)),
-            "store": In(instruction_layout(Opcode.STORE)),
-            "address": Out(range(config.acc_depth)),
-            "beyond": Out(1),
-            "select": Out(SelectShape(config)),
-            "row_end": Out(1),
-            "block_start": Out(1),
-            "block_end": Out(1),
-            "end": Out(1),
-            **({"first": Out(1), "negate": Out(1), "last": Out(1)} if config.winograd else {}),
+            "restart": In(1),                         # begin the STORE
+            "step": In(1),                            # go on by a pixel, or by a word of its sum
+            "geometry": In(instruction_layout(Opcode.STORE_SET)),  # stands still from ``restart`` on
+            "store": In(instruction_layout(Opcode.STORE)),  # stands still as well
+            "address": Out(range(config.acc_depth)),  # accumulator word of the pixel
+            "beyond": Out(1),                         # there is no such word
+            "select": Out(SelectShape(config)),       # the pixel's place in the word, ``pixel * oc_groups + group``
+            "row_end": Out(1),                        # it is the last of its row
+            "block_start": Out(1),                    # it is the first of its block
+            "block_end": Out(1),                      # it is the last of its block
+            "end": Out(1),                            # it is the STORE's last
+            **({
+                "first": Out(1),   # this word is the first of the pixel's sum
+                "negate": Out(1),  # its sign is not that of the word before
+                "last": Out(1),    # this word is the last of the sum
+            } if config.winograd else {}),
         })
 
     def elaborate(self, platform):

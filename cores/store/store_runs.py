@@ -8,40 +8,41 @@ from amaranth.utils import exact_log2
 from ..arch.instruction_layout import INDEX_BITS, instruction_layout
 from ..arch.isa import Opcode
 from ..arch.numerics import MAP_PIXELS
+from ..arch.registers import REGION_BITS
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from .local_writer import LocalRun
 
-__all__ = ["REGION_BITS", "StoreRuns"]
-
-#: Bits of a beat count of the data region, as in the register map.
-REGION_BITS = 32
+__all__ = ["StoreRuns"]
 
 
 class StoreRuns(wiring.Component):
     """For every block and row of the STORE given with ``start``: a run of its beats, of ``cols`` or with ``binary`` an
-    eighth of these. Three cycles a run.
+    eighth of these.
 
-    ``geometry`` and ``store`` stand still until ``idle``. A run that is not between ``write_start`` and ``data_beats``
-    is not issued; ``failed`` rises instead and stays. ``halt`` offers no further run. A local STORE's runs are offered
-    at ``local`` instead, those that begin outside the input buffer have failed.
+    A run that is not between ``write_start`` and ``data_beats`` is not issued; ``failed`` rises instead. A local
+    STORE's runs are offered at ``local``; those that begin outside the input buffer have failed.
     """
+
+    #: Cycles from offering a run to offering the next, and from ``start`` to offering the first.
+    RUN_CYCLES = 3
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "start": In(1),
-            "geometry": In(instruction_layout(Opcode.STORE_SET)),
-            "store": In(instruction_layout(Opcode.STORE)),
-            "index": In(INDEX_BITS),
-            "write_start": In(REGION_BITS),
-            "data_beats": In(REGION_BITS),
-            "data_address": In(config.address_width),
-            "run": Out(stream.Signature(write_run_layout(config))),
+            "start": In(1),                  # begin the STORE
+            "geometry": In(instruction_layout(Opcode.STORE_SET)),  # stands still until ``idle``
+            "store": In(instruction_layout(Opcode.STORE)),  # stands still as well
+            "index": In(INDEX_BITS),         # it is this instruction
+            "write_start": In(REGION_BITS),  # first beat of the data region that may be written
+            "data_beats": In(REGION_BITS),   # size of the data region
+            "data_address": In(config.address_width),  # its bus address
+            "run": Out(stream.Signature(write_run_layout(config))),  # for the write engine
+            # Instead: rows of a local STORE.
             **({"local": Out(stream.Signature(LocalRun(config)))} if config.local_store else {}),
-            "failed": Out(1),
-            "halt": In(1),
-            "idle": Out(1),
+            "failed": Out(1),                # a run would be outside its region; stays
+            "halt": In(1),                   # offer no further run
+            "idle": Out(1),                  # all runs are taken
         })
 
     def elaborate(self, platform):

@@ -1,22 +1,20 @@
 """Control of the store engine: instructions, tokens, and when a pixel sets out."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ..arch.isa import ErrorCode, Opcode
-from ..arch.registers import ENGINE_STATES
-from ..bus.axi import ErrorReport
+from ..arch.instruction_layout import instruction_layout, opcode_of
+from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
-from .requantizer import IssueLayout
+from ..control.engine_port import EnginePort, lacks
+from .requantizer import PixelIssue, Requantizer
 from .store_pixels import StorePixels
 
 __all__ = ["StoreSequencer"]
 
-_STATE = {name: code for code, name in enumerate(ENGINE_STATES["store"])}
-#: A pixel with ``add`` holds the multipliers for three cycles.
-_ADD_CYCLES = 3
+_STATE = STATE_CODES["store"]
 
 
 class StoreSequencer(wiring.Component):
@@ -27,44 +25,41 @@ class StoreSequencer(wiring.Component):
     one a cycle: ``read``, while ``issue`` is valid with the last. Between blocks there is no gap if the next parameters
     are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
 
-    ``post_compute``: the bank has been read. ``runs_start`` begins the STORE in `StoreRuns`; the next instruction waits
-    for ``runs_idle``. A bank that cannot hold the tile is a BUFFER error, as is a local row that begins outside the
-    input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an error nothing moves until reset.
+    The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
+    local row that begins outside the input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an
+    error nothing moves until reset.
     """
+
+    #: Ports that are those of the engine; its token and error may also be those of a local STORE's writer.
+    SHARED = ("queue", "compute_level", "compute_take", "state", "index", "idle", "halt", "read_address")
+    #: Cycles from taking a STORE until its first pixel may set out: it is checked, and takes its token.
+    SETUP_CYCLES = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "queue": In(stream.Signature(QueueEntry)),
-            "compute_level": In(8),
-            "compute_take": Out(8),
-            "post_compute": Out(1),
-            "geometry": Out(instruction_layout(Opcode.STORE_SET)),
-            "second": Out(instruction_layout(Opcode.STORE_ADD)),
-            "store": Out(instruction_layout(Opcode.STORE)),
-            "issue": Out(IssueLayout(config)),
-            "read": Out(1),
-            "read_address": Out(range(config.acc_depth)),
-            "drained": In(1),
-            "room": In(1),
-            "side_valid": In(1),
-            "pooled_valid": In(1),
-            "parameters_wanted": Out(1),
-            "parameters_loaded": In(1),
-            "runs_start": Out(1),
-            "runs_idle": In(1),
-            "runs_failed": In(1),
-            "state": Out(4),
-            "index": Out(INDEX_BITS),
-            "error": Out(ErrorReport),
-            "idle": Out(1),
-            "halt": In(1),
+            **EnginePort(Queue.STORE, without=("post_load",)).members,
+            "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
+            "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
+            "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
+            "issue": Out(PixelIssue(config)),  # a pixel sets out
+            "read": Out(1),                     # a word of sums is read
+            "read_address": Out(range(config.acc_depth)),  # its address
+            "drained": In(1),                   # nothing is behind the issue
+            "room": In(1),                      # for another beat
+            "side_valid": In(1),                # the side ring has a beat
+            "pooled_valid": In(1),              # the pool unit has one
+            "parameters_wanted": Out(1),        # take those of the next block
+            "parameters_loaded": In(1),         # they are complete
+            "runs_start": Out(1),               # begin the STORE's runs
+            "runs_idle": In(1),                 # they are all taken
+            "runs_failed": In(1),               # one would be outside its region
         })
 
     def elaborate(self, platform):
         m = Module()
         config, geometry, store = self.config, self.geometry, self.store
-        opcode = self.queue.p.word[:4]
+        opcode = opcode_of(self.queue.p.word)
         add = geometry.add
         blocks_of_bank = config.oc_groups
         if config.banks > config.pixel_lanes:
@@ -77,8 +72,8 @@ class StoreSequencer(wiring.Component):
             m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), fresh.eq(1)]
 
         m.submodules.pixels = pixels = StorePixels(config)
-        phase = Signal(range(_ADD_CYCLES))
-        m.d.sync += phase.eq(Mux(phase == _ADD_CYCLES - 1, 0, phase + 1))
+        phase = Signal(range(Requantizer.ADD_CYCLES))
+        m.d.sync += phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1))
         go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
             "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
         turn = phase == 0
@@ -120,7 +115,7 @@ class StoreSequencer(wiring.Component):
             self.error.index.eq(self.index),
         ]
         # The second stage's two cycles behind an issue are busy as well.
-        recent = Signal(_ADD_CYCLES - 1)
+        recent = Signal(Requantizer.ADD_CYCLES - 1)
         m.d.sync += recent.eq(Cat(issue & add, recent))
 
         m.d.comb += self.state.eq(_STATE["setup"])
@@ -152,7 +147,7 @@ class StoreSequencer(wiring.Component):
                     m.next = "STOPPED"
             with m.State("WAIT"):
                 # The parameters arrive meanwhile.
-                with m.If(store.wait_compute & (self.compute_level == 0)):
+                with m.If(lacks(self.compute_level, store.wait_compute)):
                     m.d.comb += self.state.eq(_STATE["wait_compute"])
                 with m.Else():
                     m.d.comb += [self.compute_take.eq(store.wait_compute), self.runs_start.eq(1)]

@@ -17,10 +17,8 @@ OFFSET_BITS = _WORDS + 4
 class WinogradSums(wiring.Component):
     """Counts through the nine positions (i, j) that pixel (row k, column l) of a tile is summed up from.
 
-    i goes down from k + 2 to k, for each j from l + 2 to l, a position further with each ``step``: the last one has a
-    positive sign, as `Requantizer` wants it. ``next_row`` and ``next_col`` are k and l of the pixel behind this one.
-    ``offset`` is where the position's words begin; ``negate`` says that its sign is not that of the one before.
-    ``restart`` begins with pixel (0, 0). Unless ``enable``d, every step is ``first`` and ``last`` with ``offset`` 0.
+    i goes down from k + 2 to k, for each j from l + 2 to l: the last one has a positive sign, as `Requantizer` wants
+    it.
 
     Golden model: ``sim.golden.winograd_output``.
     """
@@ -30,18 +28,18 @@ class WinogradSums(wiring.Component):
 
     def __init__(self):
         super().__init__({
-            "enable": In(1),
-            "position_words": In(_WORDS),
-            "restart": In(1),
-            "step": In(1),
-            "next_row": In(1),
-            "next_col": In(1),
-            "row": Out(1),
-            "col": Out(1),
-            "offset": Out(OFFSET_BITS),
-            "first": Out(1),
-            "negate": Out(1),
-            "last": Out(1),
+            "enable": In(1),               # count; else every step is ``first`` and ``last`` with ``offset`` 0
+            "position_words": In(_WORDS),  # words from a position to the next
+            "restart": In(1),              # begin with pixel (0, 0)
+            "step": In(1),                 # go on by a position
+            "next_row": In(1),             # row in its tile of the pixel behind this one
+            "next_col": In(1),             # column in its tile of that pixel
+            "row": Out(1),                 # of this pixel in its tile
+            "col": Out(1),                 # of this pixel in its tile
+            "offset": Out(OFFSET_BITS),    # first word of the position
+            "first": Out(1),               # it is the first of the sum
+            "negate": Out(1),              # its sign is not that of the one before
+            "last": Out(1),                # it is the last of the sum
         })
 
     def elaborate(self, platform):

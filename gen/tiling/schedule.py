@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
+from cores.store.requantizer import Requantizer
 from gen.tiling.geometry import Geometry, Split, Window, tilings
+from sim.timing.latencies import MEMORY
 
 __all__ = [
     "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STORE_CYCLES", "WINDOW_OVERHEAD", "Estimate", "Plan",
@@ -19,17 +21,16 @@ __all__ = [
 ]
 
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
-LATENCY = 40
-#: Cycles that a COMPUTE or POOL may spend beside its steps.
-COMPUTE_OVERHEAD = 1
-#: The same of a COMPUTE in windows: the next one's sums begin behind its last.
-WINDOW_OVERHEAD = 4
+LATENCY = MEMORY
+#: Estimates of the planner, not depths of the hardware: cycles that a COMPUTE or POOL may spend beside its steps, and
+#: the same of a COMPUTE in windows, as the next one's sums begin behind its last.
+COMPUTE_OVERHEAD, WINDOW_OVERHEAD = 1, 4
 #: A chunk smaller than this in compute cycles only makes instructions.
 CHUNK_CYCLES = 200
 #: Tiles of fewer columns mostly cost: they are looked at where no wider one fits.
 _MIN_COLS = 8
 #: Cycles of the store engine for a pixel of a block, without and with a residual.
-STORE_CYCLES = (1, 3)
+STORE_CYCLES = (1, Requantizer.ADD_CYCLES)
 #: What a beat of memory traffic weighs against a cycle where cycles are equal.
 BEAT_WEIGHT = 0.03
 

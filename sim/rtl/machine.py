@@ -13,6 +13,7 @@ from cores.arch.registers import ENGINE_STATES
 from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
 
+from ..timing.latencies import MEMORY
 from .build import build_library
 
 __all__ = [
@@ -55,7 +56,7 @@ class Bus:
     Raises ValueError for a value out of range.
     """
 
-    latency: int = 40
+    latency: int = MEMORY
     bandwidth: float = 1.0
     stall_probability: float = 0.0
     write_order: WriteOrder = WriteOrder.ANY

@@ -6,10 +6,10 @@ from collections import deque
 import numpy as np
 
 from cores.bus.axi import BOUNDARY_BYTES, MAX_BURST
+from cores.bus.read_engine import ReadEngine
 from cores.config import NpuConfig
 
 from .fifo import NEVER
-from .latencies import AR_CYCLES
 
 __all__ = ["ReadBus", "burst_lengths"]
 
@@ -42,7 +42,7 @@ class ReadBus:
         issue, arrivals = accepted, []
         for length in burst_lengths(self._config, offset, beats):
             issue = max(issue + 1, self._flight[0] + 1)
-            first = max(issue + AR_CYCLES - 1 + self._latency, self._data_free)
+            first = max(issue + ReadEngine.REQUEST_LATENCY - 1 + self._latency, self._data_free)
             self._data_free = first + length
             self._flight.append(first + length - 1)
             self._addresses.append(issue)
@@ -55,7 +55,7 @@ class ReadBus:
     def fetch(self, time: int, beats: int) -> int:
         """Instructions asked for at ``time``: the cycle of their first beat. Loads asked for later make way."""
         before = bisect_right(self._addresses, time)
-        first = max(time + AR_CYCLES + self._latency, self._ends[before - 1] if before else 0)
+        first = max(time + ReadEngine.REQUEST_LATENCY + self._latency, self._ends[before - 1] if before else 0)
         self._data_free = max(self._data_free, first) + beats
         self.beats += beats
         return first

@@ -7,10 +7,11 @@ from cores.buffers.accumulators import Accumulators
 from cores.compute.binary.binary_unit import BinaryUnit
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.mac_array import MacArray
+from cores.compute.tile_sequencer import TileSequencer
 from cores.compute.weight_loader import WeightLoader
 
 from .fifo import NEVER, earliest
-from .latencies import POOL_CYCLES, WINDOW_CYCLES
+from .latencies import ISSUE_TO_DATA, POOL_CYCLES
 from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Compute"]
@@ -29,7 +30,7 @@ class Compute:
         sums = [ComputeEngine.sums_latency(config)] * 2
         if config.binary_engine:
             sums = [MacArray.latency(config), BinaryUnit.shortest_latency(config)]
-        self._drains = [1 + 1 + latency - Accumulators.READ_AHEAD + Accumulators.LATENCY for latency in sums]
+        self._drains = [ISSUE_TO_DATA + latency - Accumulators.READ_AHEAD + Accumulators.LATENCY for latency in sums]
         #: First cycle in which the next step may start, and in which its weights may be gathered.
         self._step_free = self._gather_free = NEVER
 
@@ -74,7 +75,7 @@ class Compute:
             active = max(seen, loaded, stored)
             was_windowed, windowed = windowed, bool(geometry["window"]) and instruction.opcode == Opcode.COMPUTE
             if windowed != was_windowed and last >= 0:
-                active = max(active, last + shared.config.window_reads + WINDOW_CYCLES)
+                active = max(active, last + 1 + TileSequencer.distance(shared.config))
             free = active + 1
             waiting = max(seen, last + 1)
             waits = max(0, loaded - waiting), max(0, stored - max(waiting, loaded))

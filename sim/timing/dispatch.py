@@ -2,9 +2,10 @@
 
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from cores.control.instruction_fetch import InstructionFetch
+from cores.control.machine_control import MachineControl
 
 from .fifo import NEVER
-from .latencies import DISPATCH_CYCLES, END_CYCLES, FETCH_ARRIVAL, START_CYCLES
+from .latencies import FETCH_ARRIVAL
 from .state import ENGINES, Shared, Steps
 
 __all__ = ["Dispatcher"]
@@ -28,21 +29,21 @@ class Dispatcher:
         total = -(-len(shared.program) // per_beat) * halves
         arrivals: list[int] = []                            # when each request's first beat is in the buffer
         decoded: list[int] = []                             # when each beat's place was given back
-        time = START_CYCLES - DISPATCH_CYCLES
+        time = MachineControl.START_CYCLES - InstructionFetch.DISPATCH_CYCLES
         for index, instruction in enumerate(shared.program):
             beat = index // per_beat * halves + halves - 1
             # There is room for two requests.
             while len(arrivals) * request <= beat:
                 freed = (len(arrivals) - 1) * request
-                asked = START_CYCLES if freed <= 0 else max(START_CYCLES, decoded[freed - 1] + 1)
+                asked = max(MachineControl.START_CYCLES, decoded[freed - 1] + 1 if freed > 0 else 0)
                 count = min(request, total - len(arrivals) * request)
                 arrivals.append(shared.bus.fetch(asked, count) + FETCH_ARRIVAL)
             there = arrivals[beat // request] + beat % request
-            time = max(there + 1, time + DISPATCH_CYCLES + (halves > 1))
+            time = max(there + 1, time + InstructionFetch.DISPATCH_CYCLES + (halves > 1))
             if instruction.opcode.queue == Queue.CONTROL:
                 while any(shared.finished[engine] < len(shared.pending[engine]) for engine in ENGINES):
                     yield "all engines to be idle"
-                time = max(time, max(shared.idle_from.values()) + END_CYCLES - 1)
+                time = max(time, max(shared.idle_from.values()) + InstructionFetch.CALM_CYCLES - 1)
                 if instruction.opcode == Opcode.END:
                     self.end = time
                     yield None

@@ -10,10 +10,12 @@ from cores.bus.axi import MAX_BURST
 from cores.config import NpuConfig
 from cores.load.gather.byte_window import ByteWindow
 from cores.load.gather.run_gatherer import RunGatherer
+from cores.load.gather.run_settings import RunSettings
+from cores.load.load_engine import LoadEngine
 
 from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import FIRST_REQUEST, GATHER_CYCLES, LOAD_ARRIVAL, ROW_CYCLES
+from .latencies import LOAD_ARRIVAL
 from .state import Shared, Steps, TimedSteps
 from .tiles import TileTimer
 
@@ -91,7 +93,7 @@ class Requester:
             if instruction.opcode in SETTERS:
                 geometry = instruction if instruction.opcode == Opcode.LOAD_SET else geometry
                 continue
-            time = accepted + FIRST_REQUEST
+            time = accepted + LoadEngine.FIRST_REQUEST
             rows, beats = _rows(geometry, instruction)
             for offset in rows.tolist():
                 for begin in range(0, beats, MAX_BURST):
@@ -103,7 +105,7 @@ class Requester:
                     shared.load_data.push(arrivals + LOAD_ARRIVAL)
                     self.clock = free = time = time + 1
                     yield None
-                time += ROW_CYCLES - 1
+                time += LoadEngine.ROW_CYCLES - 1
 
 
 class Writer:
@@ -149,7 +151,7 @@ class Writer:
                 self.clock = accepted + 1
             elif instruction.opcode == Opcode.LOAD_GATHER:
                 tiles, gather = None, instruction
-                last = done = accepted + GATHER_CYCLES
+                last = done = accepted + RunSettings.GATHER_CYCLES
                 self.clock = last + 1
             elif instruction.opcode == Opcode.LOAD_ACT and tiles is not None:
                 last, done = yield from self._tiles(index, geometry, tiles, instruction, accepted)

@@ -7,12 +7,14 @@ import numpy as np
 
 from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.registers import ENGINE_STATES
+from cores.compute.pool_unit import PoolUnit
 from cores.config import NpuConfig
+from cores.control.token_counter import TokenCounter
 from cores.load.load_engine import LoadEngine
 
 from .bus import ReadBus
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import BUFFERED_FIFO, FIFO, POOL_SLOTS, TOKEN
+from .latencies import BUFFERED_FIFO, FIFO
 
 __all__ = ["ENGINES", "STATES", "Process", "Shared", "Steps", "TimedSteps"]
 
@@ -67,7 +69,7 @@ class Shared:
         self.load_data = TimedFifo(LoadEngine.FIFO_DEPTH, 0)
         self.weights = TimedFifo(config.weight_depth, BUFFERED_FIFO)
         self.side = TimedFifo(config.side_depth, BUFFERED_FIFO)
-        self.pooled = TimedFifo(POOL_SLOTS, 0)
+        self.pooled = TimedFifo(PoolUnit.SLOTS, 0)
         self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
         self.write_beats = 0
         #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then. Those that
@@ -85,7 +87,7 @@ class Shared:
 
     def post(self, source: Queue, sink: Queue, time: int) -> None:
         """A token given by an event of cycle ``time``."""
-        self.tokens[source, sink].times.append(time + TOKEN)
+        self.tokens[source, sink].times.append(time + TokenCounter.LATENCY)
 
     def spent(self, engine: Queue, state: str, index: int, cycles: int) -> None:
         if cycles:

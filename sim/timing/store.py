@@ -7,25 +7,28 @@ import numpy as np
 
 from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
+from cores.buffers.input_buffer import write_latency
 from cores.bus.write_engine import WriteEngine
-from cores.load.buffer_writer import BufferWriter
 from cores.store.requantizer import Requantizer
 from cores.store.store_engine import StoreEngine
+from cores.store.store_runs import StoreRuns
+from cores.store.store_sequencer import StoreSequencer
 from cores.store.winograd_sums import WinogradSums
 
 from .bus import burst_lengths
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import AW_CYCLES, FIFO, RELEASE_CYCLES, RUN_CYCLES, STORE_TO_BUS
+from .latencies import FIFO, RELEASE_CYCLES, STORE_TO_BUS
 from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Store"]
 
-#: A pixel with a residual holds the multipliers for three cycles, and their turns are fixed from the reset on.
-_ADD_CYCLES, _ADD_TURN = 3, 1
+#: The first cycle of the multipliers' turns for pixels with a residual, which are fixed from the reset on.
+_ADD_TURN = 1
+
 
 def _turn(times: np.ndarray) -> np.ndarray:
     """The first cycles from ``times`` on in which a pixel with a residual may set out."""
-    return times + (_ADD_TURN - times) % _ADD_CYCLES
+    return times + (_ADD_TURN - times) % Requantizer.ADD_CYCLES
 
 
 class Store:
@@ -54,6 +57,7 @@ class Store:
         geometry: Instruction | None = None
         queue = shared.queues[engine]
         free = drained = 0
+        setup = StoreSequencer.SETUP_CYCLES
         while True:
             while not queue.available:
                 yield "an instruction"
@@ -74,16 +78,16 @@ class Store:
             assert geometry is not None
             yield None
             computed = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
-            go = max(taken + 2, computed)
-            shared.spent(engine, "setup", index, 2)
-            shared.spent(engine, "wait_compute", index, go - taken - 2)
+            go = max(taken + setup, computed)
+            shared.spent(engine, "setup", index, setup)
+            shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
-            last, drained = yield from self._store(index, geometry, instruction, taken + 2, go)
+            last, drained = yield from self._store(index, geometry, instruction, taken + setup, go)
             free = max(last + 1, self._runs_free) + 1
             shared.spent(engine, "wait_bus", index, free - last - 1)
             shared.in_hand(engine, index, taken + 1, free - 1)
             if instruction["post_compute"]:
-                kept = drained - FIFO + BufferWriter.latency(shared.config) - 1
+                kept = drained - FIFO + write_latency(shared.config) - 1
                 shared.post(engine, Queue.COMPUTE, kept if geometry["local"] else last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, self.answered)
@@ -99,14 +103,14 @@ class Store:
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols = geometry["rows"], geometry["cols"]
         tiles = geometry["winograd"] and not pooled
-        pace = WinogradSums.WORDS if tiles else _ADD_CYCLES if add else 1
+        pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add else 1
         # Pixels of a beat.
         group = MAP_PIXELS if geometry["binary"] else 1
         latency = Requantizer.latency(config, add=add)
         latency += FIFO if local else STORE_TO_BUS
         if tiles:
             latency += WinogradSums.WORDS - 1
-        time, sent, run = go, go, go + RUN_CYCLES
+        time, sent, run = go, go, go + StoreRuns.RUN_CYCLES
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
             wanted = loaded + 1
@@ -122,7 +126,7 @@ class Store:
                         sent = run + 1
                     else:
                         burst = max(burst + 1, self._responses[0] + 1)
-                        sent = max(burst + AW_CYCLES - 1, self._bus_free)
+                        sent = max(burst + WriteEngine.RUN_LATENCY - 1, self._bus_free)
                     pixels = min(left, length * group)
                     left -= pixels
                     while pixels:
@@ -173,7 +177,7 @@ class Store:
                         self.answered = sent - 1 + shared.latency
                         self._responses.append(self.answered)
                 self._address_free = burst
-                run = max(run + RUN_CYCLES, self._address_free)
+                run = max(run + StoreRuns.RUN_CYCLES, self._address_free)
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES

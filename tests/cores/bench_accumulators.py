@@ -8,8 +8,8 @@ import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.buffers.accumulators import Accumulators
-from cores.compute.mac_array import sum_bits
 from cores.config import NpuConfig
+from cores.lib.bits import sum_bits
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
 from tests.cores.store_values import pack

@@ -11,14 +11,14 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
 from cores.config import NpuConfig
-from cores.store.requantizer import IssueLayout, Requantizer
+from cores.store.requantizer import PixelIssue, Requantizer
 from cores.store.requantizer_lane import ChannelLayout
 from sim.golden import requantize, residual_add
 from tests.bench import bench_parameters
 from tests.cores.store_values import pack, random_channels, random_clip, random_second_stage, random_sources
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
-ISSUE, CHANNEL = IssueLayout(CONFIG), ChannelLayout(CONFIG.acc_width)
+ISSUE, CHANNEL = PixelIssue(CONFIG), ChannelLayout(CONFIG.acc_width)
 LANES, WIDTH = CONFIG.ic_lanes, CONFIG.acc_width
 PLACES = CONFIG.acc_lanes // LANES
 

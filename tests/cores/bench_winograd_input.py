@@ -8,15 +8,15 @@ import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from cores.config import NpuConfig
-from cores.load.winograd.winograd_input import EntryLayout, TileLoad
-from cores.load.winograd.winograd_lines import PixelLayout
+from cores.load.winograd.winograd_input import TileEntry, TileLoad
+from cores.load.winograd.winograd_lines import TilePixel
 from sim.golden import winograd_input
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, send, start
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES, BANKS = CONFIG.ic_lanes, CONFIG.banks
-PIXEL, ENTRY = PixelLayout(CONFIG), EntryLayout(CONFIG)
+PIXEL, ENTRY = TilePixel(CONFIG), TileEntry(CONFIG)
 
 
 class Box(NamedTuple):

@@ -9,12 +9,12 @@ from cocotb.triggers import ClockCycles, FallingEdge, RisingEdge
 
 from cores.arch.isa import MAX_TILE_COLS
 from cores.config import NpuConfig
-from cores.load.winograd.winograd_lines import PixelLayout
+from cores.load.winograd.winograd_lines import TilePixel
 from tests.bench import bench_parameters
 from tests.cores.bus_models import send, start
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
-LANES, PIXEL = CONFIG.ic_lanes, PixelLayout(CONFIG)
+LANES, PIXEL = CONFIG.ic_lanes, TilePixel(CONFIG)
 #: Rows that are there at once.
 ROWS = 8
 

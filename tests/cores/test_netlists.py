@@ -5,8 +5,8 @@ from amaranth.hdl import Module
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from cores.compute.mac_array import select
 from cores.config import NpuConfig
+from cores.lib.bits import select
 from cores.load.load_engine import LoadEngine
 from tests.bench import run_bench
 from tests.netlist import prove_netlist, xilinx_netlist

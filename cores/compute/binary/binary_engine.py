@@ -7,6 +7,7 @@ from amaranth.lib.wiring import Out, connect, flipped
 from ...buffers.accumulators import Accumulators
 from ...buffers.input_buffer import InputBuffer
 from ...config import NpuConfig
+from ...control.engine_port import connect_shared
 from ..compute_engine import ComputeEngine, compute_ports
 from ..tile_sequencer import TileSequencer, issue_stages
 from ..weight_loader import WeightLoader
@@ -18,15 +19,15 @@ __all__ = ["BinaryEngine"]
 class BinaryEngine(wiring.Component):
     """Executes COMPUTEs with ``binary`` and COMPUTE_SETs; it takes any other for a COMPUTE with ``binary``.
 
-    Rate and cycles are those of a `ComputeEngine` that has the unit inside. ``computed`` names the banks whose sums
-    it is just computing. Golden model: ``sim.golden.binary_popcount``.
+    Rate and cycles are those of a `ComputeEngine` that has the unit inside. Golden model:
+    ``sim.golden.binary_popcount``.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
             **{name: port for name, port in compute_ports(config).items() if name != "pooled"},
-            "computed": Out(2),
+            "computed": Out(2),  # banks that a word is being added to
         })
 
     def elaborate(self, platform):
@@ -39,18 +40,14 @@ class BinaryEngine(wiring.Component):
         m.submodules.unit = unit = BinaryUnit(config, latency=latency)
         m.submodules.accumulators = accumulators = Accumulators(config)
 
-        connect(m, flipped(self.queue), sequencer.queue)
+        connect_shared(m, self, sequencer, *TileSequencer.SHARED)
         connect(m, flipped(self.weights), loader.beats)
         connect(m, flipped(self.write), buffer.write)
-        for port in ("load_level", "store_level", "halt"):
-            m.d.comb += getattr(sequencer, port).eq(getattr(self, port))
-        for port in ("load_take", "store_take", "post_load", "state", "index", "error"):
-            m.d.comb += getattr(self, port).eq(getattr(sequencer, port))
         for port in ("read_enable", "read_bank", "read_address"):
             m.d.comb += getattr(accumulators, port).eq(getattr(self, port))
 
         # Stage 0 is the cycle of the buffer's address; the counts of its word appear at stage ``counts_stage``.
-        counts_stage = 1 + latency
+        counts_stage = InputBuffer.LATENCY + latency
         address_stage = counts_stage - Accumulators.READ_AHEAD
         words = issue_stages(m, config, sequencer.issue, address_stage + Accumulators.LATENCY, "stage")
         before, written = words[counts_stage - 1], words[address_stage]

@@ -16,24 +16,23 @@ _ADDERS_A_STAGE = 4
 class BinaryRow(wiring.Component):
     """For each pixel, how many of its ``binary_bits`` bits are equal to the weights': ``counts``, one word a cycle.
 
-    Latency `BinaryRow.latency` from ``bits``; ``parities`` are those of the bits of the cycle before. ``load`` takes
-    the weights over in the cycle before the first bits they belong to, ``load_parities`` a cycle later. A pixel with
-    ``half`` counts half its bits, whatever they are; ``half`` goes with the last cycle before the counts. All rows of
-    the unit are the same module. Golden model: ``sim.golden.binary_popcount``.
+    Latency `BinaryRow.latency` from ``bits``. All rows of the unit are the same module. Golden model:
+    ``sim.golden.binary_popcount``.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         bits, px = config.binary_bits, config.pixel_lanes
         super().__init__({
-            "bits": In(data.ArrayLayout(bits, px)),
-            "parities": In(data.ArrayLayout(bits // 2, px)),
-            "weights": In(bits),
-            "weight_parities": In(bits // 2),
-            "load": In(1),
-            "load_parities": In(1),
+            "bits": In(data.ArrayLayout(bits, px)),  # of each pixel
+            "parities": In(data.ArrayLayout(bits // 2, px)),  # those of the bits of the cycle before
+            "weights": In(bits),                     # of the next step
+            "weight_parities": In(bits // 2),        # of the weights of the cycle before
+            "load": In(1),                           # take the weights over, in the cycle before their first bits
+            "load_parities": In(1),                  # take theirs over, a cycle later
+            # Pixels that count half their bits; in the last cycle before the counts.
             "half": In(px),
-            "counts": Out(data.ArrayLayout(range(bits + 1), px)),
+            "counts": Out(data.ArrayLayout(range(bits + 1), px)),  # equal bits of each pixel
         })
 
     @staticmethod

@@ -15,14 +15,9 @@ __all__ = ["BinaryUnit"]
 class BinaryUnit(wiring.Component):
     """How many bits of each pixel of a word equal the weights of each of ``binary_rows`` rows.
 
-    ``pixels`` and ``zeros`` are read from the banks, pixel 0 from bank ``first_bank``; a pixel marked in ``zeros``
-    counts half of its bits. ``latency`` cycles from pixels to counts, one word a cycle. The weights are taken over with
-    ``load`` in the cycle of the first ``pixels`` they belong to; ``weight_parities``, the `parities` of each row's, a
-    cycle later.
-
-    Pixels are not put in order in front of the rows, as that would take a look-up table for every bit: ``swap``, in
-    the cycle of the counts, says that pixel 0 came from an odd bank. Also in that cycle, ``take`` names the groups of
-    output lanes, ``binary_rows`` each, that get the rows' counts; the others get zero.
+    ``latency`` cycles from pixels to counts, one word a cycle. Pixels are not put in order in front of the rows, as
+    that would take a look-up table for every bit: ``swap`` puts the counts in order. Groups of output lanes are of
+    ``binary_rows`` each.
 
     Golden model: ``sim.golden.binary_popcount``. Raises ValueError unless ``latency`` is at least `shortest_latency`.
     """
@@ -34,14 +29,16 @@ class BinaryUnit(wiring.Component):
         self.latency = latency
         bits, rows, px = config.binary_bits, config.binary_rows, config.pixel_lanes
         super().__init__({
-            "pixels": In(data.ArrayLayout(bits, config.banks)),
-            "zeros": In(config.banks),
-            "first_bank": In(BankShape(config)),
-            "weights": In(data.ArrayLayout(bits, rows)),
-            "weight_parities": In(data.ArrayLayout(bits // 2, rows)),
-            "load": In(1),
-            "swap": In(1),
+            "pixels": In(data.ArrayLayout(bits, config.banks)),  # as read from the banks
+            "zeros": In(config.banks),            # pixels that count half of their bits
+            "first_bank": In(BankShape(config)),  # that pixel 0 was read from
+            "weights": In(data.ArrayLayout(bits, rows)),  # of each row, of the next step
+            "weight_parities": In(data.ArrayLayout(bits // 2, rows)),  # `parities` of the weights of the cycle before
+            "load": In(1),                        # take the weights over, in the cycle of their first pixels
+            "swap": In(1),                        # in the cycle of the counts: pixel 0 came from an odd bank
+            # In that cycle: groups of output lanes that get the rows' counts; the others get zero.
             "take": In(config.binary_groups),
+            # Equal bits, for each pixel of each output lane.
             "counts": Out(data.ArrayLayout(range(bits + 1), config.oc_lanes * px)),
         })
 

@@ -1,18 +1,12 @@
 """Byte window: runs of bytes out of the last beats of a stream."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...compute.mac_array import select
+from ...lib.bits import lanes_below, select
 
-__all__ = ["ByteWindow", "lanes_below"]
-
-
-def lanes_below(count: Value, lanes: int) -> Value:
-    """``lanes`` bits, of which the lowest ``count`` are 1."""
-    highest = (1 << len(count)) - 1
-    return Cat(count > lane if lane < highest else Const(0, 1) for lane in range(lanes))
+__all__ = ["ByteWindow"]
 
 
 class ByteWindow(wiring.Component):
@@ -33,12 +27,13 @@ class ByteWindow(wiring.Component):
             raise ValueError(f"lanes must be a power of two, not {lanes!r}")
         self.lanes, self.runs, self.lane_bits = lanes, runs, lane_bits
         super().__init__({
-            "enter": In(1),
-            "enter_slot": In(range(self.SLOTS)),
-            "beat": In(data.ArrayLayout(unsigned(lane_bits), lanes)),
-            "slot": In(data.ArrayLayout(range(self.SLOTS), runs)),
-            "offset": In(data.ArrayLayout(range(lanes), runs)),
-            "turn": In(data.ArrayLayout(range(lanes), runs)),
+            "enter": In(1),                       # a beat comes
+            "enter_slot": In(range(self.SLOTS)),  # where it goes
+            "beat": In(data.ArrayLayout(unsigned(lane_bits), lanes)),  # what belongs to each of its bytes
+            "slot": In(data.ArrayLayout(range(self.SLOTS), runs)),  # of each run's first byte
+            "offset": In(data.ArrayLayout(range(lanes), runs)),  # of that byte in its slot
+            "turn": In(data.ArrayLayout(range(lanes), runs)),  # (offset - place) modulo ``lanes``
+            # Entries, two cycles later.
             "output": Out(data.ArrayLayout(data.ArrayLayout(unsigned(lane_bits), lanes), runs)),
         })
 

@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 
 from ...config import NpuConfig
+from ...lib.bits import lanes_below
 from ..pixel_path import path_ports
-from .byte_window import lanes_below
 from .padded_bytes import PaddedBytes
 from .run_gatherer import RunGatherer
 from .run_settings import RunSettings
@@ -33,7 +33,7 @@ class GatheredPath(wiring.Component):
         m.submodules.bytes = padded = PaddedBytes(config)
         m.submodules.gatherer = gatherer = RunGatherer(config)
         m.d.comb += [
-            settings.take.eq(self.take),
+            settings.setting.eq(self.setting),
             settings.word.eq(self.word),
             self.settled.eq(settings.ready),
             self.left.eq(settings.left),

@@ -21,11 +21,11 @@ class PaddedBytes(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "geometry": In(instruction_layout(Opcode.LOAD_SET)),
-            "beat": In(config.beat_bits),
-            "data": In(config.beat_bytes),
-            "bytes": Out(data.ArrayLayout(8, config.beat_bytes)),
-            "present": Out(config.beat_bytes),
+            "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # of the box
+            "beat": In(config.beat_bits),       # as it came from memory
+            "data": In(config.beat_bytes),      # bytes of it that are data
+            "bytes": Out(data.ArrayLayout(8, config.beat_bytes)),  # with padding in place of the others
+            "present": Out(config.beat_bytes),  # bytes that do not count as padding
         })
 
     def elaborate(self, platform):

@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...arch.isa import LAYOUTS, Opcode
 from ...config import NpuConfig
-from .byte_window import ByteWindow, lanes_below
+from ...lib.bits import lanes_below
+from .byte_window import ByteWindow
 
 __all__ = ["RunGatherer", "RunLayout"]
 
@@ -49,24 +50,24 @@ class RunGatherer(wiring.Component):
         self.config = config
         self.lane_bits = 9 if config.binary_rows else 8
         super().__init__({
-            "start": In(1),
-            "runs": In(RunLayout(config)),
-            "blocks": In(10),
-            "rows": In(11),
-            "enter": In(1),
-            "enter_last": In(1),
-            "beat": In(data.ArrayLayout(unsigned(8), config.beat_bytes)),
-            "present": In(config.beat_bytes),
-            "room": Out(1),
-            "hold": In(1),
-            "emit": Out(config.write_lanes),
-            "row_end": Out(1),
-            "block_end": Out(1),
-            "wrap": Out(1),
-            "finish": Out(1),
-            "data": Out(config.write_lanes * config.beat_bits),
-            "bytes": Out(config.beat_bytes),
-            "zero": Out(config.write_lanes),
+            "start": In(1),                    # begin a box
+            "runs": In(RunLayout(config)),     # its rows' runs
+            "blocks": In(10),                  # of the box
+            "rows": In(11),                    # of a block, padding included
+            "enter": In(1),                    # a beat comes, if there is ``room``
+            "enter_last": In(1),               # it is its row's last
+            "beat": In(data.ArrayLayout(unsigned(8), config.beat_bytes)),  # its bytes
+            "present": In(config.beat_bytes),  # those that do not count as padding
+            "room": Out(1),                    # for a beat
+            "hold": In(1),                     # let no run set out
+            "emit": Out(config.write_lanes),   # a run, or several of neighbouring banks, sets out
+            "row_end": Out(1),                 # the last of its row
+            "block_end": Out(1),               # the last of its block
+            "wrap": Out(1),                    # the next block begins another entry
+            "finish": Out(1),                  # the box's last beat and run have left
+            "data": Out(config.write_lanes * config.beat_bits),  # of what set out `LATENCY` cycles ago
+            "bytes": Out(config.beat_bytes),   # of its entries that it has
+            "zero": Out(config.write_lanes),   # its entries that are padding as a whole
         })
 
     def elaborate(self, platform):

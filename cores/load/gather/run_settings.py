@@ -1,12 +1,13 @@
 """Run settings: what LOAD_SET and LOAD_GATHER say of the rows of the loads behind them."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ...arch.instruction_layout import instruction_layout
-from ...arch.isa import INSTRUCTION_BYTES, Opcode
+from ...arch.instruction_layout import field_shape, queue_layout
+from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
+from ..load_dispatch import Setting
 from .run_gatherer import RunLayout
 
 __all__ = ["RunSettings"]
@@ -17,33 +18,35 @@ class RunSettings(wiring.Component):
 
     Behind LOAD_SET a run is a pixel, with ``sign`` the first eighth of one. ``data_beats`` and ``data_bytes``: where
     data end in a row, counted from its first fetched beat; what is behind them counts as padding. Settings are good
-    when ``ready``: a cycle behind ``take``, or two for LOAD_GATHER.
+    when ``ready``: a cycle behind ``setting``, and for LOAD_GATHER `GATHER_CYCLES` more.
     """
+
+    #: Cycles in which what follows from a LOAD_GATHER is being made.
+    GATHER_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         shift = (config.beat_bytes - 1).bit_length()
         super().__init__({
-            "take": In(1),
-            "word": In(8 * INSTRUCTION_BYTES),
-            "ready": Out(1),
-            "gathering": Out(1),
-            "runs": Out(RunLayout(config)),
-            "left": Out(4),
-            "right": Out(16),
-            "data_beats": Out(17 - shift),
-            "data_bytes": Out(shift),
+            "setting": In(Setting),             # an instruction that sets something is taken
+            "word": In(queue_layout(Queue.LOAD)),  # that instruction
+            "ready": Out(1),                    # what follows from the last one is there
+            "gathering": Out(1),                # the last one was LOAD_GATHER
+            "runs": Out(RunLayout(config)),     # of a row
+            "left": Out(field_shape(Opcode.LOAD_SET, "pad_left")),  # beats of padding in front of its data
+            "right": Out(16),                   # beats of padding behind them
+            "data_beats": Out(17 - shift),      # whole beats of data in a row, from its first fetched one
+            "data_bytes": Out(shift),           # bytes of data in the beat behind these
         })
 
     def elaborate(self, platform):
         m = Module()
         lanes = self.config.beat_bytes
         shift = (lanes - 1).bit_length()
-        plain = data.View(instruction_layout(Opcode.LOAD_SET), self.word)
-        gather = data.View(instruction_layout(Opcode.LOAD_GATHER), self.word)
-        cols = Signal(12)
+        plain, gather = self.word.load_set, self.word.load_gather
+        cols = Signal.like(plain.cols)
         waiting = Signal()      # the product is there, what follows from it is not
-        product, needed = Signal(18), Signal(16)
+        product, needed = Signal(len(gather.outputs) + len(gather.step)), Signal.like(self.right)
         m.d.sync += waiting.eq(0)
         # Beats from the row's first, padding in front included, to the last run's end.
         m.d.comb += needed.eq(
@@ -55,33 +58,31 @@ class RunSettings(wiring.Component):
 
         first = Signal.like(gather.start)
         m.d.comb += first.eq(gather.start)
-        with m.If(self.take):
-            with m.Switch(plain.opcode):
-                with m.Case(Opcode.LOAD_SET):
-                    m.d.sync += [
-                        Value.cast(self.runs).eq(0),
-                        self.runs.outputs.eq(plain.pad_left + plain.cols + plain.pad_right),
-                        self.runs.length.eq(Mux(plain.sign, lanes // 8, lanes) if self.config.binary_rows else lanes),
-                        self.runs.step.eq(lanes),
-                        self.left.eq(plain.pad_left),
-                        self.right.eq(plain.pad_right),
-                        self.gathering.eq(0),
-                        cols.eq(plain.cols),
-                    ]
-                with m.Case(Opcode.LOAD_GATHER):
-                    m.d.sync += [
-                        self.runs.outputs.eq(gather.outputs),
-                        self.runs.length.eq(Mux(gather.length > lanes, lanes, gather.length)),
-                        self.runs.step.eq(gather.step),
-                        self.runs.offset.eq(first[:shift]),
-                        self.runs.skip.eq(Mux(first < 0, 0, first >> shift)),
-                        self.runs.place.eq(gather.place),
-                        self.runs.pairs.eq((gather.step <= lanes) if self.config.write_lanes > 1 else 0),
-                        self.left.eq(Mux(first < 0, -(first >> shift), 0)),
-                        self.gathering.eq(1),
-                        self.data_beats.eq(gather.bytes >> shift),
-                        self.data_bytes.eq(gather.bytes[:shift]),
-                        product.eq((gather.outputs - 1) * gather.step),
-                        waiting.eq(1),
-                    ]
+        with m.If(self.setting.load_set):
+            m.d.sync += [
+                Value.cast(self.runs).eq(0),
+                self.runs.outputs.eq(plain.pad_left + plain.cols + plain.pad_right),
+                self.runs.length.eq(Mux(plain.sign, lanes // 8, lanes) if self.config.binary_rows else lanes),
+                self.runs.step.eq(lanes),
+                self.left.eq(plain.pad_left),
+                self.right.eq(plain.pad_right),
+                self.gathering.eq(0),
+                cols.eq(plain.cols),
+            ]
+        with m.If(self.setting.load_gather):
+            m.d.sync += [
+                self.runs.outputs.eq(gather.outputs),
+                self.runs.length.eq(Mux(gather.length > lanes, lanes, gather.length)),
+                self.runs.step.eq(gather.step),
+                self.runs.offset.eq(first[:shift]),
+                self.runs.skip.eq(Mux(first < 0, 0, first >> shift)),
+                self.runs.place.eq(gather.place),
+                self.runs.pairs.eq((gather.step <= lanes) if self.config.write_lanes > 1 else 0),
+                self.left.eq(Mux(first < 0, -(first >> shift), 0)),
+                self.gathering.eq(1),
+                self.data_beats.eq(gather.bytes >> shift),
+                self.data_bytes.eq(gather.bytes[:shift]),
+                product.eq((gather.outputs - 1) * gather.step),
+                waiting.eq(1),
+            ]
         return m

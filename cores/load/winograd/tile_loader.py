@@ -1,14 +1,15 @@
 """Tile loader: what LOAD_WINOGRAD makes of the boxes behind it."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ...arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout
-from ...arch.isa import Opcode
+from ...arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout, queue_layout
+from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
-from .winograd_input import EntryLayout, WinogradInput
-from .winograd_lines import PixelLayout
+from ..load_dispatch import Setting
+from .winograd_input import TileEntry, WinogradInput
+from .winograd_lines import TilePixel
 
 __all__ = ["TileLoader"]
 
@@ -16,35 +17,34 @@ __all__ = ["TileLoader"]
 class TileLoader(wiring.Component):
     """Keep the latest LOAD_WINOGRAD and give its boxes to `WinogradInput`: those that start while ``tiled``.
 
-    ``take`` shows it every instruction, ``start_box`` marks LOAD_ACTs. The rest is as there.
+    The rest is as there.
     """
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "take": In(1),
-            "instruction": In(QueueEntry),
-            "geometry": In(instruction_layout(Opcode.LOAD_SET)),
-            "start_box": In(1),
-            "tiled": Out(1),
-            "pixels": In(stream.Signature(PixelLayout(config))),
-            "entries": Out(stream.Signature(EntryLayout(config))),
-            "overrun": Out(1),
-            "index": Out(INDEX_BITS),
-            "idle": Out(1),
+            "setting": In(Setting),                                # an instruction that sets something is taken
+            "instruction": In(QueueEntry),                         # what is taken
+            "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
+            "start_box": In(1),             # a LOAD_ACT is taken
+            "tiled": Out(1),                # boxes that start become tiles
+            "pixels": In(stream.Signature(TilePixel(config))),  # of the box
+            "entries": Out(stream.Signature(TileEntry(config))),  # transformed
+            "overrun": Out(1),              # an entry beyond the input buffer, or a box that is not made of tiles
+            "index": Out(INDEX_BITS),       # load at hand
+            "idle": Out(1),                 # no tiles are being made
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.transformer = transformer = WinogradInput(self.config)
-        word = Value.cast(self.instruction.word)
-        act = data.View(instruction_layout(Opcode.LOAD_ACT), word)
+        word = data.View(queue_layout(Queue.LOAD), self.instruction.word)
+        act = word.load_act
         transform = Signal(instruction_layout(Opcode.LOAD_WINOGRAD))
-        with m.If(self.take):
-            with m.If(act.opcode == Opcode.LOAD_SET):
-                m.d.sync += self.tiled.eq(0)
-            with m.Elif(act.opcode == Opcode.LOAD_WINOGRAD):
-                m.d.sync += [self.tiled.eq(1), Value.cast(transform).eq(word)]
+        with m.If(self.setting.load_set):
+            m.d.sync += self.tiled.eq(0)
+        with m.If(self.setting.load_winograd):
+            m.d.sync += [self.tiled.eq(1), transform.eq(word.load_winograd)]
         sources = (
             (act, ("buf_base", "post_compute")),
             (self.geometry, ("buf_block_pitch",)),

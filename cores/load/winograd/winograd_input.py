@@ -11,9 +11,9 @@ from ...arch.numerics import POSITIONS
 from ...buffers.input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
 from ...config import NpuConfig
 from .winograd_lane import COLUMN_BITS, Operation, WinogradLane
-from .winograd_lines import PixelLayout, WinogradLines
+from .winograd_lines import TilePixel, WinogradLines
 
-__all__ = ["EntryLayout", "TileLoad", "WinogradInput"]
+__all__ = ["TileEntry", "TileLoad", "WinogradInput"]
 
 
 def _geometry(opcode: Opcode, *names: str) -> dict:
@@ -29,7 +29,7 @@ TileLoad = data.StructLayout({
 })
 
 
-def EntryLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def TileEntry(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """An entry for the input buffer; ``post`` with the last one of a LOAD_ACT that posts a token."""
     return data.StructLayout({
         "bank": BankShape(config), "address": buffer_address_bits(config), "data": config.entry_bits, "post": 1})
@@ -40,8 +40,6 @@ class WinogradInput(wiring.Component):
 
     A tile takes `TILE_CYCLES`. Vertical sums of a pair of columns take `COLUMN_CYCLES` and are made ahead, so rows and
     blocks follow one another without a gap if the pixels are there: four complete rows of pixels for a row of tiles.
-    ``start`` only while ``idle``. ``overrun``: an entry beyond the input buffer, or a box that is not made of tiles, of
-    load ``index``.
 
     Golden model: ``sim.golden.winograd_input``.
     """
@@ -63,13 +61,13 @@ class WinogradInput(wiring.Component):
             raise ValueError("winograd must be 1 or 2, not 0")
         self.config = config
         super().__init__({
-            "start": In(1),
-            "load": In(TileLoad),
-            "pixels": In(stream.Signature(PixelLayout(config))),
-            "entries": Out(stream.Signature(EntryLayout(config))),
-            "overrun": Out(1),
-            "index": Out(INDEX_BITS),
-            "idle": Out(1),
+            "start": In(1),            # begin a box; only while ``idle``
+            "load": In(TileLoad),      # what is to be known of it
+            "pixels": In(stream.Signature(TilePixel(config))),  # of the box, padding included
+            "entries": Out(stream.Signature(TileEntry(config))),  # transformed, for the input buffer
+            "overrun": Out(1),         # an entry beyond the input buffer, or a box that is not made of tiles
+            "index": Out(INDEX_BITS),  # load at hand
+            "idle": Out(1),            # no tiles are being made
         })
 
     def elaborate(self, platform):

@@ -30,8 +30,7 @@ class WinogradLane(wiring.Component):
     ``column`` follows ``pixels`` by a cycle, ``value`` follows ``columns`` by one (exact) or two (``narrow``);
     ``hold`` stops the latter. ``a - b`` has a carry, but ``b - a`` is ``~(a + ~b)``: where the pixels stand the
     wrong way round, all columns are inverted, and so is the sum of two of them if it gets a carry the other way;
-    ``invert`` undoes it. So no operand ever needs a multiplexer. ``invert`` and ``shift`` belong to the columns of
-    the cycle before.
+    ``invert`` undoes it. So no operand ever needs a multiplexer.
 
     Golden model: ``sim.golden.winograd_input``.
     """
@@ -39,14 +38,15 @@ class WinogradLane(wiring.Component):
     def __init__(self, *, narrow: bool):
         self.narrow = narrow
         super().__init__({
-            "pixels": In(data.ArrayLayout(signed(8), 2)),
-            "vertical": In(Operation),
-            "column": Out(signed(COLUMN_BITS)),
-            "hold": In(1),
-            "columns": In(data.ArrayLayout(signed(COLUMN_BITS), 2)),
-            "horizontal": In(Operation),
-            "invert": In(1),
-            **({"shift": In(2)} if narrow else {}),
+            "pixels": In(data.ArrayLayout(signed(8), 2)),  # of two rows
+            "vertical": In(Operation),               # what to do with the pixels
+            "column": Out(signed(COLUMN_BITS)),      # their sum, a cycle later
+            "hold": In(1),                           # stop what follows
+            "columns": In(data.ArrayLayout(signed(COLUMN_BITS), 2)),  # two sums, from memory
+            "horizontal": In(Operation),             # what to do with the columns
+            "invert": In(1),                         # undo the inversion of the columns of the cycle before
+            **({"shift": In(2)} if narrow else {}),  # bits that the sum of the columns of the cycle before loses
+            # Transformed, one cycle behind the columns, or two (narrow).
             "value": Out(signed(8 if narrow else _VALUE_BITS)),
         })
 

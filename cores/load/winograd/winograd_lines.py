@@ -5,16 +5,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ...arch.isa import MAX_TILE_COLS
+from ...arch.instruction_layout import field_shape
+from ...arch.isa import MAX_TILE_COLS, Opcode
 from ...config import NpuConfig
 
-__all__ = ["PixelLayout", "WinogradLines"]
+__all__ = ["TilePixel", "WinogradLines"]
 
 #: Columns of a row; a tile begins every second one, and the last needs two more.
 _COLUMNS = 2 * (MAX_TILE_COLS + 1)
 
 
-def PixelLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+def TilePixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A padded box's next pixel: the last of its row, of its block; in the last block?"""
     return data.StructLayout({"data": config.beat_bits, "row_end": 1, "block_end": 1, "end": 1})
 
@@ -23,11 +24,7 @@ class WinogradLines(wiring.Component):
     """Eight rows of up to 128 pixels, written in turn, a pixel a cycle; two of them are read at once, latency 1.
 
     Rows come and go in pairs, as tiles of 4x4 overlap by two rows. ``valid``: the upper and the lower pair of a row of
-    tiles are there; ``block_end`` and ``end`` say that no more such rows come from this block or box. ``column`` of one
-    row of each pair is read. Pairs are in two memories in turn: ``swapped`` says that ``read`` has the lower pair's
-    pixel in front. ``release`` frees one pair or both.
-
-    ``malformed``: a row that is not ``2 * tile_cols + 2`` pixels, a block that is not of four rows, six, eight ...
+    tiles are there. One row of each pair is read. Pairs are in two memories in turn, hence ``swapped``.
     """
 
     #: Pairs of rows: two that tiles are made of, two that the next ones are written to.
@@ -36,18 +33,19 @@ class WinogradLines(wiring.Component):
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "tile_cols": In(8),
-            "pixels": In(stream.Signature(PixelLayout(config))),
+            "tile_cols": In(field_shape(Opcode.LOAD_WINOGRAD, "tile_cols")),             # tiles of a row
+            "pixels": In(stream.Signature(TilePixel(config))),  # of the box, padding included
+            # A row that is not ``2 * tile_cols + 2`` pixels, a block that is not of four rows, six, eight ....
             "malformed": Out(1),
-            "valid": Out(1),
-            "swapped": Out(1),
-            "block_end": Out(1),
-            "end": Out(1),
-            "column": In(range(_COLUMNS)),
-            "upper_row": In(1),
-            "lower_row": In(1),
-            "read": Out(data.ArrayLayout(config.beat_bits, 2)),
-            "release": In(range(3)),
+            "valid": Out(1),                # both pairs of rows of a row of tiles are there
+            "swapped": Out(1),              # ``read`` has the lower pair's pixel in front
+            "block_end": Out(1),            # no more such rows come from this block
+            "end": Out(1),                  # no more such rows come from this box
+            "column": In(range(_COLUMNS)),  # to be read
+            "upper_row": In(1),             # of the upper pair: the row to be read
+            "lower_row": In(1),             # of the lower pair
+            "read": Out(data.ArrayLayout(config.beat_bits, 2)),  # a pixel of each pair, a cycle later
+            "release": In(range(3)),        # how many pairs are free
         })
 
     def elaborate(self, platform):
