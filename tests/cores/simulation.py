@@ -4,7 +4,7 @@ import os
 import random
 import secrets
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +92,11 @@ class Bench:
         self.cycle = 0
         self._domain = ClockDomain("sync")
 
-    def run(self, *testbenches: Testbench) -> None:
-        """Simulate until all ``testbenches`` have ended. Raises AssertionError for a broken stream rule."""
+    def run(self, *testbenches: Testbench, background: Sequence[Testbench] = ()) -> None:
+        """Simulate until all ``testbenches`` have ended; those in ``background`` need not.
+
+        Raises AssertionError for a broken stream rule.
+        """
         m = Module()
         m.domains += self._domain
         m.submodules.component = self.component
@@ -107,6 +110,8 @@ class Bench:
                 simulator.add_testbench(self._taker(port) if port.produces else self._sender(port), background=True)
         for testbench in testbenches:
             simulator.add_testbench(testbench)
+        for testbench in background:
+            simulator.add_testbench(testbench, background=True)
         for port in ports:
             simulator.add_testbench(self._watch(port), background=True)
         simulator.run()
