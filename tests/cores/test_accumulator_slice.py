@@ -32,12 +32,13 @@ def test_accumulator_slice(name, lanes, rng):
         totals = np.zeros((words, lanes), np.int64)     # with all that has set out
         visible = np.zeros((words, lanes), np.int64)    # what a read finds
         used = np.full(words, -Accumulators.HAZARD)
-        stages: list = [None] * 4
-        stored = None
+        stages: list = [None] * 4                       # (word, first) of the last cycles, the present one first
+        total = written = stored = None
         for cycle in range(cycles):
             free = np.flatnonzero(cycle - used >= Accumulators.HAZARD)
             # The one that has been free for the shortest time, often.
-            word = cycle if cycle < words else int(free[used[free].argmax()] if rng.random() < 0.5 else rng.choice(free))
+            again = free[used[free].argmax()] if rng.random() < 0.5 else rng.choice(free)
+            word = cycle if cycle < words else int(again)
             sets_out = cycle < words or rng.random() < 0.8
             first = cycle < words or rng.random() < 0.2
             used[word] = cycle if sets_out else used[word]
@@ -47,10 +48,12 @@ def test_accumulator_slice(name, lanes, rng):
             sums, carries = random_integers(rng, (lanes,), sum_bits(config)), rng.integers(0, 2, lanes)
             ctx.set(Value.cast(accumulators.sums), pack(sums, sum_bits(config)))
             ctx.set(accumulators.carries, pack(carries, 1))
+            written = total
             if stages[2]:
                 at, begins = stages[2]
                 half = 1 << width - 1
-                totals[at] = ((0 if begins else totals[at]) + sums + carries + half) % (2 * half) - half
+                total = ((0 if begins else totals[at]) + sums + carries + half) % (2 * half) - half
+                totals[at] = total
             ctx.set(accumulators.write_enable, stages[3] is not None)
             ctx.set(accumulators.write_address, stages[3][0] if stages[3] else random_bits(rng, 7))
             reads = cycle >= words + Accumulators.LATENCY and rng.random() < 0.7
@@ -63,8 +66,7 @@ def test_accumulator_slice(name, lanes, rng):
                 stored = pack(visible[address], width)
             await ctx.tick()
             if stages[3]:
-                visible[stages[3][0]] = before_last[stages[3][0]]
-            before_last = totals.copy()
+                visible[stages[3][0]] = written
 
     async def compare(ctx):
         await add(ctx, 2 * words)

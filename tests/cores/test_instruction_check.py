@@ -31,7 +31,8 @@ def test_instruction_check(name):
     words = [word for _ in range(1200) for word in (random_word(), broken_word())]
     words += [encode(random_instruction(config=CONFIGS["units"])) for _ in range(600)]
     # Every operation with a single bit of the word set, and with none.
-    words += [(int(opcode) | (1 << bit if bit > 3 else 0)).to_bytes(16, "little") for opcode in Opcode for bit in range(3, 128)]
+    words += [(int(opcode) | bit).to_bytes(16, "little") for opcode in Opcode
+              for bit in (0, *(1 << place for place in range(4, 128)))]
     verdicts = [expected(word, config) for word in words]
     assert 0.1 < sum(illegal for illegal, _ in verdicts) / len(verdicts) < 0.9
     check = InstructionCheck(config)

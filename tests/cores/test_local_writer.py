@@ -50,11 +50,14 @@ class LocalBench(Bench):
 
     def expected(self, runs) -> list[tuple[int, int]]:
         """(bank, entry) of every beat."""
-        places, banks = [], self.config.banks
+        places: list[tuple[int, int]] = []
+        banks, entry, beat = self.config.banks, 0, 0
         for run in runs:
-            entry, first = (entry, first + before) if run["follows"] else (run["entry"], 0)
-            places += [((first + beat) % banks, entry + (first + beat) // banks) for beat in range(run["beats"])]
-            before = run["beats"]
+            if not run["follows"]:
+                entry, beat = run["entry"], 0
+            for _ in range(run["beats"]):
+                places.append((beat % banks, entry + beat // banks))
+                beat += 1
         return places
 
 
@@ -83,7 +86,8 @@ def test_random_stores(name, idle, rng):
         await bench.until(ctx, lambda: len(bench.kept) == len(beats))
         await bench.cycles(ctx, 5)
         written = [(bank, entry) for store in stores for bank, entry in bench.expected(store)]
-        assert [entry for _, *entry in bench.kept] == [[*place, beat] for place, beat in zip(written, beats, strict=True)]
+        assert [entry for _, *entry in bench.kept] == [
+            [*place, beat] for place, beat in zip(written, beats, strict=True)]
         assert [cycle for cycle, *_ in bench.kept] == bench.sent_at["data"]
         lasts, number = [], -1
         for store in stores:

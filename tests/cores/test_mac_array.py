@@ -60,7 +60,7 @@ def test_mac_array(name, rng):
     """A read a cycle, from any bank on, and of each a word; windows begin as soon as they have their reads."""
     config = CONFIGS[name]
     array, latency, align = MacArray(config), MacArray.latency(config), MacArray.align(config)
-    names = [source for source in SOURCES if source != "part1" or config.oc_groups > 1] if config.depthwise else ["part0"]
+    names = list(SOURCES) if config.oc_groups > 1 else [name for name in SOURCES if name != "part1"]
     # Reads before the newest that a window reaches back over.
     back = config.window_reads - 1 if config.depthwise else 0
     lanes, bits = config.oc_lanes * config.nnz_lanes, config.activation_bits
@@ -71,7 +71,7 @@ def test_mac_array(name, rng):
         of_word = [step for step in steps for _ in range(step.words)]
         reads = [random_integers(rng, (config.banks, config.ic_lanes), bits) for _ in range(back + len(of_word))]
         of_word = [None] * back + of_word
-        kinds = [str(rng.choice(names)) for _ in reads]
+        kinds = [str(rng.choice(names)) if config.depthwise else "part0" for _ in reads]
         turns = rng.integers(0, config.banks, len(reads))
         for cycle in range(cycles or len(reads) + latency):
             reading = reads[cycle] if cycle < len(reads) else random_integers(rng, reads[0].shape, bits)

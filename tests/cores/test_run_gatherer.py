@@ -1,4 +1,4 @@
-"""Run gatherer against the golden model: rows of runs of every length and step, entering beats and writes that pause."""
+"""Run gatherer against the golden model: runs of every length and step, beats and writes that pause."""
 
 import numpy as np
 import pytest
@@ -144,7 +144,7 @@ def test_random_boxes(name, idle, stall, rng):
         for cycles in (1, 5, 30):
             await bench.gather(ctx, [random_box(config, rng, rows=3, outputs=11)], broken_off=cycles)
             await bench.reset(ctx)
-        await bench.gather(ctx, [random_box(config, rng) for _ in range(25)])
+        await bench.gather(ctx, [random_box(config, rng) for _ in range(15)])
 
     bench.run(gather)
 

@@ -30,8 +30,8 @@ class RunsBench(Bench):
     def random_store(self, *, begin: int, end: int) -> tuple[Instruction, Instruction]:
         """STORE_SET and STORE whose runs lie between ``begin`` and ``end``."""
         rng, config = self.rng, self.config
-        fields = {"rows": rng.integers(1, 5), "cols": rng.choice([1, 7, 8, 9, 4095]), "row_pitch": rng.integers(0, 5000),
-                  "block_pitch": rng.integers(0, 20000)}
+        fields = {"rows": rng.integers(1, 5), "cols": rng.choice([1, 7, 8, 9, 4095]),
+                  "row_pitch": rng.integers(0, 5000), "block_pitch": rng.integers(0, 20000)}
         if config.binary_rows:
             fields["binary"] = rng.integers(2)
         blocks = int(rng.integers(1, 4))
