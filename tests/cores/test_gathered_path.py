@@ -110,6 +110,7 @@ class PathBench(Bench):
                 kept = kept if self.pauses(self.stall) else None
                 ctx.set(path.kept, kept or {"enable": 0})
             enter = {"valid": 0, "beat": random_bits(rng, 64), "is_data": 0}
+            assert walk or not ctx.get(path.room), "the next box has not started"
             if ctx.get(path.room) and walk and not self.pauses(self.idle):
                 block, row, col = walk.pop(0)
                 row, column = row - box["pad_top"], col - left

@@ -1,6 +1,5 @@
 """Store pixels against the simulator's places of output pixels, and sums of Winograd's words."""
 
-import numpy as np
 import pytest
 from amaranth.hdl import Value
 
@@ -8,8 +7,8 @@ from cores.arch.isa import Instruction, Opcode, encode
 from cores.config import NpuConfig
 from cores.store.store_pixels import StorePixels
 from sim.golden import winograd_output
-from sim.storage import Accumulators
 from tests.cores.simulation import Bench
+from tests.cores.store_places import random_order, store_places
 
 CONFIGS = {
     "one_place": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=1, acc_depth=64),
@@ -18,40 +17,6 @@ CONFIGS = {
     "winograd": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=1, winograd=1, acc_depth=512),
     "winograd_one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=1, winograd=1, acc_depth=512),
 }
-
-
-def random_store(config, rng):
-    """STORE_SET and STORE; of few words beyond the bank, or none."""
-    fields = {"rows": rng.integers(1, 6), "cols": rng.integers(1, 12), "row_pitch": rng.integers(1 << 20)}
-    order = str(rng.choice(["", "spread", "alternate"])) if config.banks > config.pixel_lanes else ""
-    if config.winograd and rng.random() < 0.6:
-        order = "winograd"
-        tiles = -(-fields["rows"] // 2) * -(-fields["cols"] // 2)
-        fields["position_words"] = -(-tiles // config.pixel_lanes) + rng.integers(3)
-    if order:
-        fields[order] = 1
-    single = order in ("spread", "alternate")
-    return (Instruction(Opcode.STORE_SET, **{name: int(value) for name, value in fields.items()}),
-            Instruction(Opcode.STORE, blocks=1 if single else int(rng.integers(1, config.oc_groups + 1))))
-
-
-def places_of(config, geometry, store):
-    """(word, select) of every pixel, in order; of a Winograd tile's first position."""
-    rows, cols, px, groups = geometry["rows"], geometry["cols"], config.pixel_lanes, config.oc_groups
-    if geometry["winograd"]:
-        row, col = np.divmod(np.arange(rows * cols), cols)
-        tile = row // 2 * -(-cols // 2) + col // 2
-        places = (tile * groups)[:, None] + np.arange(groups)
-    else:
-        accumulators = Accumulators(config)
-        if geometry["spread"]:
-            places = accumulators.spread_places(rows, cols)
-        elif geometry["alternate"]:
-            places = accumulators.alternate_places(rows, cols)
-        else:
-            places = accumulators.places(rows, cols)
-    order = places[:, :store["blocks"]].T.ravel()
-    return order // (px * groups), order % (px * groups)
 
 
 @pytest.mark.parametrize("idle", [0.0, 0.4])
@@ -92,7 +57,7 @@ def test_store_pixels(name, idle, rng):
         ctx.set(pixels.step, 0)
         await ctx.tick()
         ctx.set(pixels.restart, 0)
-        words, selects = places_of(config, geometry, store)
+        words, selects = store_places(config, geometry, store)
         rows, cols, count = geometry["rows"], geometry["cols"], len(words)
         for number, (word, select) in enumerate(zip(words.tolist(), selects.tolist(), strict=True)):
             if number == broken_off:
@@ -116,7 +81,7 @@ def test_store_pixels(name, idle, rng):
     async def compare(ctx):
         for number in range(30):
             broken_off = int(rng.integers(20)) if number % 7 == 3 else None
-            await store(ctx, *random_store(config, rng), broken_off=broken_off)
+            await store(ctx, *random_order(config, rng), broken_off=broken_off)
             if broken_off is not None:
                 await bench.reset(ctx)
 

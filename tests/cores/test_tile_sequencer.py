@@ -263,7 +263,9 @@ def test_halt(cycles, rng):
         bench.program(bench.random_tiles(8))
         await bench.cycles(ctx, cycles)
         ctx.set(bench.sequencer.halt, 1)
+        halted = bench.cycle
         await bench.cycles(ctx, 300)
+        assert all(at < halted for at in bench.sent_at["queue"])
         sent, left = len(bench.sent_at["queue"]), len(bench.work)
         await bench.cycles(ctx, 50)
         assert (sent, left) == (len(bench.sent_at["queue"]), len(bench.work))
