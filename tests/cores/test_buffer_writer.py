@@ -59,9 +59,9 @@ class WriterBench(Bench):
                     self.kept[self.cycle + latency] = bank, entry, beat["payload"]
                 ctx.set(writer.kept, beat)
             write = writer.write
-            _, reset, enable, address, data, post, take, overrun, index, *of_bytes = await ctx.tick().sample(
+            _, reset, enable, address, data, post, take, overrun, index, idle, *of_bytes = await ctx.tick().sample(
                 write.enable, write.address, write.data, writer.post_compute, writer.compute_take, writer.overrun,
-                writer.overrun_index, *write_bytes)
+                writer.overrun_index, writer.idle, *write_bytes)
             if reset:
                 continue
             assert take <= self.level
@@ -69,6 +69,7 @@ class WriterBench(Bench):
             cycle = self.cycle - 1
             for bank in range(config.banks):
                 if enable >> bank & 1:
+                    assert not idle
                     assert of_bytes in ([], [(1 << config.beat_bytes) - 1])
                     beat = data >> bank % lanes * config.beat_bits & (1 << config.beat_bits) - 1
                     if cycle in self.kept:

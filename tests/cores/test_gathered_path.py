@@ -48,9 +48,9 @@ def expected_runs(config, geometry, gather, act, data):
         runs = gather_box(config, geometry, gather, act, data)
         values, padding, places, widths = runs.values, runs.padding, runs.places, runs.widths
     else:
-        widths_before = ((0, 0), (act["pad_top"], act["pad_bottom"]), (geometry["pad_left"], geometry["pad_right"]))
-        padding = np.pad(np.zeros(data.shape[:3], bool), widths_before, constant_values=True)
-        values = np.pad(data, (*widths_before, (0, 0)), constant_values=geometry["pad_value"])
+        pads = ((0, 0), (act["pad_top"], act["pad_bottom"]), (geometry["pad_left"], geometry["pad_right"]))
+        padding = np.pad(np.zeros(data.shape[:3], bool), pads, constant_values=True)
+        values = np.pad(data, (*pads, (0, 0)), constant_values=geometry["pad_value"])
         places, length = np.zeros(blocks, np.int64), LANES
         if geometry["sign"]:
             values, length = pack_signs(values).view(np.int8), LANES // 8

@@ -8,6 +8,7 @@ from cores.compute.mac_array import MacRow
 from cores.config import NpuConfig
 from tests.cores.mac_values import dense, random_integers, random_step
 from tests.cores.simulation import Bench, random_bits
+from tests.cores.store_values import pack
 
 #: Pixels alone; packed, and separated before the adder tree, in it, and behind it; apart; few channels to select from.
 CONFIGS = {
@@ -25,15 +26,11 @@ CONFIGS = {
 }
 
 
-def pack(config: NpuConfig, channels: np.ndarray, parts: int) -> int:
-    """Pixels (..., px) side by side as a row's ``channels``: in one part together, or one after the other."""
-    px, value = config.pixel_lanes, 0
-    bits = 17 if parts < px else config.activation_bits
-    scale = np.array([1, 256][:px]) if parts < px else None
-    numbers = (channels @ scale if scale is not None else channels).ravel().tolist()
-    for position, number in enumerate(numbers):
-        value |= (number & (1 << bits) - 1) << position * bits
-    return value
+def pack_channels(config: NpuConfig, channels: np.ndarray) -> int:
+    """Pixels (..., px) as a row takes them: two in one number of 17 bits if they share a multiplier, or singly."""
+    if config.pixel_lanes == 2 and config.multiplier_width > 18:
+        return pack((channels @ [1, 256]).ravel(), 17)
+    return pack(channels.ravel(), config.activation_bits)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -42,8 +39,6 @@ def test_mac_row(name, rng):
     config = CONFIGS[name]
     row, latency = MacRow(config), MacRow.latency(config)
     lanes, px = config.nnz_lanes, config.pixel_lanes
-    parts = len(row.channels[0].shape().members) if not config.depthwise else len(row.channels[0][0].shape().members)
-    assert parts == (1 if px == 2 and config.multiplier_width > 18 else px)
     bench = Bench(row)
 
     async def stream(ctx, count, *, cycles=None):
@@ -69,7 +64,7 @@ def test_mac_row(name, rng):
             if config.binary_rows:
                 ctx.set(row.clear_weights, weighted is not None and weighted.clear)
             channels = Value.cast(row.channels)
-            ctx.set(channels, pack(config, words[cycle], parts) if 0 <= cycle < len(words) else
+            ctx.set(channels, pack_channels(config, words[cycle]) if 0 <= cycle < len(words) else
                     random_bits(rng, len(channels)))
             done = cycle - latency
             if done >= 0:

@@ -105,10 +105,14 @@ class SequencerBench(Bench):
                 ctx.set(getattr(sequencer, name), int(value))
             names = ("issue", "read", "read_address", "compute_take", "post_compute", "runs_start", "error", "index",
                      "idle", "geometry", "second", "store", "state")
-            _, reset, *found = await ctx.tick().sample(*(getattr(sequencer, name) for name in names))
+            queue = sequencer.queue
+            _, reset, offered, taken, word, *found = await ctx.tick().sample(
+                queue.valid, queue.ready, queue.p.word, *(getattr(sequencer, name) for name in names))
             if reset:
                 posts = False
                 continue
+            sets = (word & 15) in (Opcode.STORE_SET, Opcode.STORE_ADD)
+            assert drained or not (offered and taken and sets), "the requantizer reads what is set"
             cycle = dict(zip(names, found, strict=True))
             if cycle["error"].valid:
                 self.errors.append((cycle["error"].code, cycle["error"].index))

@@ -39,7 +39,8 @@ class SequencerBench(Bench):
         self.waits = {"load": 0, "store": 0}
         self.issued_at: list[int] = []
         self.started = 0
-        self.last_step = self.last_window = -100
+        self.last_step = -self.min_step
+        self.window: bool | None = None     # whether the latest issue was one of a window
         self.errors: list = []
 
     def program(self, tiles) -> None:
@@ -137,9 +138,9 @@ class SequencerBench(Bench):
                 self.compare_word(issue, geometry, tile, wanted)
             if pool and wanted.at_start:
                 assert before["pool_ready"]
-            if window != self.was_window(window):
-                assert self.cycle - self.last_window > config.window_reads + 1
-            self.last_window, self.window = self.cycle, window
+            if self.window not in (None, window):
+                assert self.cycle - self.issued_at[-1] > config.window_reads + 1
+            self.window = window
             self.issued_at.append(self.cycle)
         else:
             assert not post_load and not issue.step_start
@@ -150,9 +151,6 @@ class SequencerBench(Bench):
             self.started += 1
         elif before["fill"]["valid"]:
             self.compare_fill(before["fill"])
-
-    def was_window(self, window: bool) -> bool:
-        return self.window if self.issued_at else window
 
     def compare_word(self, issue, geometry, tile, wanted) -> None:
         config = self.config
@@ -272,6 +270,29 @@ def test_halt(cycles, rng):
         assert bench.work[0][3].first_step and bench.work[0][3].at_start, "an instruction that has begun ends"
 
     bench.run(compare, background=[bench.surround])
+
+
+def test_halt_keeps_what_is_decoded(rng):
+    """An instruction whose token comes after the halt does not take it."""
+    sequencer = TileSequencer(CONFIGS["one_pixel"], min_step=1)
+    bench = Bench(sequencer, rng=rng)
+    geometry = Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=3)
+
+    async def compare(ctx):
+        ctx.set(sequencer.weights_ready, 1)
+        for word in (geometry, Instruction(Opcode.COMPUTE, blocks=1, groups=1, wait_load=1)):
+            bench.to_send["queue"].append({"index": 7, "word": int.from_bytes(encode(word), "little")})
+        await bench.cycles(ctx, 10)
+        assert STATES[ctx.get(sequencer.state)] == "wait_load"
+        ctx.set(sequencer.halt, 1)
+        ctx.set(sequencer.load_level, 1)
+        for _ in range(10):
+            assert not ctx.get(sequencer.load_take) and not ctx.get(sequencer.issue.gemm)
+            await ctx.tick()
+        ctx.set(sequencer.halt, 0)
+        assert ctx.get(sequencer.load_take)
+
+    bench.run(compare)
 
 
 def test_refuses_steps_of_no_cycles():
