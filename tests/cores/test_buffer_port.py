@@ -84,7 +84,7 @@ def test_buffer_port(name, latency, idle, entries_often, rng):
         await bench.reset(ctx)
         pending = 0
         for tiles in [False, bool(config.winograd)] * 2:
-            await run(ctx, 200, tiles=tiles)
+            await run(ctx, 80, tiles=tiles)
             await bench.until(ctx, lambda: not bench.to_send["tiles"])
             await bench.cycles(ctx, TILE_CYCLES)
             pending = 0

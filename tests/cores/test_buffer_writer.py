@@ -84,18 +84,21 @@ class WriterBench(Bench):
 
     def random_program(self, loads: int) -> LoadStimulus:
         rng, stimulus = self.rng, LoadStimulus(self.config, self.rng)
-        stimulus.geometry(cols=int(rng.integers(1, 9)))
+
+        def pads(most):
+            return int(rng.integers(most)), int(rng.integers(most))
+        stimulus.geometry(cols=int(rng.integers(1, 6)), pads=pads(4))
         for _ in range(loads):
             flags = {"wait_compute": int(rng.integers(2)), "post_compute": int(rng.integers(2))}
             kind = rng.integers(5)
             if kind == 0:
-                stimulus.weights(int(rng.choice([1, 20])), **flags)
+                stimulus.weights(int(rng.choice([1, 9])), **flags)
             elif kind == 1:
                 stimulus.side(cols=int(rng.integers(1, 5)), rows=int(rng.integers(1, 4)), **flags)
             else:
                 if kind == 2:
-                    stimulus.geometry(cols=int(rng.integers(1, 9)))
-                stimulus.box(blocks=int(rng.integers(1, 3)), rows=int(rng.integers(0, 3)), **flags)
+                    stimulus.geometry(cols=int(rng.integers(1, 6)), pads=pads(4))
+                stimulus.box(blocks=int(rng.integers(1, 3)), rows=int(rng.integers(0, 3)), pads=pads(2), **flags)
         return stimulus
 
 

@@ -46,7 +46,7 @@ def test_byte_window(lanes, runs, lane_bits, rng):
         await stream(ctx, 20)
         ctx.set(Value.cast(window.beat), random_bits(rng, lanes * lane_bits))
         await bench.reset(ctx)
-        await stream(ctx, 400)
+        await stream(ctx, 250)
 
     bench.run(compare)
 

@@ -166,7 +166,7 @@ def test_gathered_path(name, idle, stall, rng):
         for cycles in (3, 12):
             await bench.box(ctx, *random_box(config, rng), broken_off=cycles)
             await bench.reset(ctx)
-        for _ in range(12):
+        for _ in range(9):
             await bench.box(ctx, *random_box(config, rng))
 
     bench.run(compare)

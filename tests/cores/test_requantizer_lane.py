@@ -112,7 +112,7 @@ def test_one_stage(acc_width, packs, idle, rng):
     bench = Bench(lane, rng=rng)
 
     async def compare(ctx):
-        for count in (8, 500):      # the first ones are broken off by a reset
+        for count in (8, 300):      # the first ones are broken off by a reset
             schedule = Schedule(lane, rng)
             channels, clip = random_channels(rng, 1, acc_width), random_clip(rng)
             cycle, loaded = 0, False
@@ -137,7 +137,7 @@ def test_two_stages(acc_width, idle, rng):
     bench = Bench(lane, rng=rng)
 
     async def compare(ctx):
-        for count in (4, 250):
+        for count in (4, 150):
             schedule, second = Schedule(lane, rng), random_second_stage(rng)
             cycle = 0
             for _ in range(count):

@@ -144,7 +144,7 @@ def test_random_boxes(name, idle, stall, rng):
         for cycles in (1, 5, 30):
             await bench.gather(ctx, [random_box(config, rng, rows=3, outputs=11)], broken_off=cycles)
             await bench.reset(ctx)
-        await bench.gather(ctx, [random_box(config, rng) for _ in range(15)])
+        await bench.gather(ctx, [random_box(config, rng) for _ in range(10)])
 
     bench.run(gather)
 

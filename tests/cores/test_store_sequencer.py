@@ -193,7 +193,7 @@ def test_random_stores(name, idle, scarce, rng):
         await bench.cycles(ctx, 60)
         await bench.reset(ctx)
         bench.begin()
-        bench.program(bench.random_stores(8))
+        bench.program(bench.random_stores(5))
         await bench.until(ctx, lambda: not bench.pixels)
         await bench.cycles(ctx, 60)
         assert ctx.get(sequencer.idle) and STATES[ctx.get(sequencer.state)] == "idle"

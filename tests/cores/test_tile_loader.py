@@ -66,11 +66,11 @@ def test_tile_loader(name, idle, stall, rng):
         await bench.cycles(ctx, 40)
         await bench.reset(ctx)
         assert ctx.get(loader.idle) and not ctx.get(loader.tiled)
-        for _ in range(3):
+        for _ in range(2):
             await bench.take(ctx, Opcode.LOAD_SET, cols=1, stride=1)
             await bench.take(ctx, Opcode.LOAD_ACT, rows=1, blocks=1)
             assert ctx.get(loader.idle), "a box of plain pixels"
-            tiles = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+            tiles = int(rng.integers(1, 3)), int(rng.integers(1, 3))
             box = random_tile_box(config, rng, tiles=tiles, blocks=int(rng.integers(1, 3)))
             for again in (False, True):
                 box.load["index"], box.load["post_compute"] = random_bits(rng, 24), int(rng.integers(2))

@@ -86,6 +86,6 @@ def test_tile_loops(name, idle, rng):
         await run(ctx, 3, broken_off=4)
         ctx.set(loops.go, 0)
         await bench.reset(ctx)
-        await run(ctx, 30)
+        await run(ctx, 18)
 
     bench.run(tiles_and_a_reset)

@@ -181,12 +181,12 @@ def test_random_tiles(name, idle, scarce, rng):
     bench = SequencerBench(CONFIGS[name], rng=rng, idle=idle, scarce=scarce)
 
     async def compare(ctx):
-        bench.program(bench.random_tiles(5))
-        await bench.cycles(ctx, 40)
+        bench.program(bench.random_tiles(3))
+        await bench.cycles(ctx, 25)
         await bench.reset(ctx)
         bench.begin()
         assert ctx.get(bench.sequencer.idle)
-        bench.program(bench.random_tiles(14))
+        bench.program(bench.random_tiles(7))
         await bench.until(ctx, lambda: not bench.work)
         await bench.cycles(ctx, 3)
         assert ctx.get(bench.sequencer.idle) and bench.takes == bench.waits and bench.started == len(bench.steps)
@@ -200,7 +200,7 @@ def test_rate(min_step, rng):
     """A word a cycle, ``min_step`` cycles a step at least, and no gap from one instruction to the next."""
     bench = SequencerBench(CONFIGS["one_pixel"], rng=rng, min_step=min_step)
     tiles = []
-    for _ in range(12):
+    for _ in range(7):
         # Long enough for the next two instructions to be taken from the queue meanwhile.
         geometry = random_geometry(bench.config, rng)
         geometry = Instruction(Opcode.COMPUTE_SET, **{**geometry.fields, "rows": 3})
