@@ -69,9 +69,11 @@ async def watch_stable(dut, prefix: str, names: tuple[str, ...]) -> None:
     waiting = None
     while True:
         await RisingEdge(dut.clk)
-        now = tuple(int(signal.value) for signal in signals) if int(valid.value) else None
+        offered, taken = int(valid.value), int(ready.value)
+        # What is taken at once need not be looked at.
+        now = tuple(int(signal.value) for signal in signals) if offered and (waiting or not taken) else None
         assert waiting is None or now == waiting, f"{prefix}: {names} went from {waiting} to {now} before ready"
-        waiting = now if now is not None and not int(ready.value) and not int(dut.rst.value) else None
+        waiting = None if taken or int(dut.rst.value) else now
 
 
 async def watch_resolved(signal) -> None:
