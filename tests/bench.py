@@ -29,8 +29,9 @@ from cocotb_tools.runner import get_runner
 
 from cores.emit import emit_component
 from sim.toolchain import verilator_environment
+from tests.cores.simulation import stream_ports
 
-__all__ = ["LANGUAGES", "Language", "WAIVED", "bench_parameters", "run_bench", "verilog_of"]
+__all__ = ["LANGUAGES", "Language", "WAIVED", "bench_parameters", "produced_streams", "run_bench", "verilog_of"]
 
 #: The standard by which Icarus reads the Verilog: the same file must be right by both.
 Language = Literal["1364-2005", "1800-2012"]
@@ -60,6 +61,11 @@ def _publish_ports(verilog: str) -> str:
 def bench_parameters() -> dict:
     """Inside a bench: the ``parameters`` that `run_bench` was given."""
     return json.loads(os.environ.get("NPUGEN_PARAMETERS", "{}"))
+
+
+def produced_streams() -> list[str]:
+    """Inside a bench: the streams that the component produces, as its ports are named."""
+    return json.loads(os.environ.get("NPUGEN_STREAMS", "[]"))
 
 
 def _share_runtime(source: Path, target: Path) -> None:
@@ -132,7 +138,9 @@ def run_bench(component: wiring.Component, *, module: str, name: str, parameters
         folder = _build(verilog, name, waves, simulator, arguments)
         results = folder / f"results.{os.getpid()}.xml"
         print(f"{name}: NPUGEN_SEED={seed}")
-        environment = {"NPUGEN_PARAMETERS": json.dumps(dict(parameters or {})), "COCOTB_ANSI_OUTPUT": "0"}
+        streams = [port.name.replace(".", "__") for port in stream_ports(component) if port.produces]
+        environment = {"NPUGEN_PARAMETERS": json.dumps(dict(parameters or {})),
+                       "NPUGEN_STREAMS": json.dumps(streams), "COCOTB_ANSI_OUTPUT": "0"}
         log = folder / f"run.{os.getpid()}.log"
         try:
             get_runner(simulator).test(

@@ -14,6 +14,7 @@ from cores.bus.axi import ErrorReport
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
+from tests.cores.bus_models import watch_streams
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 PX, TN, TM, DN = CONFIG.pixel_lanes, CONFIG.ic_lanes, CONFIG.oc_lanes, CONFIG.nnz_lanes
@@ -218,6 +219,7 @@ class Environment:
 
 async def start(dut, *, stall: float) -> tuple[Environment, np.random.Generator]:
     cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
+    watch_streams(dut)
     environment = Environment(dut, stall=stall)
     await environment.reset()
     return environment, np.random.default_rng(random.getrandbits(32))

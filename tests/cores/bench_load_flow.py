@@ -16,6 +16,7 @@ from cores.config import NpuConfig
 from cores.load.gather.byte_window import ByteWindow
 from cores.load.gather.run_gatherer import RunGatherer
 from tests.bench import bench_parameters
+from tests.cores.bus_models import watch_streams
 from tests.cores.load_stimulus import LoadStimulus
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -254,6 +255,7 @@ def random_program(rng: np.random.Generator, loads: int) -> LoadStimulus:
 
 def begin(dut) -> np.random.Generator:
     cocotb.start_soon(Clock(dut.clk, 2, "ns").start())
+    watch_streams(dut)
     return np.random.default_rng(random.getrandbits(32))
 
 

@@ -15,6 +15,7 @@ from cores.buffers.input_buffer import KeptBeat
 from cores.bus.axi import ErrorReport, write_run_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
+from tests.cores.bus_models import watch_streams
 from tests.cores.store_stimulus import StoreStimulus
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -210,6 +211,7 @@ async def start(dut, stimulus: StoreStimulus, **stalls: float) -> Environment:
 
 def begin(dut) -> np.random.Generator:
     cocotb.start_soon(Clock(dut.clk, 2, "ns").start())
+    watch_streams(dut)
     return np.random.default_rng(random.getrandbits(32))
 
 

@@ -1,7 +1,7 @@
 """Winograd transformer against the golden model: boxes of tiles under random stalls, rate, refused boxes, reset."""
 
 import random
-from typing import NamedTuple
+from functools import partial
 
 import cocotb
 import numpy as np
@@ -9,65 +9,16 @@ from cocotb.triggers import ClockCycles, RisingEdge
 
 from cores.config import NpuConfig
 from cores.load.winograd.winograd_input import TileEntry, TileLoad
-from cores.load.winograd.winograd_lines import TilePixel
-from sim.golden import winograd_input
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, send, start
+from tests.cores.winograd_values import TileBox, random_tile_box
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
-LANES, BANKS = CONFIG.ic_lanes, CONFIG.banks
-PIXEL, ENTRY = TilePixel(CONFIG), TileEntry(CONFIG)
+LANES = CONFIG.ic_lanes
+ENTRY = TileEntry(CONFIG)
 
 
-class Box(NamedTuple):
-    """A LOAD_ACT's pixels (blocks, rows, cols, LANES), what the transformer is told of it, and what it must make."""
-
-    pixels: np.ndarray
-    load: dict[str, int]
-
-    @property
-    def beats(self) -> list[int]:
-        blocks, rows, cols, _ = self.pixels.shape
-        return [PIXEL.const({
-            "data": int.from_bytes(self.pixels[block, row, col].tobytes(), "little"), "row_end": col == cols - 1,
-            "block_end": (row, col) == (rows - 1, cols - 1), "end": block == blocks - 1}).as_bits()
-            for block, row, col in np.ndindex(blocks, rows, cols)]
-
-    @property
-    def entries(self) -> list[tuple[int, int, int, int]]:
-        """(bank, address, data, post)."""
-        load = self.load
-        blocks, rows, cols, _ = self.pixels.shape
-        shifts = [load["shifts"] >> 2 * position & 3 for position in range(16)] if CONFIG.winograd == 1 else None
-        mask, found = (1 << CONFIG.activation_bits) - 1, []
-        for block, row, col in np.ndindex(blocks, rows // 2 - 1, cols // 2 - 1):
-            tile = self.pixels[block, 2 * row:2 * row + 4, 2 * col:2 * col + 4].transpose(2, 0, 1)
-            number = row * load["tile_cols"] + col
-            place = load["buf_base"] + block * load["buf_block_pitch"] + number // BANKS
-            for position, values in enumerate(winograd_input(tile, shifts).reshape(LANES, 16).T):
-                data = sum((int(value) & mask) << lane * CONFIG.activation_bits for lane, value in enumerate(values))
-                found.append((number % BANKS, place + position * load["position_pitch"], data, 0))
-        return [*found[:-1], (*found[-1][:3], load["post_compute"])]
-
-
-def random_box(rng: np.random.Generator, *, tiles: tuple[int, int] | None = None, blocks: int | None = None,
-               beyond: int | None = None, **load: int) -> Box:
-    """``beyond``: its last entry is that many behind the end of the input buffer."""
-    rows, cols = tiles or rng.integers(1, 6, 2)
-    blocks = blocks or int(rng.integers(1, 4))
-    shape = (blocks, 2 * rows + 2, 2 * cols + 2, LANES)
-    pixels = rng.integers(-128, 128, shape, dtype=np.int8)
-    if rng.integers(2):
-        pixels = rng.choice(np.array([-128, 127], np.int8), shape)      # the largest sums
-    words = -(-int(rows * cols) // BANKS)
-    room = (CONFIG.input_depth - words) // (15 + blocks)
-    pitches = [int(rng.integers(0, room + 1)) for _ in "pb"]
-    spare = CONFIG.input_depth - words - 15 * pitches[0] - (blocks - 1) * pitches[1]
-    base = int(rng.integers(0, spare + 1)) if beyond is None else spare + beyond
-    shifts = sum(int(rng.integers(3)) << 2 * position for position in range(16))
-    return Box(pixels, {"buf_base": base, "post_compute": int(rng.integers(2)), "buf_block_pitch": pitches[1],
-                        "shifts": shifts, "tile_cols": int(cols), "position_pitch": pitches[0],
-                        "index": int(rng.integers(1 << 24)), **load})
+random_box = partial(random_tile_box, CONFIG)
 
 
 class Bench:
@@ -99,13 +50,13 @@ class Bench:
             if int(self.dut.overrun.value):
                 self.overruns.append(int(self.dut.index.value))
 
-    async def announce(self, box: Box) -> None:
+    async def announce(self, box: TileBox) -> None:
         assert int(self.dut.idle.value)
         self.dut.load.value, self.dut.start.value = TileLoad.const(box.load).as_bits(), 1
         await RisingEdge(self.dut.clk)
         self.dut.start.value, self.dut.load.value = 0, random.getrandbits(len(self.dut.load))
 
-    async def run(self, box: Box) -> None:
+    async def run(self, box: TileBox) -> None:
         self.entries.clear()
         self.cycles.clear()
         await self.announce(box)
@@ -178,7 +129,7 @@ async def what_does_not_fit_is_reported(dut):
                              ((4, 130), 64), ((4, 264), 3)):
         box = random_box(rng, tiles=(1, 3), blocks=1)
         box.load["tile_cols"] = tile_cols
-        bench, wrong = Bench(dut, stall=0.0), Box(np.zeros((1, *shape, LANES), np.int8), box.load)
+        bench, wrong = Bench(dut, stall=0.0), TileBox(CONFIG, np.zeros((1, *shape, LANES), np.int8), box.load)
         await bench.begin()
         await bench.announce(wrong)
         sender = cocotb.start_soon(send(dut, "pixels", wrong.beats))

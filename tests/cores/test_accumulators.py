@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.buffers.accumulators import Accumulators, AccumulatorSlice
+from cores.buffers.accumulators import Accumulators
 from cores.config import NpuConfig
 from tests.bench import run_bench
 
@@ -19,8 +19,3 @@ def test_accumulators(name):
     config = CONFIGS[name]
     run_bench(Accumulators(config), module="tests.cores.bench_accumulators", name=f"accumulators_{name}",
               parameters={"config": config.to_dict()})
-
-
-def test_slice_needs_lanes():
-    with pytest.raises(ValueError, match="lanes must be at least 1, not 0"):
-        AccumulatorSlice(CONFIGS["one_pixel"], lanes=0)

@@ -4,7 +4,6 @@ import pytest
 
 from cores.config import NpuConfig
 from cores.store.requantizer import Requantizer
-from cores.store.requantizer_lane import RequantizerLane
 from tests.bench import run_bench
 
 CONFIGS = {
@@ -20,9 +19,3 @@ def test_requantizer(name):
     config = CONFIGS[name]
     run_bench(Requantizer(config), module="tests.cores.bench_requantizer", name=f"requantizer_{name}",
               parameters={"config": config.to_dict()})
-
-
-@pytest.mark.parametrize("acc_width", [23, 33])
-def test_accumulator_width(acc_width):
-    with pytest.raises(ValueError, match=f"acc_width must be in 24..32, not {acc_width}"):
-        RequantizerLane(acc_width=acc_width)

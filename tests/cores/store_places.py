@@ -1,0 +1,44 @@
+"""STOREs at random, and where in its accumulator bank each of their pixels is."""
+
+import numpy as np
+
+from cores.arch.isa import Instruction, Opcode
+from cores.config import NpuConfig
+from sim.storage import Accumulators
+
+__all__ = ["random_order", "store_places"]
+
+
+def random_order(config: NpuConfig, rng: np.random.Generator) -> tuple[Instruction, Instruction]:
+    """STORE_SET and STORE of a few pixels, in any of the orders that the machine knows."""
+    fields = {"rows": rng.integers(1, 6), "cols": rng.integers(1, 12), "row_pitch": rng.integers(1 << 20)}
+    order = str(rng.choice(["", "spread", "alternate"])) if config.banks > config.pixel_lanes else ""
+    if config.winograd and rng.random() < 0.6:
+        order = "winograd"
+        tiles = -(-fields["rows"] // 2) * -(-fields["cols"] // 2)
+        fields["position_words"] = -(-tiles // config.pixel_lanes) + rng.integers(3)
+    if order:
+        fields[order] = 1
+    single = order in ("spread", "alternate")
+    return (Instruction(Opcode.STORE_SET, **{name: int(value) for name, value in fields.items()}),
+            Instruction(Opcode.STORE, blocks=1 if single else int(rng.integers(1, config.oc_groups + 1))))
+
+
+def store_places(config: NpuConfig, geometry: Instruction, store: Instruction) -> tuple[np.ndarray, np.ndarray]:
+    """Word, and place in it (``pixel * oc_groups + group``), of every pixel in order; of a Winograd tile's position 0.
+    """
+    rows, cols, px, groups = geometry["rows"], geometry["cols"], config.pixel_lanes, config.oc_groups
+    if geometry["winograd"]:
+        row, col = np.divmod(np.arange(rows * cols), cols)
+        tile = row // 2 * -(-cols // 2) + col // 2
+        places = (tile * groups)[:, None] + np.arange(groups)
+    else:
+        accumulators = Accumulators(config)
+        if geometry["spread"]:
+            places = accumulators.spread_places(rows, cols)
+        elif geometry["alternate"]:
+            places = accumulators.alternate_places(rows, cols)
+        else:
+            places = accumulators.places(rows, cols)
+    order = places[:, :store["blocks"]].T.ravel()
+    return order // (px * groups), order % (px * groups)

@@ -1,0 +1,49 @@
+"""Instruction check against the decoder of the instruction set: legal words, broken ones, and those in between."""
+
+import pytest
+
+from cores.arch.isa import Opcode, decode, encode, is_supported
+from cores.config import NpuConfig
+from cores.control.instruction_check import InstructionCheck
+from tests.cores.instruction_samples import broken_word, random_instruction, random_word
+from tests.cores.simulation import log_seed, simulate
+
+CONFIGS = {
+    "plain": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1),
+    "units": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, winograd=1),
+}
+
+
+def expected(word: bytes, config: NpuConfig) -> tuple[bool, int | None]:
+    """Whether it is illegal, and its queue if not."""
+    try:
+        opcode = decode(word).opcode
+    except ValueError:
+        return True, None
+    return not is_supported(opcode, config), int(opcode.queue)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_instruction_check(name):
+    """A word a cycle, told a cycle later."""
+    log_seed()
+    config = CONFIGS[name]
+    words = [word for _ in range(1200) for word in (random_word(), broken_word())]
+    words += [encode(random_instruction(config=CONFIGS["units"])) for _ in range(600)]
+    # Every operation with a single bit of the word set, and with none.
+    words += [(int(opcode) | bit).to_bytes(16, "little") for opcode in Opcode
+              for bit in (0, *(1 << place for place in range(4, 128)))]
+    verdicts = [expected(word, config) for word in words]
+    assert 0.1 < sum(illegal for illegal, _ in verdicts) / len(verdicts) < 0.9
+    check = InstructionCheck(config)
+
+    async def compare(ctx):
+        for number, word in enumerate([*words, words[0]]):
+            ctx.set(check.word, int.from_bytes(word, "little"))
+            if number:
+                illegal, queue = verdicts[number - 1]
+                assert ctx.get(check.illegal) == illegal, words[number - 1].hex()
+                assert illegal or ctx.get(check.queue) == queue, words[number - 1].hex()
+            await ctx.tick()
+
+    simulate(check, compare)

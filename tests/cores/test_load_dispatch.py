@@ -1,0 +1,127 @@
+"""Load dispatch: instructions of the load queue in order, each as soon as it may begin, and what it begins."""
+
+import random
+
+import pytest
+
+from cores.arch.instruction_layout import instruction_layout
+from cores.arch.isa import Opcode, Queue, encode
+from cores.config import NpuConfig
+from cores.load.load_dispatch import LoadDispatch
+from tests.cores.instruction_samples import random_instruction
+from tests.cores.simulation import Bench, random_bits
+
+CONFIGS = {
+    "plain": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1),
+    "units": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, binary_rows=1, winograd=1),
+}
+LOADS = (Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE)
+
+
+class DispatchBench(Bench):
+    """Ends loads, gives tokens, and knows of every cycle whether an instruction is taken in it, and which."""
+
+    def __init__(self, config, *, scarce, **options):
+        self.config, self.scarce, self.dispatch = config, scarce, LoadDispatch(config)
+        super().__init__(self.dispatch, **options)
+        self.begin()
+
+    def begin(self) -> None:
+        self.program: list = []                 # (index, instruction) to be taken
+        self.geometry = dict.fromkeys(instruction_layout(Opcode.LOAD_SET).members, 0)
+        self.load = None                        # at hand
+        self.latest: dict[str, int] = {}        # of what was taken last
+
+    def give(self, instructions) -> None:
+        self.program = [(random_bits(self.rng, 24), instruction) for instruction in instructions]
+        self.to_send["queue"].extend({"index": index, "word": int.from_bytes(encode(instruction), "little")}
+                                     for index, instruction in self.program)
+
+    async def surround(self, ctx) -> None:
+        dispatch, level = self.dispatch, 0
+        while True:
+            level += level < 3 and not self.pauses(self.scarce)
+            ready = {"settled": not self.pauses(self.scarce), "tiles_idle": not self.pauses(self.scarce),
+                     "finish": self.load is not None and not self.pauses(self.scarce), "compute_level": level}
+            for name, value in ready.items():
+                ctx.set(getattr(dispatch, name), int(value))
+            names = ("take", "start", "start_box", "waits_compute", "compute_take", "box", "base")
+            _, reset, offered, *found = await ctx.tick().sample(
+                dispatch.queue.valid, *(getattr(dispatch, name) for name in names))
+            if reset:
+                continue
+            level -= self.compare(dict(zip(names, found, strict=True)), ready, bool(offered))
+            self.compare_registers(ctx)
+
+    def compare(self, found, ready, offered: bool) -> int:
+        """Returns how many tokens are taken."""
+        if self.load is not None and ready["finish"]:
+            self.load = None
+        index, instruction = self.program[0] if offered else (0, None)
+        is_box = offered and instruction.opcode == Opcode.LOAD_ACT
+        waits = offered and instruction["wait_compute"] and not ready["compute_level"]
+        assert not offered or found["waits_compute"] == waits
+        takes = (offered and self.load is None and not waits and ready["settled"]
+                 and (ready["tiles_idle"] or not is_box))
+        assert found["take"] == takes and found["compute_take"] == (takes and instruction["wait_compute"])
+        assert found["start_box"] == (takes and is_box)
+        assert found["start"] == (takes and instruction.opcode in LOADS)
+        if not takes:
+            return 0
+        self.program.pop(0)
+        self.latest = {"index": index, "post": instruction["post_compute"]}
+        if instruction.opcode == Opcode.LOAD_SET:
+            self.geometry = {"opcode": int(Opcode.LOAD_SET), **instruction.fields}
+        elif instruction.opcode not in LOADS:
+            self.geometry = {**self.geometry, "sign": 0}
+        else:
+            self.load = instruction.opcode
+            self.compare_box(found, instruction)
+        return instruction["wait_compute"]
+
+    def compare_box(self, found, load) -> None:
+        """The walk that a load begins: its rows of padding, its rows and beats of data."""
+        box = {name: found["box"][name] for name in ("blocks", "pad_top", "rows", "pad_bottom", "cols")}
+        if load.opcode == Opcode.LOAD_ACT:
+            names = ("blocks", "pad_top", "rows", "pad_bottom")
+            assert box == {**{name: load[name] for name in names}, "cols": self.geometry["cols"]}
+            assert found["base"] == load["buf_base"]
+        else:
+            rows, cols = (1, load["beats"]) if load.opcode == Opcode.LOAD_WGT else (load["rows"], load["cols"])
+            assert box == {"blocks": 1, "pad_top": 0, "rows": rows, "pad_bottom": 0, "cols": cols}
+
+    def compare_registers(self, ctx) -> None:
+        """In the next cycle."""
+        dispatch = self.dispatch
+        assert ctx.get(dispatch.active) == (self.load is not None)
+        for name, value in self.latest.items():
+            assert ctx.get(getattr(dispatch, name)) == value
+        geometry = ctx.get(dispatch.geometry)
+        assert {name: geometry[name] for name in self.geometry if name != "reserved"} == {
+            name: value for name, value in self.geometry.items() if name != "reserved"}
+        if self.load is not None:
+            assert (ctx.get(dispatch.to_weights), ctx.get(dispatch.to_side)) == (
+                self.load == Opcode.LOAD_WGT, self.load == Opcode.LOAD_SIDE)
+
+
+@pytest.mark.parametrize("idle, scarce", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.6), (0.4, 0.4)])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_load_dispatch(name, idle, scarce, rng):
+    """``scarce``: how often a load does not end, and what an instruction waits for is not there."""
+    config = CONFIGS[name]
+    random.seed(int(rng.integers(1 << 32)))
+    bench = DispatchBench(config, rng=rng, idle=idle, scarce=scarce)
+
+    async def compare(ctx):
+        bench.give([random_instruction((Queue.LOAD,), config) for _ in range(10)])
+        await bench.cycles(ctx, 15)
+        await bench.reset(ctx)
+        bench.begin()
+        ctx.set(bench.dispatch.finish, 0)
+        bench.give([random_instruction((Queue.LOAD,), config) for _ in range(150)])
+        await bench.until(ctx, lambda: not bench.program)
+        if not idle and not scarce:
+            # A load a cycle, or any other instruction.
+            assert bench.sent_at["queue"][-1] - bench.sent_at["queue"][0] == 149
+
+    bench.run(compare, background=[bench.surround])
