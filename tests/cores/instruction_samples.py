@@ -15,8 +15,9 @@ from cores.arch.isa import (
     is_supported,
 )
 from cores.config import NpuConfig
+from cores.load.load_dispatch import Setting
 
-__all__ = ["broken_word", "random_instruction", "random_word"]
+__all__ = ["broken_word", "random_instruction", "random_word", "setting_of"]
 
 #: A machine without optional units.
 _PLAIN = NpuConfig()
@@ -71,3 +72,8 @@ def broken_word() -> bytes:
     faults += [(0, 1 << bit) for bit in random.sample(range(position, 128), min(3, 128 - position))]
     cleared, added = random.choice(faults)
     return (word & ~cleared | added).to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def setting_of(opcode: Opcode) -> dict[str, int]:
+    """What `LoadDispatch` says of an instruction that is taken: which of those that set something it is."""
+    return {name: 1 for name in Setting.members if name == opcode.name.lower()}

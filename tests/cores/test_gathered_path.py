@@ -9,6 +9,7 @@ from cores.config import NpuConfig
 from cores.load.gather.gathered_path import GatheredPath
 from sim.binary import pack_signs
 from sim.gather import gather_box
+from tests.cores.instruction_samples import setting_of
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 from tests.cores.store_values import pack
 
@@ -73,10 +74,10 @@ class PathBench(Bench):
         super().__init__(self.path, **options)
 
     async def _take(self, ctx, instruction: Instruction) -> None:
-        ctx.set(self.path.word, int.from_bytes(encode(instruction), "little"))
-        ctx.set(self.path.take, 1)
+        ctx.set(Value.cast(self.path.word), int.from_bytes(encode(instruction), "little"))
+        ctx.set(self.path.setting, setting_of(instruction.opcode))
         await ctx.tick()
-        ctx.set(self.path.take, 0)
+        ctx.set(self.path.setting, {})
 
     async def box(self, ctx, geometry, gather, act, *, broken_off: int | None = None) -> None:
         path, rng, config = self.path, self.rng, self.config

@@ -7,8 +7,8 @@ import pytest
 from cores.arch.instruction_layout import instruction_layout
 from cores.arch.isa import Opcode, Queue, encode
 from cores.config import NpuConfig
-from cores.load.load_dispatch import LoadDispatch
-from tests.cores.instruction_samples import random_instruction
+from cores.load.load_dispatch import LoadDispatch, Setting
+from tests.cores.instruction_samples import random_instruction, setting_of
 from tests.cores.simulation import Bench, random_bits
 
 CONFIGS = {
@@ -45,7 +45,7 @@ class DispatchBench(Bench):
                      "finish": self.load is not None and not self.pauses(self.scarce), "compute_level": level}
             for name, value in ready.items():
                 ctx.set(getattr(dispatch, name), int(value))
-            names = ("take", "start", "start_box", "waits_compute", "compute_take", "box", "base")
+            names = ("setting", "start", "start_box", "waits_compute", "compute_take", "box", "base")
             _, reset, offered, *found = await ctx.tick().sample(
                 dispatch.queue.valid, *(getattr(dispatch, name) for name in names))
             if reset:
@@ -63,7 +63,8 @@ class DispatchBench(Bench):
         assert not offered or found["waits_compute"] == waits
         takes = (offered and self.load is None and not waits and ready["settled"]
                  and (ready["tiles_idle"] or not is_box))
-        assert found["take"] == takes and found["compute_take"] == (takes and instruction["wait_compute"])
+        assert found["setting"].as_bits() == Setting.const(setting_of(instruction.opcode) if takes else {}).as_bits()
+        assert found["compute_take"] == (takes and instruction["wait_compute"])
         assert found["start_box"] == (takes and is_box)
         assert found["start"] == (takes and instruction.opcode in LOADS)
         if not takes:

@@ -1,10 +1,12 @@
 """Run settings against the bytes that the runs of a row take, for all kinds of rows."""
 
 import pytest
+from amaranth.hdl import Value
 
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.config import NpuConfig
 from cores.load.gather.run_settings import RunSettings
+from tests.cores.instruction_samples import setting_of
 from tests.cores.simulation import Bench, random_bits
 
 CONFIGS = {
@@ -51,11 +53,11 @@ def test_run_settings(name, rng):
     bench = Bench(settings)
 
     async def take(ctx, instruction):
-        ctx.set(settings.word, int.from_bytes(encode(instruction), "little"))
-        ctx.set(settings.take, 1)
+        ctx.set(Value.cast(settings.word), int.from_bytes(encode(instruction), "little"))
+        ctx.set(settings.setting, setting_of(instruction.opcode))
         await ctx.tick()
-        ctx.set(settings.take, 0)
-        ctx.set(settings.word, random_bits(rng, 128))
+        ctx.set(settings.setting, {})
+        ctx.set(Value.cast(settings.word), random_bits(rng, 128))
 
     async def compare(ctx):
         cols, gathering, runs, others = 1, 0, {}, {}

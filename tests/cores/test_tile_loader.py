@@ -6,6 +6,7 @@ from amaranth.hdl import Value
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.config import NpuConfig
 from cores.load.winograd.tile_loader import TileLoader
+from tests.cores.instruction_samples import setting_of
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 from tests.cores.winograd_values import random_tile_box
 
@@ -25,10 +26,10 @@ class LoaderBench(Bench):
     async def take(self, ctx, opcode: Opcode, *, index: int = 0, **fields: int) -> None:
         loader, word = self.loader, Instruction(opcode, **fields)
         ctx.set(loader.instruction, {"index": index, "word": int.from_bytes(encode(word), "little")})
-        ctx.set(loader.take, 1)
+        ctx.set(loader.setting, setting_of(opcode))
         ctx.set(loader.start_box, opcode == Opcode.LOAD_ACT)
         await ctx.tick()
-        ctx.set(loader.take, 0)
+        ctx.set(loader.setting, {})
         ctx.set(loader.start_box, 0)
         ctx.set(loader.instruction, {"index": random_bits(self.rng, 24), "word": random_bits(self.rng, 128)})
         if opcode == Opcode.LOAD_SET:       # it stands from the next cycle on

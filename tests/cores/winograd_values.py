@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cores.config import NpuConfig
-from cores.load.winograd.winograd_lines import PixelLayout
+from cores.load.winograd.winograd_lines import TilePixel
 from sim.golden import winograd_input
 
 __all__ = ["TileBox", "random_tile_box"]
@@ -21,7 +21,7 @@ class TileBox(NamedTuple):
     @property
     def beats(self) -> list[int]:
         blocks, rows, cols, _ = self.pixels.shape
-        layout = PixelLayout(self.config)
+        layout = TilePixel(self.config)
         return [layout.const({
             "data": int.from_bytes(self.pixels[block, row, col].tobytes(), "little"), "row_end": col == cols - 1,
             "block_end": (row, col) == (rows - 1, cols - 1), "end": block == blocks - 1}).as_bits()
