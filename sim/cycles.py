@@ -6,11 +6,12 @@ follows the hardware's registers (`sim/timing/latencies.py`); the one approximat
 on the read bus.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Opcode, as_taken, decode, is_supported
+from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, as_taken, decode, is_supported
 from cores.config import NpuConfig
 
 from .errors import MachineError
@@ -21,7 +22,7 @@ from .timing.load import Requester, Writer
 from .timing.state import Process, Shared
 from .timing.store import Store
 
-__all__ = ["Timing", "estimate"]
+__all__ = ["Timing", "estimate", "estimate_instructions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +48,21 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY) -> Timing
     Raises MachineError for an illegal instruction, a program without END, or one that stands still; HazardError for a
     load of more than the input buffer holds.
     """
-    program = []
-    seen: set[Opcode] = set()
+    instructions = []
     for index in range(len(code) // INSTRUCTION_BYTES):
         try:
-            instruction = decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
+            instructions.append(decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES]))
         except ValueError as error:
             raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
+    return estimate_instructions(config, instructions, latency=latency)
+
+
+def estimate_instructions(config: NpuConfig, instructions: Sequence[Instruction], *,
+                          latency: int = MEMORY) -> Timing:
+    """`estimate` of a program that is decoded."""
+    program = []
+    seen: set[Opcode] = set()
+    for index, instruction in enumerate(instructions):
         opcode = instruction.opcode
         if not is_supported(opcode, config):
             raise MachineError(ErrorCode.ILLEGAL, index, f"this machine has no {opcode.name}")

@@ -7,6 +7,7 @@ does, the next unit's blocks are made one by one between its COMPUTEs, so that t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Layer
@@ -36,6 +37,8 @@ __all__ = ["FusedPair", "FusedPlan", "fusable", "fuse"]
 
 #: Fused layers take this share of the cycles at most: what is around them can change by the rest.
 _GAIN = 0.98
+#: Pairs that by themselves take this many times the best one's cycles may be the best with their neighbours.
+_NEAR = 1.02
 #: Cycles of the store engine from a STORE to the next, without another STORE_SET between them or with one: estimates
 #: that suit the tilings that were measured, made of several depths and of tokens' ways.
 _STORE_GAP, _STORE_SET_GAP = 11, 26
@@ -142,20 +145,18 @@ def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
         return mapped
     trial = Trial(mapped)
     steps: list[Step] = list(mapped.steps)
-    index = 0
-    while index + 1 < len(steps):
-        first, second = steps[index].layers[-1], steps[index + 1].layers[0]
-        if pairs := _pairs(first, second, mapped):
-            # With their neighbours, whose waiting they decide.
-            around = slice(max(0, index - 1), index + 3)
-            before, behind = steps[around.start:index], steps[index + 2:around.stop]
-            apart = trial.cycles(steps[around])
-            cycles, number = min((trial.cycles([*before, pair, *behind]), number) for number, pair in enumerate(pairs))
-            if cycles < _GAIN * apart:
-                steps[index:index + 2] = [pairs[number]]
-        index += 1
-    if len(steps) == len(mapped.steps) or trial.cycles(steps) >= trial.cycles(mapped.steps):
-        return mapped
+    for first, second in pairwise(mapped.steps):
+        pairs = _pairs(first.layers[0], second.layers[0], mapped)
+        # By themselves, to see which are good; then with their neighbours, whose waiting they decide.
+        alone = [trial.cycles([pair]) for pair in pairs]
+        if not pairs or min(alone) >= _GAIN * trial.cycles([first, second]):
+            continue
+        at = steps.index(first)
+        before, behind = steps[max(0, at - 1):at], steps[at + 2:at + 3]
+        cycles, number = min((trial.cycles([*before, pair, *behind]), number)
+                             for number, pair in enumerate(pairs) if alone[number] <= _NEAR * min(alone))
+        if cycles < _GAIN * trial.cycles([*before, first, second, *behind]):
+            steps[at:at + 2] = [pairs[number]]
     return replace(mapped, steps=steps)
 
 

@@ -8,8 +8,7 @@ from gen.ir.graph import Conv
 from gen.lowering.lower import lower
 from gen.lowering.mapped import MappedGraph, Step
 from gen.lowering.placed import PlacedGraph
-from gen.program.assembler import encode_all
-from sim.cycles import estimate
+from sim.cycles import estimate_instructions
 
 __all__ = ["Trial"]
 
@@ -39,7 +38,7 @@ class Trial:
             instructions, _ = lower(PlacedGraph.of(part, keep_all=True, contents=False))
         except ValueError:      # a field does not fit its bits
             return sys.maxsize
-        return estimate(self.mapped.config, encode_all(instructions)).cycles
+        return estimate_instructions(self.mapped.config, instructions).cycles
 
 
 def _likeness(steps: Sequence[Step]) -> Hashable:
