@@ -9,6 +9,7 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, verify
 from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph
+from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
 from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow
@@ -58,7 +59,9 @@ def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model:
     Raises CompileError for a layer that the configuration cannot run.
     """
     mapped = map_graph(graph, config, options)
+    verify_mapped(mapped)
     placed = PlacedGraph.of(mapped, keep_all=options.keep_all)
+    verify_placed(placed)
     try:
         instructions, owners = lower(placed)
     except ValueError as error:

@@ -1,7 +1,8 @@
-"""From planned layers to instructions.
+"""From mapped layers to instructions.
 
-`layers.Lowering` goes through the layers; how the output tiles of one are made is in the module of its kind, in terms
-of `tiles.Tile` (COMPUTEs), `chunks.Chunks` and `weights.Weights` (loads) and `stores.Stores`.
+`placed.PlacedGraph` says where everything lies, `lower.lower` goes through the steps; how the output tiles of a layer
+are made is its mapping's business (`gen.mapping`), in terms of `tiles.Tile` (COMPUTEs), `chunks.Chunks` and
+`weights.Weights` (loads) and `stores.Stores`.
 
 Order of the program. Each output tile (one STORE) is emitted as
 

@@ -152,6 +152,11 @@ class Step:
     layers: tuple[MappedLayer, ...]
 
     @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The tiling of each layer."""
+        return tuple(layer.plan for layer in self.layers)
+
+    @property
     def inner(self) -> frozenset[str]:
         """Tensors that its layers hand on inside the machine."""
         return frozenset()

@@ -15,7 +15,7 @@ from gen.memory.region import Constants, Lifetime, arrange
 from gen.tiling.geometry import MAX_BEATS
 from gen.tiling.weights import PARAMETER_BEATS
 
-__all__ = ["PlacedGraph", "pack_parameters"]
+__all__ = ["PlacedGraph", "in_memory", "pack_parameters"]
 
 
 def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
@@ -61,14 +61,14 @@ class PlacedGraph:
                 number += 1
             steps.append(tuple(placed))
         write_start = aligned(constants.beats, config.ic_lanes)
-        tensors, end = arrange(_in_memory(mapped, keep_all=keep_all), write_start, config.ic_lanes)
+        tensors, end = arrange(in_memory(mapped, keep_all=keep_all), write_start, config.ic_lanes)
         if end > MAX_BEATS:
             raise CompileError(f"model {mapped.graph.name}: needs {end * config.beat_bytes} bytes of memory, "
                                f"instructions reach {MAX_BEATS * config.beat_bytes}")
         return cls(mapped, steps, constants.data(), write_start, tensors, end)
 
 
-def _in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placement, Lifetime]]:
+def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placement, Lifetime]]:
     """The form of every tensor in memory, and when it is needed.
 
     That a STORE may overwrite what an earlier step has loaded needs no token of its own: it comes after a COMPUTE of

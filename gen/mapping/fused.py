@@ -107,6 +107,10 @@ class FusedPair(Step):
     plan: FusedPlan
 
     @property
+    def plans(self) -> tuple[Plan, ...]:
+        return self.plan.depthwise, self.plan.pointwise
+
+    @property
     def inner(self) -> frozenset[str]:
         return frozenset({self.layers[0].layer.output})
 
