@@ -221,7 +221,8 @@ class Writer:
                 yield "stores to the input buffer"
                 continue
             # Only as far as it is known which cycles stores take.
-            times, unhindered = times[:sure], earliest(allowed)[sure - 1]
+            unhindered = (earliest(allowed) if len(shared.kept) else times)[sure - 1]
+            times = times[:sure]
             pixels = data[:count] - done
             pixels = pixels[pixels < sure]
             shared.load_data.pop(times[pixels])
