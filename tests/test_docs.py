@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gen.cli import make_parser
+from tests.file_map import PAGE, file_map
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,3 +45,7 @@ def test_files_that_are_named_exist():
 def test_lines_have_at_most_120_columns(document: Path):
     """Tables excepted."""
     assert [line for line in document.read_text().splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+def test_the_file_map_is_complete():
+    assert PAGE.read_text() == file_map(), "docs/file-map.md is not up to date: run `python -m tests.file_map`"
