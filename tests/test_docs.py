@@ -1,4 +1,4 @@
-"""What the documents promise exists: commands parse, targets and links are there."""
+"""What the documents promise exists: commands parse, targets and links are there, the example of the API runs."""
 
 import re
 import shlex
@@ -49,3 +49,13 @@ def test_lines_have_at_most_120_columns(document: Path):
 
 def test_the_file_map_is_complete():
     assert PAGE.read_text() == file_map(), "docs/file-map.md is not up to date: run `python -m tests.file_map`"
+
+
+def test_the_example_of_the_api_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    pieces = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "api.md").read_text(), re.M | re.S)
+    names: dict[str, object] = {}
+    exec("\n".join(pieces), names)
+    assert "done" in names, "the example has lost its run on the Verilog"
