@@ -59,3 +59,10 @@ def test_the_example_of_the_api_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     names: dict[str, object] = {}
     exec("\n".join(pieces), names)
     assert "done" in names, "the example has lost its run on the Verilog"
+
+
+def test_names_of_the_glossary_are_in_the_code():
+    code = "\n".join(path.read_text() for room in ("cores", "gen", "sim") for path in (ROOT / room).rglob("*.py"))
+    named = set(re.findall(r"`(?:\w+\.)*(\w+)`", (ROOT / "docs" / "glossary.md").read_text()))
+    known = set(re.findall(r"\w+", code))
+    assert len(named) > 30 and named - known - {"py"} == set()
