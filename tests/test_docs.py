@@ -1,4 +1,4 @@
-"""What the documents promise exists: commands parse, targets and links are there."""
+"""What the documents promise exists: commands parse, targets and links are there, the example of the API runs."""
 
 import re
 import shlex
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gen.cli import make_parser
+from tests.file_map import PAGE, file_map
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,3 +45,24 @@ def test_files_that_are_named_exist():
 def test_lines_have_at_most_120_columns(document: Path):
     """Tables excepted."""
     assert [line for line in document.read_text().splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+def test_the_file_map_is_complete():
+    assert PAGE.read_text() == file_map(), "docs/file-map.md is not up to date: run `python -m tests.file_map`"
+
+
+def test_the_example_of_the_api_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    pieces = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "api.md").read_text(), re.M | re.S)
+    names: dict[str, object] = {}
+    exec("\n".join(pieces), names)
+    assert "done" in names, "the example has lost its run on the Verilog"
+
+
+def test_names_of_the_glossary_are_in_the_code():
+    code = "\n".join(path.read_text() for room in ("cores", "gen", "sim") for path in (ROOT / room).rglob("*.py"))
+    named = set(re.findall(r"`(?:\w+\.)*(\w+)`", (ROOT / "docs" / "glossary.md").read_text()))
+    known = set(re.findall(r"\w+", code))
+    assert len(named) > 30 and named - known - {"py"} == set()
