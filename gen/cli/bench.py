@@ -174,6 +174,7 @@ def _models(arguments: argparse.Namespace) -> Path | None:
 def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from gen.bench.layers import NETWORKS
     from gen.run.inputs import read_samples
+    from gen.options import CompileOptions
     from gen.run.runner import run_model
     from gen.run.workload import open_workload
 
@@ -185,7 +186,7 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with _machine(chosen_config(arguments)) as machine:
         for network in NETWORKS:
             with status(network.title):
-                workload = open_workload(folder / f"{network.file}.onnx", config)
+                workload = open_workload(folder / f"{network.file}.onnx", config, CompileOptions(keep_all=True))
                 samples = read_samples(folder / f"{network.file}.golden.npz", workload.graph, workload.input_shapes,
                                        limit=1)
                 result = run_model(workload, samples, "rtl", machine=machine)

@@ -1,3 +1,5 @@
+"""A copy that only clips goes into the layer in front of it."""
+
 from dataclasses import replace
 from typing import TypeVar
 

@@ -1,3 +1,5 @@
+"""An addition goes into the layer that makes one of its operands."""
+
 from dataclasses import replace
 from math import prod
 

@@ -1,3 +1,5 @@
+"""Layers whose output nobody reads go."""
+
 from dataclasses import replace
 
 from gen.ir.graph import Graph

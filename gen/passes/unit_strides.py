@@ -1,3 +1,5 @@
+"""Strides that mean nothing become 1."""
+
 from dataclasses import replace
 
 from gen.ir.graph import Conv, Graph, Layer, output_size
