@@ -173,8 +173,8 @@ def _models(arguments: argparse.Namespace) -> Path | None:
 
 def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from gen.bench.layers import NETWORKS
-    from gen.run.inputs import read_samples
     from gen.options import CompileOptions
+    from gen.run.inputs import read_samples
     from gen.run.runner import run_model
     from gen.run.workload import open_workload
 
