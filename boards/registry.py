@@ -1,11 +1,13 @@
 """The boards that can be named on the command line."""
 
+from cores.errors import ArgumentError
+
 from .board import Board
 
 __all__ = ["BOARDS", "BoardError", "get_board"]
 
 
-class BoardError(ValueError):
+class BoardError(ArgumentError):
     """An unknown board; the message lists those known."""
 
 

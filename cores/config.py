@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from cores.errors import ArgumentError
+
 __all__ = ["FEATURES", "ConfigError", "NpuConfig", "PRESET_MACS"]
 
 #: Lanes (oc, ic, nnz, pixel) and memory depths behind each ``--macs`` preset.
@@ -37,7 +39,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
 _MAX_FILE = 1 << 16
 
 
-class ConfigError(ValueError):
+class ConfigError(ArgumentError):
     """A configuration that cannot be built; the message says what to change."""
 
 

@@ -1,11 +1,12 @@
 """How a program can fail, on the simulators and on the hardware alike."""
 
 from cores.arch.isa import ErrorCode
+from cores.errors import NpugenError
 
 __all__ = ["HazardError", "MachineError"]
 
 
-class MachineError(RuntimeError):
+class MachineError(NpugenError):
     """The machine stopped: ``code`` and the ``index`` of the instruction at fault, as in its register file."""
 
     def __init__(self, code: ErrorCode, index: int, message: str = "") -> None:
@@ -13,7 +14,7 @@ class MachineError(RuntimeError):
         super().__init__(f"{code.name} at instruction {index}" + (f": {message}" if message else ""))
 
 
-class HazardError(RuntimeError):
+class HazardError(NpugenError):
     """The program's result is left to chance: the instruction at ``index`` uses what may not be there.
 
     Hardware does not notice; the functional simulator does in strict mode.

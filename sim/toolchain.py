@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from cores.errors import NpugenError
+
 __all__ = ["ToolError", "child_process", "find_compiler", "find_yosys", "verilator_environment", "verilator_root"]
 
 
-class ToolError(RuntimeError):
+class ToolError(NpugenError):
     """A tool is missing or failed; the message says which and what to do."""
 
 

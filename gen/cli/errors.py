@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+from cores.errors import ArgumentError, NpugenError
 from gen.files.printable import printable
 
 __all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
@@ -10,16 +11,6 @@ FAILED = 1
 BAD_ARGUMENTS = 2
 INTERRUPTED = 130
 
-#: Classes whose message is for the user as it stands; by name, because importing them all would load everything.
-_OWN = frozenset({
-    "AssemblyError", "BoardError", "CommandError", "CompileError", "ConfigError", "DriverError", "GraphError",
-    "HazardError", "InputError", "MachineError", "ProgramError", "ProtocolError", "SynthesisError", "ToolError",
-    "UsageError",
-})
-
-#: Of these, what the options are to blame for.
-_ARGUMENTS = frozenset({"BoardError", "ConfigError", "ConflictError", "UsageError"})
-
 #: Characters of a message: what a file has written into it may have no end.
 _LONGEST = 1000
 
@@ -27,20 +18,16 @@ _LONGEST = 1000
 _PACKAGES = ("boards", "cores", "gen", "sim")
 
 
-class CommandError(RuntimeError):
+class CommandError(NpugenError):
     """A command could not do its work; the message is for the user."""
 
 
-class UsageError(ValueError):
+class UsageError(ArgumentError):
     """Arguments that parse but make no sense."""
 
 
 def status_of(error: Exception) -> int:
-    return BAD_ARGUMENTS if _names(error) & _ARGUMENTS else FAILED
-
-
-def _names(error: Exception) -> set[str]:
-    return {base.__name__ for base in type(error).__mro__}
+    return BAD_ARGUMENTS if isinstance(error, ArgumentError) else FAILED
 
 
 def one_line(error: Exception) -> str:
@@ -61,7 +48,7 @@ def _way_to_packages() -> str:
 
 def _message(error: Exception) -> str:
     text = " ".join(str(error).split())
-    if _names(error) & _OWN:
+    if isinstance(error, NpugenError):
         return text
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error.strerror or text

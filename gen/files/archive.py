@@ -15,7 +15,7 @@ _ENCRYPTED = 1
 
 
 class ArchiveError(ValueError):
-    """A member that is not read; the message names it."""
+    """A member that is not read; the message names it, and whoever reads the archive adds which one that is."""
 
 
 def described(error: Exception) -> str:

@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cores.errors import NpugenError
 from gen.files.write import write_file
 from sim.toolchain import child_process, find_yosys
 
 __all__ = ["FAMILIES", "HIDE_ELEMENTS", "Report", "SynthesisError", "synthesize"]
 
 
-class SynthesisError(RuntimeError):
+class SynthesisError(NpugenError):
     """Yosys did not map the design; the message is its own."""
 
 

@@ -29,7 +29,6 @@ from gen.onnx.model import MICROSOFT, Model, Node, NodeError
 from gen.onnx.read import parse, read
 from gen.onnx.refusals import obstacle
 from gen.onnx.values import Constant, Host, Pending, Quantised, QuantisedConstant, Real, Value
-from gen.onnx.windows import WindowError
 from gen.passes import run_passes
 
 __all__ = ["Imported", "Importer", "load", "load_model"]
@@ -84,7 +83,7 @@ class Importer:
             try:
                 outputs = self._apply(node, [self._operand(name) if name else None for name in node.inputs])
                 self._bound(outputs)
-            except (NodeError, WindowError) as error:
+            except NodeError as error:
                 raise GraphError(f"{node}: {error}") from None
             values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
             uses.subtract(node.inputs)
@@ -104,7 +103,7 @@ class Importer:
             raise NodeError(_unknown(node))
         try:
             result = handler(Context(node, self._graph, self._folder, self._model.opset), inputs)
-        except (NodeError, WindowError, GraphError):
+        except (NodeError, GraphError):
             raise
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
             raise NodeError("its attributes and the shapes of its inputs contradict each other; "

@@ -14,7 +14,7 @@ MICROSOFT = "com.microsoft"
 
 
 class NodeError(ValueError):
-    """What is wrong with the node at hand, for its reader; whoever walks the nodes adds which one it is."""
+    """What is wrong with the node at hand; whoever walks the nodes makes a GraphError of it that says which it is."""
 
 
 @dataclass(frozen=True)

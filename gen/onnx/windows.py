@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from gen.ir.graph import MAX_VALUES, output_size
+from gen.onnx.model import NodeError
 
 __all__ = ["WindowError", "Windows", "counts", "resolve"]
 
 
-class WindowError(ValueError):
+class WindowError(NodeError):
     """Attributes that contradict each other, or make an empty output or an enormous one."""
 
 

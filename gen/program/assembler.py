@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Instruction, Opcode, decode, disassemble, encode
+from cores.errors import NpugenError
 from gen.files.printable import printable
 from gen.program.program import Program
 
@@ -13,7 +14,7 @@ _FLAGS = frozenset(field.name for field in HEADER[1:] if field.bits == 1)
 _TOKENS = frozenset(field.name for field in HEADER[1:])
 
 
-class AssemblyError(ValueError):
+class AssemblyError(NpugenError, ValueError):
     """A line that is no instruction; the message begins with the line's number."""
 
 

@@ -20,6 +20,7 @@ from cores.arch.isa import INSTRUCTION_BYTES, Instruction, decode
 from cores.arch.numerics import POSITIONS
 from cores.arch.registers import VERSION
 from cores.config import NpuConfig
+from cores.errors import ArgumentError, NpugenError
 from gen.files.archive import BAD_ARCHIVE, described, read_member
 from gen.files.write import is_zip, write_file
 from gen.memory.placement import Placement, aligned
@@ -38,11 +39,11 @@ _Natural = Annotated[int, Meta(ge=0, le=1 << 53)]
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
-class ProgramError(ValueError):
+class ProgramError(NpugenError, ValueError):
     """A file that is not a program, or a program that does not fit what it is used with."""
 
 
-class ConflictError(ProgramError):
+class ConflictError(ProgramError, ArgumentError):
     """A program that was not compiled as asked for now."""
 
 

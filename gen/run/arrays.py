@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 
 
 class ArrayError(ValueError):
-    """What is no array, or a damaged one."""
+    """What is no array, or a damaged one; an InputError says in which file."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cores.errors import NpugenError
 from gen.files.archive import BAD_ARCHIVE, described
 from gen.files.write import require_file
 from gen.ir.graph import Graph
@@ -18,7 +19,7 @@ _MAX_BYTES = 1 << 30
 _LABEL = "label"
 
 
-class InputError(ValueError):
+class InputError(NpugenError, ValueError):
     """A file that does not hold what the model takes; the message names it."""
 
 

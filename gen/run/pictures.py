@@ -25,7 +25,7 @@ _WAY_OUT = "save it as 8-bit PNG, or give an .npz file"
 
 
 class PictureError(ValueError):
-    """A file that is no image, or none that can be taken for 8-bit pixels; the message says why."""
+    """A file that is no image, or none that can be taken for 8-bit pixels; an InputError says which, and why."""
 
 
 def read_picture(path: Path, *, width: int, height: int, channels: int) -> tuple[np.ndarray, str]:

@@ -6,6 +6,7 @@ from typing import Protocol
 from cores.arch.isa import ErrorCode
 from cores.arch.registers import COUNTERS, MAGIC, VERSION, Control, Status, address_of
 from cores.config import NpuConfig
+from cores.errors import NpugenError
 from sim.errors import MachineError
 
 __all__ = ["Driver", "DriverError", "Job", "Transport"]
@@ -13,7 +14,7 @@ __all__ = ["Driver", "DriverError", "Job", "Transport"]
 _WORD = 0xFFFFFFFF
 
 
-class DriverError(RuntimeError):
+class DriverError(NpugenError):
     """The device is not the one this program is for, or is not in a state to take it."""
 
 

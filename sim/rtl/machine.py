@@ -12,6 +12,7 @@ import numpy as np
 from cores.arch.registers import ENGINE_STATES
 from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
+from cores.errors import NpugenError
 
 from ..timing.latencies import MEMORY
 from .build import build_library
@@ -28,7 +29,7 @@ _TRACE_STATES = max(map(len, ENGINE_STATES.values()))
 _NEVER = (1 << 64) - 1
 
 
-class ProtocolError(RuntimeError):
+class ProtocolError(NpugenError):
     """The hardware broke a rule of AXI or of its trace ports; the message names the rule and the cycle."""
 
 

@@ -1,0 +1,42 @@
+"""Every exception of the project has one base, by which the command line knows what is for the user."""
+
+import importlib
+import pkgutil
+
+import boards
+import cores
+import gen
+import sim
+from cores.errors import ArgumentError, NpugenError
+from gen.cli.errors import BAD_ARGUMENTS, FAILED, one_line, status_of
+
+PACKAGES = (boards, cores, gen, sim)
+
+#: Always translated, by whoever knows the node or the file: one that gets out is a mistake of ours, and said to be one.
+INTERNAL = {"ArchiveError", "ArrayError", "NodeError", "PictureError", "WindowError"}
+
+
+def exceptions() -> set[type[Exception]]:
+    """All that the modules of the packages define."""
+    modules = [importlib.import_module(found.name) for package in PACKAGES
+               for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    return {value for module in modules for value in vars(module).values()
+            if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == module.__name__}
+
+
+def test_one_base():
+    found = exceptions()
+    assert len(found) > len(INTERNAL)
+    assert {kind.__name__ for kind in found if not issubclass(kind, NpugenError)} == INTERNAL
+    assert [kind.__name__ for kind in found if not kind.__name__.endswith("Error")] == []
+
+
+def test_what_the_options_are_to_blame_for():
+    assert {kind.__name__ for kind in exceptions() if issubclass(kind, ArgumentError)} == {
+        "ArgumentError", "BoardError", "ConfigError", "ConflictError", "UsageError"}
+
+
+def test_what_the_user_sees():
+    assert (one_line(NpugenError("a line")), status_of(NpugenError("a line"))) == ("a line", FAILED)
+    assert (one_line(ArgumentError("a line")), status_of(ArgumentError("a line"))) == ("a line", BAD_ARGUMENTS)
+    assert one_line(ValueError("a line")).startswith("internal error (ValueError: a line)")
