@@ -1,7 +1,5 @@
 """Signs as bits (docs/binary.md): how they lie in beats, and what a COMPUTE with ``binary`` adds."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cores.arch.isa import Instruction
@@ -9,9 +7,7 @@ from cores.arch.numerics import MAP_PIXELS
 
 from . import golden
 from .errors import HazardError
-
-if TYPE_CHECKING:
-    from .functional import Machine
+from .machine import Machine
 
 __all__ = ["check_binary", "multiply_binary", "pack_map", "pack_signs", "unpack_map"]
 
@@ -37,7 +33,7 @@ def unpack_map(beats: np.ndarray, cols: int) -> np.ndarray:
     return (2 * bits[..., :cols, :].astype(np.int8) - 1).astype(np.int8)
 
 
-def check_binary(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> None:
+def check_binary(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> None:
     """Raise HazardError for a binary COMPUTE whose fields have no meaning together."""
     config = machine.config
     groups = config.binary_groups
@@ -50,7 +46,7 @@ def check_binary(machine: "Machine", index: int, geometry: Instruction, instruct
             raise HazardError(index, message)
 
 
-def multiply_binary(machine: "Machine", bank: int, places: np.ndarray, inputs: np.ndarray, first: int,
+def multiply_binary(machine: Machine, bank: int, places: np.ndarray, inputs: np.ndarray, first: int,
                     steps: np.ndarray) -> None:
     """Add to the accumulators how many bits equal those of the weights.
 

@@ -7,52 +7,26 @@ token and a starved ring with TIMEOUT.
 """
 
 import random
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from cores.arch.isa import (
-    GEOMETRY,
-    INSTRUCTION_BYTES,
-    ErrorCode,
-    Instruction,
-    Opcode,
-    Queue,
-    absent_fields,
-    as_taken,
-    decode,
-    is_supported,
-)
+from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
 from cores.config import NpuConfig
 
 from .engines.compute import compute_engine
 from .engines.load import load_engine
 from .engines.store import store_engine
-from .errors import HazardError, MachineError
-from .hazards import Clock, Hazards, Stage
-from .standstill import nothing_moves, tokens_of
-from .storage import Accumulators, Ring
+from .errors import MachineError
+from .machine import Machine, Steps
+from .standstill import nothing_moves
 
-__all__ = ["ORDERS", "TOKEN_MAXIMUM", "Machine", "Order", "run"]
+__all__ = ["ORDERS", "Order", "execute", "run"]
 
 #: Which queue goes first whenever several can; an integer seeds a random choice.
 Order = Literal["load", "compute", "store"] | int
 ORDERS: tuple[Order, ...] = ("load", "compute", "store", 0, 1)
-
-#: Tokens that a counter holds; one more is the error TOKEN. Stores are counted over whole layers.
-TOKEN_MAXIMUM = 255
-STORE_TOKEN_MAXIMUM = 65535
-
-#: A coroutine's report: None after a piece of work, else what it waits for.
-Steps = Iterator[str | None]
-
-_ENGINE_QUEUES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
-#: The counter behind each token flag: (poster, taker).
-_WAITS = {"wait_load": Queue.LOAD, "wait_compute": Queue.COMPUTE, "wait_store": Queue.STORE}
-_POSTS = {"post_load": Queue.LOAD, "post_compute": Queue.COMPUTE, "post_store": Queue.STORE}
 
 
 @dataclass(frozen=True)
@@ -64,176 +38,32 @@ class Result:
     write_beats: int
 
 
-class Machine:
-    """State of one run: memories, queues, tokens. `run` is the way in."""
+def execute(machine: Machine, order: Order) -> None:
+    """Run to the end, the queues taken in ``order``. Raises as `run`."""
+    actors: list[tuple[str, Steps]] = [
+        ("dispatcher", machine.dispatch()), ("load", load_engine(machine)), ("compute", compute_engine(machine)),
+        ("store", store_engine(machine))]
+    chance = random.Random(order)
+    if isinstance(order, str):
+        actors.sort(key=lambda actor: (actor[0] != "dispatcher", actor[0] != order))
+    while not machine.done:
+        if isinstance(order, int):
+            chance.shuffle(actors)
+        reasons = []
+        for name, steps in actors:
+            reason = next(steps, "nothing")
+            if reason is None or machine.done:
+                break
+            reasons.append((name, reason))
+        else:
+            _stand_still(machine, reasons)
 
-    def __init__(self, config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool) -> None:
-        self.config = config
-        self.code = code
-        #: int8 (data_beats, beat_bytes): the data region.
-        self.memory = memory.reshape(-1, config.beat_bytes).view(np.int8)
-        self.write_start = write_start
-        #: (banks * input_depth, beat_bytes), int8 or as wide as activations are: the banks one after the other.
-        self.input = np.zeros((config.banks * config.input_depth, config.beat_bytes),
-                              np.int8 if config.activation_bits == 8 else np.int16)
-        #: bool (banks * input_depth,): the entry is padding that counts as zero. Goes with the entry's first byte.
-        self.zeros = np.zeros(len(self.input), bool)
-        if strict:      # what is never written may be anything
-            noise = np.random.default_rng(0)
-            self.input[:] = noise.integers(-128, 128, self.input.shape)
-            self.zeros[:] = noise.integers(0, 2, len(self.zeros))
-        self.accumulators = Accumulators(config)
-        self.weights = Ring(config.weight_depth, config.beat_bytes)
-        self.side = Ring(config.side_depth, config.beat_bytes)
-        #: Pixels that the store engine would take from the pool unit now; those on their way, and what is done by then.
-        self.pool_demand: Callable[[], int] = lambda: 0
-        self.pool_pixels: deque[tuple[np.ndarray, Clock]] = deque()
-        #: What the pool unit has of a window that is still open: whether it is a maximum, and its values.
-        self.pool_part: tuple[bool, np.ndarray] | None = None
-        self.queues: dict[Queue, deque[tuple[int, Instruction]]] = {queue: deque() for queue in _ENGINE_QUEUES}
-        self.in_hand: dict[Queue, int | None] = dict.fromkeys(_ENGINE_QUEUES)
-        #: Operations that were taken so far.
-        self.taken: set[Opcode] = set()
-        self.tokens: dict[tuple[Queue, Queue], deque[Clock]] = {
-            (source, sink): deque() for source in _ENGINE_QUEUES for sink in _ENGINE_QUEUES if source != sink
-        }
-        self.hazards = Hazards(config, len(self.memory))
-        self.strict = strict
-        self.instructions = self.read_beats = self.write_beats = 0
-        self.done = False
 
-    # -- what the engines use --------------------------------------------------------------------------------------
-
-    def fetch(self, queue: Queue) -> Generator[str | None, None, tuple[int, Instruction]]:
-        """Take the next instruction of a queue and the tokens it waits for; returns (index, instruction).
-
-        Raises ILLEGAL for one whose SET is not in front of it.
-        """
-        if self.in_hand[queue] is not None:
-            self.in_hand[queue] = None
-            yield None
-        while not self.queues[queue]:
-            yield "an instruction"
-        index, instruction = self.queues[queue].popleft()
-        self.in_hand[queue] = index
-        yield None  # the queue has room again
-        wanted = {source: instruction[flag] for flag, source in _WAITS.items()}
-        wanted[Queue.STORE] += instruction["stores"]
-        for source, count in wanted.items():
-            if count:
-                available = self.tokens[source, queue]
-                while len(available) < count:
-                    yield tokens_of(source.name.lower(), count, len(available))
-                for _ in range(count):
-                    self.hazards.taken(queue, available.popleft())
-        instruction = self._supported(index, instruction)
-        needed = GEOMETRY.get(instruction.opcode)
-        if needed is not None and needed not in self.taken:
-            raise MachineError(ErrorCode.ILLEGAL, index, f"no {needed.name} is in front of it")
-        self.taken.add(instruction.opcode)
-        return index, instruction
-
-    def _supported(self, index: int, instruction: Instruction) -> Instruction:
-        """The instruction without the fields of units that the configuration does not have."""
-        absent = absent_fields(instruction, self.config)
-        if self.strict and absent:
-            name, feature = next(iter(absent.items()))
-            raise MachineError(ErrorCode.ILLEGAL, index, f"{name} needs {feature} in the configuration")
-        return as_taken(instruction, self.config)
-
-    def post(self, queue: Queue, index: int, instruction: Instruction, flag: str, *done: Stage) -> None:
-        """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""
-        if not instruction[flag]:
-            return
-        sink = _POSTS[flag]
-        tokens = self.tokens[queue, sink]
-        if len(tokens) == (STORE_TOKEN_MAXIMUM if (queue, sink) == (Queue.STORE, Queue.LOAD) else TOKEN_MAXIMUM):
-            raise MachineError(ErrorCode.TOKEN, index, f"{flag} overflows a counter of {len(tokens)} tokens")
-        tokens.append(self.hazards.posted(queue, index, *done))
-
-    def require(self, condition: bool, index: int, message: str) -> None:
-        """Raise HazardError in strict mode unless ``condition``."""
-        if self.strict and not condition:
-            raise HazardError(index, message)
-
-    def check_read(self, index: int, first: int, end: int) -> None:
-        """Raise READ_RANGE unless beats ``first`` to ``end`` (exclusive) are in the data region."""
-        if end > len(self.memory):
-            raise MachineError(ErrorCode.READ_RANGE, index, f"reads beats {first}..{end - 1} of {len(self.memory)}")
-
-    def check_entries(self, index: int, last: int) -> None:
-        """Raise BUFFER unless entry ``last`` is in the input buffer's banks."""
-        if last >= self.config.input_depth:
-            raise MachineError(ErrorCode.BUFFER, index, f"input-buffer entry {last} of {self.config.input_depth}")
-
-    def check_words(self, index: int, words: int) -> None:
-        """Raise BUFFER unless a bank has as many accumulator words."""
-        if words > self.config.acc_depth:
-            raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {self.config.acc_depth}")
-
-    # -- dispatcher ------------------------------------------------------------------------------------------------
-
-    def idle(self) -> bool:
-        return not any(self.queues.values()) and all(index is None for index in self.in_hand.values())
-
-    def dispatch(self) -> Steps:
-        """Hand the program's instructions to the queues, in order."""
-        for index in range(len(self.code) // INSTRUCTION_BYTES):
-            try:
-                instruction = decode(self.code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
-            except ValueError as error:
-                raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
-            if not is_supported(instruction.opcode, self.config):
-                raise MachineError(ErrorCode.ILLEGAL, index, f"this machine has no {instruction.opcode.name}")
-            if instruction.opcode.queue == Queue.CONTROL:
-                while not self.idle():
-                    yield f"all engines to be idle ({instruction.opcode.name} at {index})"
-                self.hazards.synchronised(index)
-                if instruction.opcode == Opcode.END:
-                    self.instructions += 1
-                    self._check_end(index)
-                    self.done = True
-                    return
-            else:
-                queue = self.queues[instruction.opcode.queue]
-                while len(queue) >= self.config.queue_depth:
-                    yield f"room in the {instruction.opcode.queue.name.lower()} queue (instruction {index})"
-                queue.append((index, instruction))
-            self.instructions += 1
-            yield None
-        raise MachineError(ErrorCode.NO_END, len(self.code) // INSTRUCTION_BYTES, "the program has no END")
-
-    def _check_end(self, index: int) -> None:
-        self.require(self.weights.level == 0, index, f"{self.weights.level} beats are left in the weight ring at END")
-        self.require(self.side.level == 0, index, f"{self.side.level} beats are left in the side ring at END")
-        self.require(self.pool_part is None, index, "a window is still open at END")
-
-    # -- the whole -------------------------------------------------------------------------------------------------
-
-    def execute(self, order: Order) -> None:
-        engines = {Queue.LOAD: load_engine(self), Queue.COMPUTE: compute_engine(self), Queue.STORE: store_engine(self)}
-        actors: list[tuple[str, Steps]] = [("dispatcher", self.dispatch())]
-        actors += [(queue.name.lower(), engine) for queue, engine in engines.items()]
-        chance = random.Random(order)
-        if isinstance(order, str):
-            actors.sort(key=lambda actor: (actor[0] != "dispatcher", actor[0] != order))
-        while not self.done:
-            if isinstance(order, int):
-                chance.shuffle(actors)
-            reasons = []
-            for name, steps in actors:
-                reason = next(steps, "nothing")
-                if reason is None or self.done:
-                    break
-                reasons.append((name, reason))
-            else:
-                self._stand_still(reasons)
-
-    def _stand_still(self, reasons: list[tuple[str, str]]) -> None:
-        held = {queue.name.lower(): index for queue, index in self.in_hand.items()}
-        # As the hardware reports it: the load queue's instruction, else the compute queue's, else the store queue's.
-        index = next((index for index in self.in_hand.values() if index is not None), self.instructions)
-        raise MachineError(ErrorCode.TIMEOUT, index, nothing_moves(dict(reasons), held))
+def _stand_still(machine: Machine, reasons: list[tuple[str, str]]) -> None:
+    held = {queue.name.lower(): index for queue, index in machine.in_hand.items()}
+    # As the hardware reports it: the load queue's instruction, else the compute queue's, else the store queue's.
+    index = next((index for index in machine.in_hand.values() if index is not None), machine.instructions)
+    raise MachineError(ErrorCode.TIMEOUT, index, nothing_moves(dict(reasons), held))
 
 
 def run(config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool = False,
@@ -253,5 +83,5 @@ def run(config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int,
     if not 0 <= write_start <= memory.size // config.beat_bytes:
         raise ValueError(f"write_start must be in 0..{memory.size // config.beat_bytes}, not {write_start}")
     machine = Machine(config, code, memory, write_start=write_start, strict=strict)
-    machine.execute(order)
+    execute(machine, order)
     return Result(machine.instructions, machine.read_beats, machine.write_beats)

@@ -1,21 +1,17 @@
 """Depthwise windows (docs/architecture.md, "Spread words"): what a COMPUTE with ``window`` reads and adds."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cores.arch.isa import Instruction
 
 from .errors import HazardError
+from .machine import Machine
 from .weights import step_lanes
-
-if TYPE_CHECKING:
-    from .functional import Machine
 
 __all__ = ["check_form", "multiply_windows"]
 
 
-def check_form(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> None:
+def check_form(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> None:
     """Raise HazardError for a COMPUTE whose fields have no meaning together."""
     config = machine.config
     spread, window, alternate = (geometry[name] for name in ("spread", "window", "alternate"))
@@ -32,7 +28,7 @@ def check_form(machine: "Machine", index: int, geometry: Instruction, instructio
             raise HazardError(index, message)
 
 
-def multiply_windows(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction, first: int,
+def multiply_windows(machine: Machine, index: int, geometry: Instruction, instruction: Instruction, first: int,
                      steps: np.ndarray, places: np.ndarray) -> None:
     """Add the products of steps ``first``... (uint8 (n, bytes of a step), as streamed) to the accumulators.
 

@@ -1,7 +1,5 @@
 """Winograd tiles (docs/architecture.md, "Winograd tiles") in the functional simulator: loading and storing them."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -10,14 +8,12 @@ from cores.arch.numerics import POSITIONS
 
 from . import golden
 from .errors import HazardError, MachineError
-
-if TYPE_CHECKING:
-    from .functional import Machine
+from .machine import Machine
 
 __all__ = ["check_tiles", "tile_places", "write_tiles"]
 
 
-def check_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
+def check_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
                 rows: int, cols: int) -> None:
     """Raise BUFFER unless a padded box of ``rows`` x ``cols`` pixels makes tiles, and the buffer has their entries."""
     if rows < 4 or rows % 2 or cols != 2 * tiles["tile_cols"] + 2 or tiles["tile_cols"] > MAX_TILE_COLS:
@@ -28,7 +24,7 @@ def check_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: In
                           + (POSITIONS - 1) * tiles["position_pitch"] + last // machine.config.banks)
 
 
-def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
+def write_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
                 box: np.ndarray) -> None:
     """LOAD_ACT behind LOAD_WINOGRAD: the tiles of a padded box (blocks, rows, cols, tn), transformed, to the buffer.
 
@@ -54,7 +50,7 @@ def write_tiles(machine: "Machine", index: int, geometry: Instruction, tiles: In
     machine.zeros[places] = False
 
 
-def tile_places(machine: "Machine", index: int, geometry: Instruction) -> tuple[np.ndarray, np.ndarray]:
+def tile_places(machine: Machine, index: int, geometry: Instruction) -> tuple[np.ndarray, np.ndarray]:
     """Of every output pixel the places of the nine sums that it is made of, (pixels, groups, 9), and their signs."""
     config, (rows, cols) = machine.config, (geometry["rows"], geometry["cols"])
     if geometry["spread"] or geometry["alternate"]:

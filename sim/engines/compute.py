@@ -1,7 +1,5 @@
 """The compute queue: tiles into the accumulators, windows to the store engine."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cores.arch.isa import Instruction, Opcode, Queue
@@ -9,13 +7,11 @@ from cores.arch.numerics import POOL_WIDTH
 
 from ..binary import check_binary, multiply_binary
 from ..hazards import Stage
+from ..machine import Machine, Steps
 from ..storage import entry_places
 from ..weights import dense_weights
 from ..windows import check_form, multiply_windows
 from .sums import sum_places
-
-if TYPE_CHECKING:
-    from ..functional import Machine, Steps
 
 __all__ = ["compute_engine"]
 
@@ -25,7 +21,7 @@ _EXACT = 1 << 24
 _POOLED = 1 << 18
 
 
-def compute_engine(machine: "Machine") -> "Steps":
+def compute_engine(machine: Machine) -> Steps:
     geometry = None
     while True:
         index, instruction = yield from machine.fetch(Queue.COMPUTE)
@@ -40,7 +36,7 @@ def compute_engine(machine: "Machine") -> "Steps":
         yield None
 
 
-def _row_places(machine: "Machine", index: int, geometry: Instruction, bases: np.ndarray, kys: np.ndarray,
+def _row_places(machine: Machine, index: int, geometry: Instruction, bases: np.ndarray, kys: np.ndarray,
                 kxs: np.ndarray) -> np.ndarray:
     """Where the machine reads: (cols, taps) places in ``machine.input`` of the taps of the first row's output pixels.
 
@@ -63,7 +59,7 @@ def _all_rows(geometry: Instruction, places: np.ndarray, rows: range) -> np.ndar
     return (np.array(rows)[:, None, None] * geometry["buf_row_step"] + places).reshape(-1, places.shape[1])
 
 
-def _compute(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
+def _compute(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> Steps:
     """COMPUTE: for block, ky, kx, group: all pixels; as far as the weight ring allows at a time."""
     config, accumulators = machine.config, machine.accumulators
     check_form(machine, index, geometry, instruction)
@@ -97,7 +93,7 @@ def _compute(machine: "Machine", index: int, geometry: Instruction, instruction:
         yield None
 
 
-def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction, first: int,
+def _multiply(machine: Machine, index: int, geometry: Instruction, instruction: Instruction, first: int,
               steps: np.ndarray, places: np.ndarray) -> None:
     """Add the products of steps ``first``... (uint8 (n, bytes of a step), as streamed) to the accumulators.
 
@@ -130,7 +126,7 @@ def _multiply(machine: "Machine", index: int, geometry: Instruction, instruction
     sums[bank, places] = machine.accumulators.wrap(sums[bank, places] + of_groups)
 
 
-def _pool(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> "Steps":
+def _pool(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> Steps:
     """POOL: windows of one block after the other, as many pixels at a time as the store engine takes."""
     resume, still_open, maximum = (bool(instruction[name]) for name in ("resume", "open", "maximum"))
     if resume or still_open:

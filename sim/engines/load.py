@@ -1,7 +1,5 @@
 """The load queue: activations into the input buffer, weights and side data into their rings."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cores.arch.isa import Instruction, Opcode, Queue
@@ -11,16 +9,14 @@ from ..binary import pack_signs
 from ..errors import HazardError
 from ..gather import gather_box
 from ..hazards import Stage, check_box
+from ..machine import Machine, Steps
 from ..storage import Ring, entry_places
 from ..winograd import check_tiles, write_tiles
-
-if TYPE_CHECKING:
-    from ..functional import Machine, Steps
 
 __all__ = ["load_engine"]
 
 
-def load_engine(machine: "Machine") -> "Steps":
+def load_engine(machine: Machine) -> Steps:
     geometry = tiles = gather = None
     tiled = -1      # the last LOAD_ACT, if it makes tiles: these are transformed behind the loads that follow
     while True:
@@ -58,7 +54,7 @@ def load_engine(machine: "Machine") -> "Steps":
         yield None
 
 
-def _fill(machine: "Machine", index: int, ring: Ring, beats: np.ndarray, name: str) -> "Steps":
+def _fill(machine: Machine, index: int, ring: Ring, beats: np.ndarray, name: str) -> Steps:
     """Push memory beats into a ring, as many at a time as have room."""
     while len(beats):
         while not ring.room:
@@ -71,7 +67,7 @@ def _fill(machine: "Machine", index: int, ring: Ring, beats: np.ndarray, name: s
         yield None
 
 
-def _check_range(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> None:
+def _check_range(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> None:
     """Raise READ_RANGE for a LOAD_ACT whose data is not in the data region."""
     first, blocks, rows = instruction["offset"], instruction["blocks"], instruction["rows"]
     if rows:
@@ -79,7 +75,7 @@ def _check_range(machine: "Machine", index: int, geometry: Instruction, instruct
         machine.check_read(index, first, last)
 
 
-def _fetch_box(machine: "Machine", index: int, geometry: Instruction, instruction: Instruction) -> np.ndarray:
+def _fetch_box(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> np.ndarray:
     """The beats of LOAD_ACT's data, of which `_check_range` is true: int8 (blocks, rows, cols, beat_bytes)."""
     blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
     if not rows:
@@ -92,7 +88,7 @@ def _fetch_box(machine: "Machine", index: int, geometry: Instruction, instructio
     return machine.memory[beats]
 
 
-def _load_runs(machine: "Machine", index: int, geometry: Instruction, gather: Instruction,
+def _load_runs(machine: Machine, index: int, geometry: Instruction, gather: Instruction,
                instruction: Instruction) -> None:
     """LOAD_ACT behind LOAD_GATHER: runs of bytes into parts of input-buffer entries."""
     config, lanes = machine.config, machine.config.beat_bytes
@@ -115,7 +111,7 @@ def _load_runs(machine: "Machine", index: int, geometry: Instruction, gather: In
             machine.zeros[places[block]] = runs.padding[block] & bool(geometry["pad_zero"])
 
 
-def _load_box(machine: "Machine", index: int, geometry: Instruction, tiles: Instruction | None,
+def _load_box(machine: Machine, index: int, geometry: Instruction, tiles: Instruction | None,
               instruction: Instruction) -> None:
     """LOAD_ACT: a padded box of memory into the input buffer, as it is or in transformed ``tiles``."""
     config = machine.config

@@ -1,7 +1,6 @@
 """The store queue: sums, requantised, to memory or to the input buffer."""
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,17 +11,15 @@ from .. import golden
 from ..binary import pack_map
 from ..errors import HazardError, MachineError
 from ..hazards import Stage
+from ..machine import Machine, Steps
 from ..storage import entry_places
 from ..winograd import tile_places
 from .sums import sum_places
 
-if TYPE_CHECKING:
-    from ..functional import Machine, Steps
-
 __all__ = ["store_engine"]
 
 
-def store_engine(machine: "Machine") -> "Steps":
+def store_engine(machine: Machine) -> Steps:
     geometry = second = None
     while True:
         index, instruction = yield from machine.fetch(Queue.STORE)
@@ -45,8 +42,8 @@ def store_engine(machine: "Machine") -> "Steps":
         yield None
 
 
-def _store(machine: "Machine", index: int, geometry: Instruction, second: Instruction | None,
-           instruction: Instruction) -> "Steps":
+def _store(machine: Machine, index: int, geometry: Instruction, second: Instruction | None,
+           instruction: Instruction) -> Steps:
     """STORE: for each block its parameters, then its pixels with their residual beats."""
     config, accumulators = machine.config, machine.accumulators
     rows, cols, bank = geometry["rows"], geometry["cols"], instruction["bank"]
@@ -80,7 +77,7 @@ def _store(machine: "Machine", index: int, geometry: Instruction, second: Instru
         yield None
 
 
-def _take_side(machine: "Machine", count: int, name: str) -> Generator[str | None, None, np.ndarray]:
+def _take_side(machine: Machine, count: int, name: str) -> Generator[str | None, None, np.ndarray]:
     """Beats of the side ring as they come; returns uint8 (count, beat_bytes)."""
     taken, missing = [], count
     while missing:
@@ -93,7 +90,7 @@ def _take_side(machine: "Machine", count: int, name: str) -> Generator[str | Non
     return np.concatenate(taken)
 
 
-def _take_pooled(machine: "Machine", count: int,
+def _take_pooled(machine: Machine, count: int,
                  add: bool) -> Generator[str | None, None, tuple[np.ndarray, np.ndarray | None]]:
     """Pixels of the pool unit, each with its residual beat if ``add``; returns the two, each (count, tn) or None."""
     pooled: list[np.ndarray] = []
@@ -116,7 +113,7 @@ def _take_pooled(machine: "Machine", count: int,
     return np.concatenate(pooled), np.concatenate(residual) if add else None
 
 
-def _requantize(machine: "Machine", index: int, geometry: Instruction, second: Instruction | None,
+def _requantize(machine: Machine, index: int, geometry: Instruction, second: Instruction | None,
                 parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
     """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn)."""
     words = np.ascontiguousarray(parameters).reshape(-1).view("<u4").reshape(-1, 2)
@@ -144,7 +141,7 @@ def _requantize(machine: "Machine", index: int, geometry: Instruction, second: I
     return values.astype(np.int8).transpose(1, 2, 0)
 
 
-def _keep_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
+def _keep_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
     """Write a block's rows (rows, cols, tn) to the input buffer; without a pitch they follow each other as one."""
     config = machine.config
     if not geometry["row_pitch"]:
@@ -159,7 +156,7 @@ def _keep_rows(machine: "Machine", index: int, geometry: Instruction, first: int
     machine.zeros[places] = False
 
 
-def _write_rows(machine: "Machine", index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
+def _write_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
     """Write a block's rows (rows, cols, tn), stopping before the first that is outside the writable region."""
     if geometry["binary"]:
         values = pack_map(values).view(np.int8)

@@ -1,20 +1,16 @@
 """Where a tile's sums lie in the accumulators: what COMPUTE and STORE must agree on."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cores.arch.isa import Instruction
 
 from ..errors import HazardError
-
-if TYPE_CHECKING:
-    from ..functional import Machine
+from ..machine import Machine
 
 __all__ = ["sum_places"]
 
 
-def sum_places(machine: "Machine", index: int, geometry: Instruction, rows: int, base: int = 0) -> np.ndarray:
+def sum_places(machine: Machine, index: int, geometry: Instruction, rows: int, base: int = 0) -> np.ndarray:
     """(output pixels, groups of output lanes that make one) places of a tile's sums in an accumulator bank.
 
     ``base``: the tile's first word. Those of transformed tiles are read as `sim.winograd.tile_places` says.

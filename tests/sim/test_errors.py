@@ -8,7 +8,8 @@ import pytest
 from cores.arch.isa import ErrorCode, Instruction, Opcode
 from cores.config import NpuConfig
 from sim.errors import MachineError
-from sim.functional import TOKEN_MAXIMUM, run
+from sim.functional import run
+from sim.machine import TOKEN_MAXIMUM
 from sim.rtl import RtlMachine, run_program
 
 from .cases import PARAMETERS, compute_set, load_set, store_set

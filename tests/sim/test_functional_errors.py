@@ -10,7 +10,8 @@ from cores.arch.isa import HEADER, ErrorCode, Instruction, Opcode, encode
 from cores.config import NpuConfig
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
-from sim.functional import ORDERS, TOKEN_MAXIMUM, run
+from sim.functional import ORDERS, run
+from sim.machine import TOKEN_MAXIMUM
 
 from .cases import PARAMETERS, SMALL, chain, check, compute_set, load_set, pool_program, store_set
 from .programs import END, assemble

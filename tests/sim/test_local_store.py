@@ -9,7 +9,8 @@ from cores.arch.isa import ErrorCode, Instruction, Opcode
 from cores.config import NpuConfig
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
-from sim.functional import ORDERS, Machine, run
+from sim.functional import ORDERS, execute, run
+from sim.machine import Machine
 
 from .cases import SMALL, check
 from .local_programs import copy_program
@@ -100,7 +101,7 @@ def test_no_copy_counts_as_padding(seed):
     program, image, start, _ = copy_program(np.random.default_rng(seed), SIGNS, rows=3, cols=5)
     machine = Machine(SIGNS, assemble(*program), image, write_start=start, strict=True)
     machine.zeros[:] = True
-    machine.execute("load")
+    execute(machine, "load")
     pixels = np.arange(3 * 5)
     for block in range(2):
         entries = 100 + block * 4 + pixels // SIGNS.banks

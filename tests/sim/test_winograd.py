@@ -11,7 +11,8 @@ from cores.arch.isa import ErrorCode, Instruction, Opcode
 from cores.config import NpuConfig
 from sim import golden
 from sim.errors import HazardError, MachineError
-from sim.functional import ORDERS, Machine, run
+from sim.functional import ORDERS, execute, run
+from sim.machine import Machine
 
 from .programs import END, Memory, Requantize, assemble, from_blocks, pad, to_blocks
 
@@ -256,7 +257,7 @@ def test_no_tile_counts_as_padding(seed):
     program, image, target, _ = tile_program(config, seed)
     machine = Machine(config, assemble(*program, END), image, write_start=target, strict=True)
     machine.zeros[:] = True
-    machine.execute("load")
+    execute(machine, "load")
     # 3 * 4 tiles of two blocks, two to an entry.
     assert not machine.zeros.reshape(config.banks, -1)[:, :2 * 16 * 6].any()
 
