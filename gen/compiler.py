@@ -6,7 +6,8 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, verify
+from gen.ir.graph import Conv, Graph
+from gen.ir.verify import verify
 from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph
 from gen.lowering.verify import verify_mapped, verify_placed

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, verify
+from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor
+from gen.ir.verify import verify
 from tests.random_layers import RandomBuilder
 
 __all__ = ["random_binary_graph"]

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size, verify
+from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
+from gen.ir.verify import verify
 
 __all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs"]
 

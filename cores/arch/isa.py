@@ -11,7 +11,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .numerics import FIRST_BITS, MULTIPLIER_BITS
+from .numerics import CONSTANT_BITS, FIRST_BITS, MULTIPLIER_BITS
 
 __all__ = [
     "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS",
@@ -243,7 +243,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
     Opcode.STORE_ADD: (
         Field("multiplier_a", MULTIPLIER_BITS),
         Field("multiplier_b", MULTIPLIER_BITS),
-        Field("constant", 28, signed=True),
+        Field("constant", CONSTANT_BITS, signed=True),
         Field("shift", 6),
         Field("zero_point", 8, signed=True),
         Field("low", 8, signed=True),

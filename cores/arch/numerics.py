@@ -4,8 +4,8 @@ The rules themselves are stated in `sim/golden.py`; docs/numerics.md says why re
 """
 
 __all__ = [
-    "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES", "POOL_WIDTH",
-    "POSITIONS", "SIGN_BLOCKS",
+    "CONSTANT_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES",
+    "POOL_WIDTH", "POSITIONS", "SIGN_BLOCKS",
 ]
 
 #: Bits of an unsigned requantisation multiplier: with its sign it fills the 18-bit port of a DSP slice.
@@ -16,6 +16,8 @@ MAX_SHIFT = 43
 #: Bits of the first stage's result where a second one follows: one more than an activation, so that a branch that is
 #: added with both its own range and that of the other operand keeps the step of the sum.
 FIRST_BITS = 9
+#: Bits of the signed constant of the second stage: both operands' zero points, times their multipliers.
+CONSTANT_BITS = 28
 #: Bytes of one channel's parameters in memory: int32 bias, then uint32 with the multiplier in bits 0..16 and the shift
 #: in bits 24..29.
 PARAMETER_BYTES = 8

@@ -7,7 +7,8 @@ import numpy as np
 
 from gen.bench.comparisons import Case, Comparison, Goal, compare
 from gen.bench.layers import Measurement, measure_graph
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor, output_size, verify
+from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor, output_size
+from gen.ir.verify import verify
 from sim.golden import quantize_multiplier, quantize_residual
 from sim.rtl.machine import RtlMachine
 

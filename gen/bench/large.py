@@ -9,7 +9,8 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.bench.layers import measure_graph
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size, verify
+from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
+from gen.ir.verify import verify
 from sim.golden import quantize_multiplier, quantize_residual
 from sim.rtl.machine import RtlMachine
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Tensor, verify
+from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Tensor
+from gen.ir.verify import verify
 from sim.golden import quantize_multiplier
 
 __all__ = ["vgg16_graph"]

@@ -6,44 +6,12 @@ from typing import Any
 import numpy as np
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, HostStep
+from gen.ir.graph import Graph
+from gen.ir.host import apply_step
 from gen.ir.queries import count_readers
 from sim.golden import run_layer
 
 __all__ = ["host_output", "run"]
-
-
-def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    """float32 as onnxruntime computes it: exponentials of the distance to the maximum, times one over their sum."""
-    exponentials = np.exp(x - x.max(axis=axis, keepdims=True), dtype=np.float32)
-    return exponentials / exponentials.sum(axis=axis, keepdims=True, dtype=np.float32)
-
-
-def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
-    p: Mapping[str, Any] = step.parameters
-    match step.kind:
-        case "quantize":
-            number = np.uint8 if p["unsigned"] else np.int8
-            limits = np.iinfo(number)
-            with np.errstate(over="ignore"):    # infinite is as good
-                steps = np.rint(x / np.float32(p["scale"])) + p["zero_point"]
-            return np.clip(steps, limits.min, limits.max).astype(number)
-        case "dequantize":
-            return (x.astype(np.float32) - np.float32(p["zero_point"])) * np.float32(p["scale"])
-        case "softmax":
-            return _softmax(x, p["axis"])
-        case "reshape":
-            return x.reshape(len(x), *p["shape"][1:])
-        case "transpose":
-            return x.transpose(p["axes"])
-        case "gather":
-            return x.reshape(len(x), -1)[:, p["index"]]
-        case "retype":
-            return (x.view(np.uint8) ^ 128).view(np.uint8 if p["unsigned"] else np.int8)
-        case "join":
-            total = x.reshape(len(x), p["parts"], -1, *x.shape[2:]).sum(axis=1, dtype=np.int64) + p["constant"]
-            return total.astype(np.float32) * p["scale"][:, None, None] + p["bias"][:, None, None]
-    raise GraphError(f"host step {step.kind!r} is unknown")
 
 
 def _sample_shape(graph: Graph, name: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
+from cores.arch.numerics import MAX_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Layer, Requantize
@@ -49,16 +49,8 @@ def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high:
             shift=np.where(constant, _UNIT[1], first.shift)))
 
 
-def _require_limits(layer: Layer) -> None:
-    """Raises CompileError for a requantisation or a window that the hardware has no room for."""
-    first, second = layer.requantize, layer.residual
-    multipliers = [*first.multiplier.tolist(), *([second.multiplier_a, second.multiplier_b] if second else [])]
-    shifts = [*first.shift.tolist(), *([second.shift] if second else [])]
-    for name, values, low, high in (("multipliers", multipliers, 0, (1 << MULTIPLIER_BITS) - 1),
-                                    ("shifts", shifts, MIN_SHIFT, MAX_SHIFT)):
-        if min(values) < low or max(values) > high:
-            raise CompileError(f"layer {layer.name}: requantisation {name} must be in {low}..{high}, "
-                               f"not {min(values)}..{max(values)}")
+def _require_room(layer: Layer) -> None:
+    """Raises CompileError for a window that the pool unit cannot sum."""
     if not isinstance(layer, Conv) and not layer.maximum:
         rows, cols = layer.kernel
         largest = (1 << POOL_WIDTH - 1) // 128
@@ -75,7 +67,7 @@ def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> La
     Channels beyond that whose result does not depend on their input become constants: quantisers give channels that
     died in training huge biases at tiny scales. The layer computes the same values.
 
-    Raises CompileError for sums, multipliers or shifts that the machine has no room for.
+    Raises CompileError for sums that the machine has no room for.
     """
     limit = 1 << config.acc_width - 1
 
@@ -84,7 +76,7 @@ def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> La
         below, above = np.minimum(layer.requantize.bias, 0), np.maximum(layer.requantize.bias, 0)
         return (np.minimum(low, 0) + below < -limit) | (np.maximum(high, 0) + above >= limit)
 
-    _require_limits(layer)
+    _require_room(layer)
     channels = beyond(layer)
     if isinstance(layer, Conv) and channels.any():
         layer = _constant_channels(layer, channels, *_reach(layer, inputs))

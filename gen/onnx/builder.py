@@ -6,7 +6,8 @@ import numpy as np
 from onnx import TensorProto
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, HostStep, Layer, Requantize, Residual, Tensor
+from gen.ir.graph import MAX_VALUES, Layer, Requantize, Residual, Tensor
+from gen.ir.host import HostStep
 from gen.onnx.model import ModelInput, Node, NodeError
 from gen.onnx.names import unique
 from gen.onnx.values import (

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import Conv, HostStep, Requantize
+from gen.ir.graph import Conv, Requantize
+from gen.ir.host import HostStep
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.units import parity, reach
 from gen.onnx.values import Host, Pending, layout_steps

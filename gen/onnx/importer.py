@@ -19,7 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Graph, HostStep, verify
+from gen.ir.graph import MAX_VALUES, Graph
+from gen.ir.host import HostStep
+from gen.ir.verify import verify
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.context import Context
 from gen.onnx.exact_sums import exact_sums

@@ -12,7 +12,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from gen.ir.graph import Conv, HostStep, Pool
+from gen.ir.graph import Conv, Pool
+from gen.ir.host import HostStep
 from gen.onnx.windows import Windows
 
 __all__ = [

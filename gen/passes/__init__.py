@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from gen.ir.graph import Graph, verify
+from gen.ir.graph import Graph
+from gen.ir.verify import verify
 from gen.passes.fuse_clips import fuse_clips
 from gen.passes.fuse_residual import fuse_residual
 from gen.passes.remove_dead import remove_dead
@@ -14,7 +15,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (remove_dead, unit_strides, fuse_
 
 
 def run_passes(graph: Graph) -> Graph:
-    """All passes in order, the graph verified after each. Raises GraphError as `gen.ir.graph.verify`."""
+    """All passes in order, the graph verified after each. Raises GraphError as `gen.ir.verify.verify`."""
     for apply in PASSES:
         graph = apply(graph)
         verify(graph)

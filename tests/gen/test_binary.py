@@ -10,9 +10,10 @@ from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, bireal_graph, layer_graph
 from gen.compiler import compile_graph
 from gen.ir.errors import GraphError
-from gen.ir.graph import Conv, Graph, Requantize, Tensor, is_binary, verify
+from gen.ir.graph import Conv, Graph, Requantize, Tensor, is_binary
 from gen.ir.reference import host_output
 from gen.ir.reference import run as run_reference
+from gen.ir.verify import verify
 from gen.mapping.base import Survey
 from gen.mapping.binary import BinaryLayers
 from gen.onnx.importer import load

@@ -8,7 +8,7 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
-from gen.ir.errors import CompileError
+from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
 from gen.onnx.importer import load
 from gen.options import CompileOptions
@@ -218,7 +218,7 @@ def test_requantisation_limits(change, message):
     graph = conv_graph(np.ones((4, 4, 1, 1)), (3, 3))
     layer = graph.layers[0]
     graph = replace(graph, layers=(replace(layer, requantize=replace(layer.requantize, **change)),))
-    with pytest.raises(CompileError, match=f"layer only: requantisation {message}"):
+    with pytest.raises(GraphError, match=f"layer only: requantisation {message}"):
         compile_graph(graph, NpuConfig.preset(256))
 
 

@@ -8,7 +8,8 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size, verify
+from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
+from gen.ir.verify import verify
 from gen.mapping.gather import GatherGeometry
 from gen.options import CompileOptions
 from gen.program.program import Program

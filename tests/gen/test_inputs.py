@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gen.ir.graph import Graph, HostStep, Tensor
+from gen.ir.graph import Graph, Tensor
+from gen.ir.host import HostStep
 from gen.run.inputs import InputError, read_samples
 
 SHAPES = {"image": (1, 3, 4, 6)}

@@ -1,12 +1,15 @@
 """The IR's rules: a graph that breaks one is refused, with the layer and the rule."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor, verify
+from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor
+from gen.ir.host import HostStep
+from gen.ir.verify import verify
 
 
 def requantize(channels: int = 4, **changes: object) -> Requantize:
@@ -26,8 +29,21 @@ def graph(*layers: Conv | Pool, output: str = "z", **tensors: Tensor) -> Graph:
     return Graph("test", {**TENSORS, **tensors}, layers, {"in": ("x", ())}, {"out": (output, ())})
 
 
+def staged(channels: int = 4, **changes: object) -> Graph:
+    return graph(replace(CONV, requantize=requantize(channels, **changes)))
+
+
+def added(**changes: object) -> Graph:
+    """With an addition behind a second convolution, which its whole result is added to."""
+    residual = replace(ADD, middle=Tensor("m", (4, 6, 6), 1.0, 0))
+    second = replace(CONV, name="second", input="y", output="s", weights=np.ones((4, 4, 3, 3), np.int16),
+                     residual=replace(residual, **changes))  # type: ignore[arg-type]
+    return graph(CONV, second, output="s", s=Tensor("s", (4, 6, 6), 1.0, 0))
+
+
 def test_whole_graph_passes() -> None:
     verify(graph(CONV, POOL))
+    verify(added())
 
 
 @pytest.mark.parametrize(("broken", "message"), [
@@ -40,13 +56,104 @@ def test_whole_graph_passes() -> None:
     (graph(replace(CONV, weights=np.ones((4, 2, 3, 3), np.int16))), "do not fit"),
     (graph(replace(CONV, depthwise=True, weights=np.ones((4, 1, 3, 3), np.int16))), "do not fit"),
     (graph(replace(CONV, pads=(0, 1, 1, 1))), r"output is \(4, 6, 6\), its layer makes \(4, 5, 6\)"),
-    (graph(replace(CONV, requantize=requantize(5))), "one bias, multiplier and shift a channel"),
-    (graph(replace(CONV, requantize=requantize(low=5, high=4))), "clip bounds"),
-    (graph(replace(CONV, requantize=requantize(high=128))), "clip bounds"),
+    (staged(5), "one bias, multiplier and shift a channel"),
+    (staged(low=5, high=4), "clip bounds"),
+    (staged(high=128), "clip bounds"),
     (graph(CONV, replace(POOL, residual=ADD)), "residual and output differ in shape"),
     (graph(replace(CONV, residual=replace(ADD, other="z"))), "residual 'z' is read before it is written"),
     (graph(CONV), "output out: tensor 'z' is never written"),
+    (graph(CONV, replace(POOL, name="conv")), "layer conv: another layer has this name"),
+    (graph(replace(CONV, onnx_nodes=["a"])), "layer conv: onnx_nodes must be a tuple, not list"),
+    (graph(replace(CONV, weights=np.ones((4, 3, 3), np.int16))), r"\(OC, IC, KH, KW\), not of shape \(4, 3, 3\)"),
+    (graph(replace(CONV, weights=np.ones((0, 3, 3, 3), np.int16))), r"not of shape \(0, 3, 3, 3\)"),
+    (graph(replace(CONV, weights=np.full((4, 3, 3, 3), -32768, np.int16))), "-255..255"),
+    # windows
+    (graph(replace(CONV, stride=(0, 1))), r"layer conv: stride must be a tuple of two positive numbers, not \(0, 1\)"),
+    (graph(replace(CONV, stride=[1, 1])), r"stride must be a tuple of two positive numbers, not \[1, 1\]"),
+    (graph(replace(CONV, pads=(1, 1, 1, -1))), r"pads must be a tuple of four .*, not \(1, 1, 1, -1\)"),
+    (graph(replace(CONV, pads=[1, 1, 1, 1])), r"pads must be a tuple of four .*, not \[1, 1, 1, 1\]"),
+    (graph(CONV, replace(POOL, kernel=(0, 2))), r"kernel must be a tuple of two positive sizes, not \(0, 2\)"),
+    (graph(CONV, replace(POOL, kernel=[2, 2])), r"kernel must be a tuple of two positive sizes, not \[2, 2\]"),
+    (graph(replace(CONV, pad_value=128)), "the padding must be int8, not 128"),
+    (graph(replace(CONV, pad_value=0.5)), "the padding must be int8, not 0.5"),
+    # stages
+    (staged(bias=np.zeros(4)), "requantisation bias must be int64, not float64"),
+    (staged(bias=[0] * 4), "one bias, multiplier and shift a channel"),
+    (staged(multiplier=np.full(4, 1 << 40)), "multipliers must be in 0..131071, not"),
+    (staged(multiplier=np.full(4, -1)), "multipliers must be in 0..131071, not -1..-1"),
+    (staged(shift=np.zeros(4, np.int64)), "shifts must be in 12..43, not 0..0"),
+    (staged(shift=np.full(4, 44)), "shifts must be in 12..43, not 44..44"),
+    (staged(zero_point=999), "layer conv: a stage's zero point must be int8, not 999"),
+    (staged(low=-0.5), "clip bounds must be ordered integers"),
+    (added(multiplier_b=1 << 17), "multipliers must be in 0..131071, not 65536..131072"),
+    (added(multiplier_a=0.5), "of an addition must be integers"),
+    (added(shift=11), "shifts must be in 12..43, not 11..11"),
+    (added(constant=1 << 27), "the constant of an addition must be in -134217728..134217727, not 134217728"),
+    (added(zero_point=128), "zero point must be int8, not 128"),
+    (added(high=128), r"clip bounds must be ordered integers in -128..127, not -128..128"),
+    (added(middle=Tensor("m", (4, 3, 3), 1.0, 0)), r"its own result is \(4, 3, 3\), the output \(4, 6, 6\)"),
+    # tensors
+    (graph(CONV, POOL, y=Tensor("other", (4, 6, 6), 1.0, 0)), "tensor y: its name is 'other'"),
+    (graph(CONV, POOL, y=Tensor("y", [4, 6, 6], 1.0, 0)), "tensor y: shape must be a tuple of three positive sizes"),
+    (graph(CONV, POOL, y=Tensor("y", (4, 0, 6), 1.0, 0)), "tensor y: shape must be a tuple of three positive sizes"),
+    (graph(CONV, POOL, y=Tensor("y", (4, 1 << 12, 1 << 12), 1.0, 0)), "67,108,864 values; at most 33,554,432"),
+    (graph(CONV, POOL, y=Tensor("y", (4, 6, 6), 0.0, 0)), "tensor y: scale must be positive and finite, not 0.0"),
+    (graph(CONV, POOL, y=Tensor("y", (4, 6, 6), float("inf"), 0)), "scale must be positive and finite, not inf"),
+    (graph(CONV, POOL, y=Tensor("y", (4, 6, 6), 1.0, 999)), "tensor y: zero point must be int8, not 999"),
+    (graph(CONV, POOL, y=Tensor("y", (4, 6, 6), 1.0, 0.5)), "tensor y: zero point must be int8, not 0.5"),
+    # inputs
+    (replace(graph(CONV, POOL), inputs={"in": ("w", ())}), "input in: tensor 'w' is not in the graph"),
+    (replace(graph(CONV, POOL), inputs={"in": ("x", ()), "too": ("x", ())}), "input too: .* is that of another"),
+    (graph(CONV, POOL, x=Tensor("x", (3, 6, 6), 1.0, 0, signs=True)), "input in: .* can hold more than -1 and"),
 ])
 def test_broken_rules(broken: Graph, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         verify(broken)
+
+
+#: A host step of each kind that is as it must be.
+STEPS = {step.kind: step for step in (
+    HostStep("quantize", {"scale": 0.5, "zero_point": 200, "unsigned": True}),
+    HostStep("dequantize", {"scale": np.float32(0.5), "zero_point": -128, "unsigned": False}),
+    HostStep("softmax", {"axis": 1}), HostStep("reshape", {"shape": (-1, 4)}),
+    HostStep("transpose", {"axes": (0, 2, 3, 1)}), HostStep("gather", {"index": np.arange(4)}),
+    HostStep("retype", {"unsigned": True}),
+    HostStep("join", {"parts": 2, "constant": -3, "scale": np.ones(2, np.float32), "bias": np.ones(2, np.float32)}),
+)}
+
+
+def test_host_steps_pass() -> None:
+    assert list(STEPS) == list(get_args(HostStep.__annotations__["kind"]))
+    verify(replace(graph(CONV, POOL), outputs={"out": ("z", tuple(STEPS.values()))}))
+
+
+@pytest.mark.parametrize(("kind", "changes", "message"), [
+    ("quantise", {}, "'quantise' is unknown; known: quantize, dequantize, softmax"),
+    ("softmax", {"axes": 1}, "softmax must have axis, not axis, axes"),
+    ("quantize", {"scale": 0.0}, "quantize cannot have scale=0.0"),
+    ("dequantize", {"zero_point": 0.5}, "dequantize cannot have zero_point=0.5"),
+    ("quantize", {"zero_point": 256}, "zero_point must be in 0..255, not 256"),
+    ("dequantize", {"zero_point": 128}, "zero_point must be in -128..127, not 128"),
+    ("retype", {"unsigned": 1}, "retype cannot have unsigned=1"),
+    ("softmax", {"axis": 0}, "softmax cannot have axis=0"),
+    ("reshape", {"shape": (4, -1)}, r"reshape cannot have shape=\(4, -1\)"),
+    ("transpose", {"axes": (1, 0)}, r"transpose cannot have axes=\(1, 0\)"),
+    ("transpose", {"axes": (0, 2)}, r"transpose cannot have axes=\(0, 2\)"),
+    ("gather", {"index": np.arange(4) - 1}, "gather cannot have index="),
+    ("join", {"parts": 0}, "join cannot have parts=0"),
+    ("join", {"bias": np.ones(2)}, "join cannot have bias="),
+])
+@pytest.mark.parametrize("end", ["input", "output"])
+def test_broken_host_steps(end: str, kind: str, changes: dict[str, object], message: str) -> None:
+    step = STEPS.get(kind, STEPS["softmax"])
+    broken = replace(step, kind=kind, parameters={**step.parameters, **changes})  # type: ignore[arg-type]
+    whole = graph(CONV, POOL)
+    whole = replace(whole, inputs={"end": ("x", (broken,))}) if end == "input" else replace(
+        whole, outputs={"end": ("z", (broken,))})
+    with pytest.raises(GraphError, match=f"{end} end: host step.* {message}"):
+        verify(whole)
+
+
+def test_host_steps_are_a_tuple() -> None:
+    with pytest.raises(GraphError, match="output out: host steps must be a tuple, not list"):
+        verify(replace(graph(CONV, POOL), outputs={"out": ("z", [STEPS["softmax"]])}))  # type: ignore[dict-item]

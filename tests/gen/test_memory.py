@@ -7,7 +7,8 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
-from gen.ir.graph import Conv, Graph, Requantize, Residual, Tensor, verify
+from gen.ir.graph import Conv, Graph, Requantize, Residual, Tensor
+from gen.ir.verify import verify
 from gen.memory.placement import ALIGNMENT, Placement
 from gen.memory.region import Constants, Lifetime, arrange
 from gen.options import CompileOptions

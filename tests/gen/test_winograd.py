@@ -13,7 +13,8 @@ from gen.bench.layers import LayerBenchmark
 from gen.bench.layers import conv_graph as benchmark_graph
 from gen.compiler import compile_graph
 from gen.ir.errors import CompileError, GraphError
-from gen.ir.graph import Conv, Graph, verify
+from gen.ir.graph import Conv, Graph
+from gen.ir.verify import verify
 from gen.mapping.sums import fit_exact, fit_sums
 from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow

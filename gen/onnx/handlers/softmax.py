@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gen.ir.graph import HostStep
+from gen.ir.host import HostStep
 from gen.onnx.context import Context
 from gen.onnx.exact_sums import exact_sums
 from gen.onnx.model import NodeError

@@ -1,0 +1,219 @@
+"""The IR's rules, stated once and executable; `verify` runs after every pass.
+
+Each function here goes through one group of rules and yields what is wrong, in words. The first such line is the error,
+so a rule may rely on those above it. What depends on a configuration (whether sums fit the accumulators, what a tiling
+needs) is not a rule of the IR: the mappings find that out.
+"""
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+import numpy as np
+
+from cores.arch.numerics import CONSTANT_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POSITIONS
+from gen.ir.errors import GraphError
+from gen.ir.graph import (
+    MAX_VALUES,
+    Conv,
+    Graph,
+    Layer,
+    NarrowWinograd,
+    Pool,
+    Requantize,
+    Residual,
+    Tensor,
+    output_size,
+    pad_value,
+)
+from gen.ir.host import HostStep, is_integer, is_scale, step_problems
+
+__all__ = ["verify"]
+
+#: An activation, and a multiplier of either stage.
+_INT8 = (-128, 127)
+_MULTIPLIER = (0, (1 << MULTIPLIER_BITS) - 1)
+_SHIFT = (MIN_SHIFT, MAX_SHIFT)
+_CONSTANT = (-(1 << CONSTANT_BITS - 1), (1 << CONSTANT_BITS - 1) - 1)
+#: Weights are int8 or uint8 with a zero point of that type subtracted.
+_LARGEST_WEIGHT = 255
+
+
+def verify(graph: Graph) -> None:
+    """Check every rule of the IR. Raises GraphError that names the layer, tensor, input or output, and the rule."""
+    for key, tensor in graph.tensors.items():
+        _refuse(f"tensor {key}", _tensor_problems(key, tensor))
+    written: set[str] = set()
+    for name, (key, steps) in graph.inputs.items():
+        _refuse(f"input {name}", chain(_input_problems(graph, key, written), _steps_problems(steps)))
+        written.add(key)
+    names: set[str] = set()
+    for layer in graph.layers:
+        _refuse(f"layer {layer.name}", _layer_problems(graph, layer, written, names))
+        written.add(layer.output)
+        names.add(layer.name)
+    for name, (key, steps) in graph.outputs.items():
+        _refuse(f"output {name}", chain(
+            () if key in written else (f"tensor {key!r} is never written",), _steps_problems(steps)))
+
+
+def _refuse(what: str, problems: Iterator[str]) -> None:
+    for problem in problems:
+        raise GraphError(f"{what}: {problem}")
+
+
+def _are_integers(value: object, count: int, low: int, high: int | None = None) -> bool:
+    return isinstance(value, tuple) and len(value) == count and all(is_integer(item, low, high) for item in value)
+
+
+def _tensor_problems(key: str, tensor: Tensor) -> Iterator[str]:
+    if key != tensor.name:
+        yield f"its name is {tensor.name!r}"
+    if not _are_integers(tensor.shape, 3, 1):
+        yield f"shape must be a tuple of three positive sizes, not {tensor.shape!r}"
+    channels, height, width = tensor.shape
+    if channels * height * width > MAX_VALUES:
+        yield f"has {channels * height * width:,} values; at most {MAX_VALUES:,} are supported"
+    if not is_scale(tensor.scale):
+        yield f"scale must be positive and finite, not {tensor.scale!r}"
+    if not is_integer(tensor.zero_point, *_INT8):
+        yield f"zero point must be int8, not {tensor.zero_point!r}"
+
+
+def _input_problems(graph: Graph, key: str, written: Collection[str]) -> Iterator[str]:
+    if key not in graph.tensors:
+        yield f"tensor {key!r} is not in the graph"
+    if key in written:
+        yield f"tensor {key!r} is that of another input"
+    if graph.tensors[key].signs:
+        yield f"tensor {key!r} can hold more than -1 and +1"
+
+
+def _steps_problems(steps: tuple[HostStep, ...]) -> Iterator[str]:
+    if not isinstance(steps, tuple):
+        yield f"host steps must be a tuple, not {type(steps).__name__}"
+    for step in steps:
+        yield from step_problems(step)
+
+
+def _layer_problems(graph: Graph, layer: Layer, written: Collection[str], names: Collection[str]) -> Iterator[str]:
+    yield from _reference_problems(graph, layer, written, names)
+    source, target = graph.tensors[layer.input], graph.tensors[layer.output]
+    if isinstance(layer, Conv):
+        yield from _weight_problems(layer, source)
+    yield from _window_problems(layer, source, target)
+    yield from _first_stage_problems(layer.requantize, target.shape[0], FIRST_BITS if layer.residual else 8)
+    if layer.residual:
+        yield from _second_stage_problems(layer.residual, graph.tensors[layer.residual.other], target)
+    if target.signs and not _makes_signs(layer, source):
+        yield "output is not limited to -1 and +1"
+
+
+def _reference_problems(graph: Graph, layer: Layer, written: Collection[str], names: Collection[str]) -> Iterator[str]:
+    for key in (layer.input, layer.output, *([layer.residual.other] if layer.residual else [])):
+        if key not in graph.tensors:
+            yield f"tensor {key!r} is not in the graph"
+    if layer.input not in written:
+        yield f"input {layer.input!r} is read before it is written"
+    if layer.residual and layer.residual.other not in written:
+        yield f"residual {layer.residual.other!r} is read before it is written"
+    if layer.output in written:
+        yield f"output {layer.output!r} is written twice"
+    if layer.name in names:
+        yield "another layer has this name"
+    if not isinstance(layer.onnx_nodes, tuple):
+        yield f"onnx_nodes must be a tuple, not {type(layer.onnx_nodes).__name__}"
+
+
+def _weight_problems(layer: Conv, source: Tensor) -> Iterator[str]:
+    weights = layer.weights
+    if weights.ndim != 4 or not weights.size:
+        yield f"weights must be (OC, IC, KH, KW), not of shape {weights.shape}"
+    if weights.dtype != np.int16 or max(-int(weights.min()), int(weights.max())) > _LARGEST_WEIGHT:
+        yield f"weights must be int16 in -{_LARGEST_WEIGHT}..{_LARGEST_WEIGHT}"
+    oc, ic, *kernel = weights.shape
+    if not ((oc, ic) == (source.shape[0], 1) if layer.depthwise else ic == source.shape[0]):
+        yield "weights do not fit the input's channels"
+    if layer.winograd:
+        if (kernel, tuple(layer.stride), layer.depthwise) != ([3, 3], (1, 1), False):
+            yield "only dense 3x3 layers of stride 1 have a narrow Winograd form"
+        yield from _winograd_problems(layer.winograd, oc, ic)
+
+
+def _winograd_problems(form: NarrowWinograd, oc: int, ic: int) -> Iterator[str]:
+    if (form.weights.shape != (oc, ic, 4, 4) or form.weights.dtype != np.int16
+            or int(form.weights.min()) < -128 or int(form.weights.max()) > 127):
+        yield "transformed weights must be (OC, IC, 4, 4) int16 in -128..127"
+    if not _are_integers(form.shifts, POSITIONS, 0, 2):
+        yield f"narrow Winograd has {POSITIONS} shifts of 0..2"
+
+
+def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[str]:
+    if isinstance(layer, Conv):
+        oc, kernel = layer.weights.shape[0], layer.weights.shape[2:]
+    else:
+        oc, kernel = source.shape[0], layer.kernel
+        if not _are_integers(kernel, 2, 1):
+            yield f"kernel must be a tuple of two positive sizes, not {kernel!r}"
+    if not _are_integers(layer.stride, 2, 1):
+        yield f"stride must be a tuple of two positive numbers, not {layer.stride!r}"
+    if not _are_integers(layer.pads, 4, 0):
+        yield f"pads must be a tuple of four numbers that are not negative, not {layer.pads!r}"
+    if not is_integer(pad_value(layer, source), *_INT8):
+        yield f"the padding must be int8, not {layer.pad_value!r}"
+    top, left, bottom, right = layer.pads
+    made = (oc, output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
+            output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
+    if target.shape != made:
+        yield f"output is {target.shape}, its layer makes {made}"
+
+
+def _first_stage_problems(stage: Requantize, channels: int, bits: int) -> Iterator[str]:
+    """``bits``: those of its result."""
+    vectors = {"bias": stage.bias, "multiplier": stage.multiplier, "shift": stage.shift}
+    if any(not isinstance(vector, np.ndarray) or vector.shape != (channels,) for vector in vectors.values()):
+        yield "there must be one bias, multiplier and shift a channel"
+    for name, vector in vectors.items():
+        if vector.dtype != np.int64:
+            yield f"requantisation {name} must be int64, not {vector.dtype}"
+    yield from _scaling_problems((int(stage.multiplier.min()), int(stage.multiplier.max())),
+                                 (int(stage.shift.min()), int(stage.shift.max())))
+    yield from _range_problems(stage, bits)
+
+
+def _second_stage_problems(stage: Residual, other: Tensor, target: Tensor) -> Iterator[str]:
+    if other.shape != target.shape:
+        yield "residual and output differ in shape"
+    if stage.middle.shape != target.shape:
+        yield f"its own result is {stage.middle.shape}, the output {target.shape}"
+    numbers = (stage.multiplier_a, stage.multiplier_b, stage.constant, stage.shift, stage.middle.zero_point)
+    if not all(map(is_integer, numbers)):
+        yield "multipliers, constant, shift and zero point of an addition must be integers"
+    yield from _scaling_problems((min(numbers[:2]), max(numbers[:2])), (stage.shift, stage.shift))
+    if not is_integer(stage.constant, *_CONSTANT):
+        yield f"the constant of an addition must be in {_CONSTANT[0]}..{_CONSTANT[1]}, not {stage.constant}"
+    yield from _range_problems(stage, 8)
+
+
+def _scaling_problems(multipliers: tuple[int, int], shifts: tuple[int, int]) -> Iterator[str]:
+    """Of the least and the largest multiplier and shift of a stage."""
+    for name, (least, most), (low, high) in (("multipliers", multipliers, _MULTIPLIER), ("shifts", shifts, _SHIFT)):
+        if least < low or most > high:
+            yield f"requantisation {name} must be in {low}..{high}, not {least}..{most}"
+
+
+def _range_problems(stage: Requantize | Residual, bits: int) -> Iterator[str]:
+    if not is_integer(stage.zero_point, *_INT8):
+        yield f"a stage's zero point must be int8, not {stage.zero_point!r}"
+    limit = 1 << bits - 1
+    if not (is_integer(stage.low, -limit) and is_integer(stage.high, stage.low, limit - 1)):
+        yield f"clip bounds must be ordered integers in {-limit}..{limit - 1}, not {stage.low!r}..{stage.high!r}"
+
+
+def _makes_signs(layer: Layer, source: Tensor) -> bool:
+    """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
+    stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
+    if layer.residual or (stage.low, stage.high) != (-1, 1):
+        return False
+    if isinstance(layer, Pool) and layer.maximum and source.signs:
+        return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()
+    return stage.zero_point == 1 and bool((scale == 2).all())
