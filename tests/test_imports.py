@@ -1,0 +1,171 @@
+"""Who may import whom: the rooms of the four packages, and the edges between them."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("boards", "cores", "gen", "sim")
+
+#: What the modules of each room import of other rooms, all of it. A module belongs to the room that says most of its
+#: name; what is beside the rooms of a package is one with the package. Top to bottom: nobody imports what stands below.
+EDGES = {
+    # hardware
+    "cores.errors": "",
+    "cores.arch": "",
+    "cores.config": "cores.errors",
+    "cores.lib": "cores.config",
+    "cores.bus": "cores.arch cores.config",
+    "cores.control": "cores.arch cores.bus cores.config",
+    "cores.buffers": "cores.arch cores.config cores.lib",
+    "cores.load": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
+    "cores.compute": "cores.arch cores.buffers cores.config cores.control cores.lib",
+    "cores.store": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
+    "cores": "cores.arch cores.bus cores.compute cores.config cores.control cores.load cores.store",
+    "boards": "cores.config cores.errors",
+    # simulators: `sim` is the functional one, and what is shared
+    "sim.errors": "cores.arch cores.errors",
+    "sim.golden": "cores.arch",
+    "sim.hazards": "cores.arch cores.config sim.errors",
+    "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
+                  "sim.hazards",
+    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.timing",
+    "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors sim sim.errors sim.timing",
+    # compiler
+    "gen.name": "",
+    "gen.files": "",
+    "gen.options": "",
+    "gen.ir": "cores.arch cores.errors sim.golden",
+    "gen.passes": "cores.config gen.ir",
+    "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
+    "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
+    "gen.memory": "cores.arch",
+    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory sim",
+    "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling",
+    "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling "
+                   "sim sim.golden",
+    "gen.compiler": "cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
+    # what is done with it
+    "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.program sim sim.rtl",
+    "gen.check": "gen.ir gen.onnx sim.golden",
+    "gen.bench": "cores.arch cores.config gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes gen.program "
+                 "sim.golden sim.rtl",
+    "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
+    "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
+               "gen.options gen.program gen.run sim sim.rtl",
+    "gen": "gen.cli gen.name",
+}
+
+#: Imports for types alone that close a circle within a room: a mapped layer says how the tiles that hold it are made.
+TYPES_ONLY = {("gen.lowering.mapped", "gen.lowering.chunks"), ("gen.lowering.mapped", "gen.lowering.tiles")}
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str
+    imported: str
+    #: Under ``if TYPE_CHECKING``.
+    types_only: bool = False
+
+
+def modules() -> dict[str, Path]:
+    """All modules of the packages, by name."""
+    paths = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imports_of(name: str, path: Path, known: Mapping[str, object]) -> Iterator[Import]:
+    """What a module imports of ``known`` modules, also within its functions."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+
+    def found(node: ast.AST, types_only: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                names = [alias.name for alias in child.names]
+            elif isinstance(child, ast.ImportFrom):
+                base = package[:len(package) + 1 - child.level] if child.level else []
+                base = ".".join([*base, *([child.module] if child.module else [])])
+                names = [longer if (longer := f"{base}.{alias.name}") in known else base for alias in child.names]
+            else:
+                only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+                yield from found(child, types_only or only)
+                continue
+            yield from (Import(name, imported, types_only) for imported in names if imported in known)
+
+    return found(ast.parse(path.read_text()), False)
+
+
+def all_imports() -> set[Import]:
+    known = modules()
+    return {item for name, path in known.items() for item in imports_of(name, path, known)}
+
+
+def room(module: str) -> str:
+    return max((name for name in EDGES if module == name or module.startswith(f"{name}.")), key=len)
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The nodes of one circle, in order; none if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def needs(imports: set[Import]) -> dict[str, set[str]]:
+    graph: dict[str, set[str]] = {}
+    for item in imports:
+        graph.setdefault(item.importer, set()).add(item.imported)
+    return graph
+
+
+def test_only_allowed_edges():
+    allowed = {(name, other) for name, others in EDGES.items() for other in others.split()}
+    crossing = {item: (room(item.importer), room(item.imported)) for item in all_imports()
+                if room(item.importer) != room(item.imported)}
+    assert sorted(f"{item.importer} imports {item.imported}" for item, edge in crossing.items()
+                  if edge not in allowed) == []
+    # An edge that is gone leaves the table, or it would come back unseen.
+    assert allowed - set(crossing.values()) == set()
+
+
+def test_the_table_goes_one_way():
+    order = list(EDGES)
+    assert [(name, other) for name in order for other in EDGES[name].split() if order.index(other) > order.index(name)
+            ] == []
+
+
+def test_no_circles():
+    imports = all_imports()
+    assert len(imports) > 500
+    assert circle(needs({item for item in imports if (item.importer, item.imported) not in TYPES_ONLY})) == []
+    assert {(i.importer, i.imported) for i in imports
+            if (i.importer, i.imported) in TYPES_ONLY and i.types_only} == TYPES_ONLY
+    assert not {Import(*pair) for pair in TYPES_ONLY} & imports
+
+
+def test_circles_are_found():
+    assert circle(needs({Import("a", "b"), Import("b", "c"), Import("b", "d")})) == []
+    assert sorted(set(circle(needs({Import("a", "b"), Import("b", "c"), Import("c", "a")})))) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("text, expected", [
+    ("import sim.cycles", [("sim.cycles", False)]),
+    ("import numpy", []),
+    ("from sim import cycles, errors", [("sim.cycles", False), ("sim.errors", False)]),
+    ("from sim.errors import MachineError", [("sim.errors", False)]),
+    ("from .build import build_library", [("sim.rtl.build", False)]),
+    ("from ..errors import MachineError", [("sim.errors", False)]),
+    ("from .. import golden", [("sim.golden", False)]),
+    ("def f():\n    from sim import cycles", [("sim.cycles", False)]),
+    ("if TYPE_CHECKING:\n    from sim import cycles\nimport sim", [("sim.cycles", True), ("sim", False)]),
+])
+def test_imports_are_read(text: str, expected: list[tuple[str, bool]], tmp_path: Path):
+    (tmp_path / "module.py").write_text(text)
+    found = list(imports_of("sim.rtl.module", tmp_path / "module.py", modules()))
+    assert [(item.imported, item.types_only) for item in found] == expected
