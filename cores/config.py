@@ -180,6 +180,11 @@ class NpuConfig:
         return 12 if self.winograd == 2 else 8
 
     @property
+    def sum_bits(self) -> int:
+        """Bits of a sum of ``nnz_lanes`` products."""
+        return self.activation_bits + self.weight_bits + (self.nnz_lanes - 1).bit_length()
+
+    @property
     def entry_bits(self) -> int:
         """Bits of an entry of an input-buffer bank: a beat, its activations extended to ``activation_bits``."""
         return self.ic_lanes * self.activation_bits

@@ -18,10 +18,10 @@ EDGES = {
     "cores.errors": "",
     "cores.arch": "",
     "cores.config": "cores.errors",
-    "cores.lib": "cores.config",
+    "cores.lib": "",
     "cores.bus": "cores.arch cores.config",
     "cores.control": "cores.arch cores.bus cores.config",
-    "cores.buffers": "cores.arch cores.config cores.lib",
+    "cores.buffers": "cores.arch cores.config",
     "cores.load": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
     "cores.compute": "cores.arch cores.buffers cores.config cores.control cores.lib",
     "cores.store": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
@@ -30,10 +30,12 @@ EDGES = {
     # simulators: `sim` is the functional one, and what is shared
     "sim.errors": "cores.arch cores.errors",
     "sim.golden": "cores.arch",
+    "sim.signs": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
                   "sim.hazards",
-    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.timing",
+    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs "
+           "sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors sim sim.errors sim.timing",
     # compiler
     "gen.name": "",
@@ -44,7 +46,7 @@ EDGES = {
     "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
     "gen.memory": "cores.arch",
-    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory sim",
+    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory sim.signs",
     "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling",
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling "
                    "sim sim.golden",

@@ -6,7 +6,6 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import NpuConfig
-from ..lib.bits import sum_bits
 
 __all__ = ["Accumulators"]
 
@@ -29,7 +28,7 @@ class AccumulatorSlice(wiring.Component):
         super().__init__({
             "read_address": In(address),   # word to add to, bank above the address
             "clear": In(1),                # a cycle behind its address: replace the word
-            "sums": In(data.ArrayLayout(signed(sum_bits(config)), lanes)),  # two cycles behind it
+            "sums": In(data.ArrayLayout(signed(config.sum_bits), lanes)),  # two cycles behind it
             "carries": In(lanes),          # added with the sums
             "write_enable": In(1),         # the total of the cycle is complete
             "write_address": In(address),  # word that it goes to
@@ -104,7 +103,7 @@ class Accumulators(wiring.Component):
             "bank": In(1),                           # that the word is in
             "address": In(range(config.acc_depth)),  # of the word
             # `READ_AHEAD` cycles behind the address.
-            "sums": In(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
+            "sums": In(data.ArrayLayout(signed(config.sum_bits), config.acc_lanes)),
             "carries": In(config.oc_lanes),          # of each output lane, added to the sums of pixel 1
             "read_enable": In(1),                    # the store engine reads
             "read_bank": In(1),                      # that it reads

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
-from ..lib.bits import select, sum_bits
+from ..lib.bits import select
 
 __all__ = ["MacArray", "MacRow"]
 
@@ -56,7 +56,7 @@ class MacRow(wiring.Component):
             "load_indices": In(1),                    # take the indices over
             "load_weights": In(1),                    # take the weights over, a cycle later
             **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: all weights become zero
-            "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.pixel_lanes)),  # of each pixel
+            "sums": Out(data.ArrayLayout(signed(config.sum_bits), config.pixel_lanes)),  # of each pixel
             "carry": Out(1),                          # to be added to the sum of pixel 1
         })
 
@@ -167,7 +167,7 @@ class MacArray(wiring.Component):
             "load_weights": In(1),            # take the weights over, a cycle later
             **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: this step's sums are zero
             # Of each pixel of each output lane.
-            "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.acc_lanes)),
+            "sums": Out(data.ArrayLayout(signed(config.sum_bits), config.acc_lanes)),
             "carries": Out(config.oc_lanes),  # to be added to pixel 1's sums
         })
 

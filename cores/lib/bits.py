@@ -1,10 +1,8 @@
-"""Selecting among values, masks, widths."""
+"""Selecting among values, and masks."""
 
 from amaranth.hdl import Cat, Const, Mux, Value
 
-from ..config import NpuConfig
-
-__all__ = ["lanes_below", "select", "sum_bits"]
+__all__ = ["lanes_below", "select"]
 
 
 def select(index: Value, choices: list[Value]) -> Value:
@@ -18,8 +16,3 @@ def lanes_below(count: Value, lanes: int) -> Value:
     """``lanes`` bits, of which the lowest ``count`` are 1."""
     highest = (1 << len(count)) - 1
     return Cat(count > lane if lane < highest else Const(0, 1) for lane in range(lanes))
-
-
-def sum_bits(config: NpuConfig) -> int:
-    """Bits of a sum of ``nnz_lanes`` products."""
-    return config.activation_bits + config.weight_bits + (config.nnz_lanes - 1).bit_length()

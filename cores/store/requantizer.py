@@ -47,7 +47,7 @@ class Requantizer(wiring.Component):
     ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
     may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
 
-    With ``first.binary`` the output is beats of signs (`sim.binary.pack_map`), `PACKING` cycles later. They pass
+    With ``first.binary`` the output is beats of signs (`sim.signs.pack_map`), `PACKING` cycles later. They pass
     through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
     look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
     """

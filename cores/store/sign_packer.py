@@ -15,7 +15,7 @@ class SignPacker(wiring.Component):
 
     A pixel a cycle. The beat stands in ``beat`` `LATENCY` cycles behind its last pixel, which ``completes`` it; in all
     other cycles ``beat`` is zero, so that it can be ORed into a path that others use. Golden model:
-    ``sim.binary.pack_map``.
+    ``sim.signs.pack_map``.
     """
 
     LATENCY = 2

@@ -24,7 +24,7 @@ from cores.errors import ArgumentError, NpugenError
 from gen.files.archive import BAD_ARCHIVE, described, read_member
 from gen.files.write import is_zip, write_file
 from gen.memory.placement import Placement, aligned
-from sim.binary import unpack_map
+from sim.signs import unpack_map
 
 __all__ = ["ConflictError", "LayerInfo", "Program", "ProgramError"]
 

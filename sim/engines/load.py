@@ -5,11 +5,11 @@ import numpy as np
 from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.numerics import SIGN_BLOCKS
 
-from ..binary import pack_signs
 from ..errors import HazardError
 from ..gather import gather_box
 from ..hazards import Stage, check_box
 from ..machine import Machine, Steps
+from ..signs import pack_signs
 from ..storage import Ring, entry_places
 from ..winograd import check_tiles, write_tiles
 

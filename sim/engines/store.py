@@ -8,10 +8,10 @@ from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue
 from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
 
 from .. import golden
-from ..binary import pack_map
 from ..errors import HazardError, MachineError
 from ..hazards import Stage
 from ..machine import Machine, Steps
+from ..signs import pack_map
 from ..storage import entry_places
 from ..winograd import tile_places
 from .sums import sum_places

@@ -9,13 +9,12 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.buffers.accumulators import Accumulators
 from cores.config import NpuConfig
-from cores.lib.bits import sum_bits
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
 from tests.cores.store_values import pack
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
-TM, LANES, WIDTH, BITS = CONFIG.oc_lanes, CONFIG.acc_lanes, CONFIG.acc_width, sum_bits(CONFIG)
+TM, LANES, WIDTH, BITS = CONFIG.oc_lanes, CONFIG.acc_lanes, CONFIG.acc_width, CONFIG.sum_bits
 SPLIT = Accumulators.split(CONFIG)
 #: Lanes of each group that has an address of its own.
 GROUPS = ([np.arange(LANES) % TM // CONFIG.ic_lanes == group for group in range(2)] if SPLIT

@@ -8,8 +8,8 @@ from cocotb.triggers import RisingEdge
 
 from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from sim.binary import pack_signs
 from sim.gather import gather_box
+from sim.signs import pack_signs
 from sim.storage import entry_places
 from tests.bench import bench_parameters
 from tests.cores.bench_gather import random_gather

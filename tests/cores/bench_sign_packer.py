@@ -9,7 +9,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
 from cores.store.sign_packer import SignPacker
-from sim.binary import pack_map
+from sim.signs import pack_map
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start
 

@@ -8,8 +8,8 @@ import numpy as np
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.arch.numerics import FIRST_BITS, POOL_WIDTH
 from cores.config import NpuConfig
-from sim.binary import pack_map
 from sim.golden import requantize, residual_add, winograd_output
+from sim.signs import pack_map
 from tests.cores.store_values import (
     pack,
     pack_parameters,

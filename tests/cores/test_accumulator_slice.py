@@ -5,7 +5,6 @@ import pytest
 from amaranth.hdl import Value
 
 from cores.buffers.accumulators import Accumulators, AccumulatorSlice
-from cores.compute.mac_array import sum_bits
 from cores.config import NpuConfig
 from tests.cores.mac_values import random_integers
 from tests.cores.simulation import Bench, random_bits
@@ -45,8 +44,8 @@ def test_accumulator_slice(name, lanes, rng):
             stages = [(word, first) if sets_out else None, *stages[:3]]
             ctx.set(accumulators.read_address, word)
             ctx.set(accumulators.clear, bool(stages[1][1]) if stages[1] else random_bits(rng, 1))
-            sums, carries = random_integers(rng, (lanes,), sum_bits(config)), rng.integers(0, 2, lanes)
-            ctx.set(Value.cast(accumulators.sums), pack(sums, sum_bits(config)))
+            sums, carries = random_integers(rng, (lanes,), config.sum_bits), rng.integers(0, 2, lanes)
+            ctx.set(Value.cast(accumulators.sums), pack(sums, config.sum_bits))
             ctx.set(accumulators.carries, pack(carries, 1))
             written = total
             if stages[2]:

@@ -7,8 +7,8 @@ from amaranth.hdl import Value
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.config import NpuConfig
 from cores.load.gather.gathered_path import GatheredPath
-from sim.binary import pack_signs
 from sim.gather import gather_box
+from sim.signs import pack_signs
 from tests.cores.instruction_samples import setting_of
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 from tests.cores.store_values import pack

@@ -8,7 +8,7 @@ from cores.arch.instruction_layout import instruction_layout
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from cores.load.gather.padded_bytes import PaddedBytes
-from sim.binary import pack_signs
+from sim.signs import pack_signs
 from tests.cores.simulation import random_fields, simulate
 from tests.cores.store_values import pack
 

@@ -5,9 +5,9 @@ import pytest
 
 from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
-from sim.binary import pack_map, unpack_map
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run
+from sim.signs import pack_map, unpack_map
 from tests.sim.programs import END, Memory, Requantize, assemble, entries, pad, to_blocks
 
 CONFIGS = (NpuConfig.preset(16, binary_rows=2, gather=1), NpuConfig.preset(256, binary_rows=8, gather=1, depthwise=1))

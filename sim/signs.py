@@ -1,0 +1,28 @@
+"""Signs as bits (docs/binary.md): how they lie in beats."""
+
+import numpy as np
+
+from cores.arch.numerics import MAP_PIXELS
+
+__all__ = ["pack_map", "pack_signs", "unpack_map"]
+
+
+def pack_signs(values: np.ndarray) -> np.ndarray:
+    """int8 (..., tn) -> uint8 (..., tn / 8), bit 1 where the value is 0 or more, channel 0 lowest."""
+    return np.packbits(values >= 0, axis=-1, bitorder="little")
+
+
+def pack_map(values: np.ndarray) -> np.ndarray:
+    """int8 (rows, cols, tn) -> uint8 (rows, ceil(cols / 8), tn): eight pixels' signs to a beat, unused bytes zero."""
+    rows, cols, tn = values.shape
+    beats = -(-cols // MAP_PIXELS)
+    signs = np.zeros((rows, beats * MAP_PIXELS, tn // MAP_PIXELS), np.uint8)
+    signs[:, :cols] = pack_signs(values)
+    return signs.reshape(rows, beats, tn)
+
+
+def unpack_map(beats: np.ndarray, cols: int) -> np.ndarray:
+    """uint8 (..., ceil(cols / 8), tn) -> int8 (..., cols, tn) of -1 and +1."""
+    *lead, count, tn = beats.shape
+    bits = np.unpackbits(beats, axis=-1, bitorder="little").reshape(*lead, count * MAP_PIXELS, tn)
+    return (2 * bits[..., :cols, :].astype(np.int8) - 1).astype(np.int8)
