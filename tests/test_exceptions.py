@@ -12,8 +12,9 @@ from gen.cli.errors import BAD_ARGUMENTS, FAILED, one_line, status_of
 
 PACKAGES = (boards, cores, gen, sim)
 
-#: Always translated, by whoever knows the node or the file: one that gets out is a mistake of ours, and said to be one.
-INTERNAL = {"ArchiveError", "ArrayError", "NodeError", "PictureError", "WindowError"}
+#: One that gets out is a mistake of ours, and said to be one: the first is nothing else, the others are translated by
+#: whoever knows the node or the file.
+INTERNAL = {"StageError", "ArchiveError", "ArrayError", "NodeError", "PictureError", "WindowError"}
 
 
 def exceptions() -> set[type[Exception]]:
