@@ -18,9 +18,10 @@ INTERNAL = {"StageError", "ArchiveError", "ArrayError", "NodeError", "PictureErr
 
 
 def exceptions() -> set[type[Exception]]:
-    """All that the modules of the packages define."""
-    modules = [importlib.import_module(found.name) for package in PACKAGES
-               for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    """All that the modules of the packages define, but for what sets the process up as a command."""
+    names = [found.name for package in PACKAGES
+             for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
     return {value for module in modules for value in vars(module).values()
             if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == module.__name__}
 

@@ -71,8 +71,8 @@ def test_a_window_that_fits_is_one_pool():
 
 
 def test_too_many_pixels():
-    graph = large_graph(LargeLayer(kind="Relu", size=(1, 16)))
-    tensors = {name: replace(tensor, shape=(16, 4096, 4097)) for name, tensor in graph.tensors.items()}
+    graph = pool_graph(1, (1, 16), 1, True)
+    tensors = {name: replace(tensor, shape=(1, 4096, 4097)) for name, tensor in graph.tensors.items()}
     with pytest.raises(CompileError, match="feature maps have at most 16,777,215 pixels; cut the image"):
         compile_graph(replace(graph, tensors=tensors), NpuConfig.preset(256))
 
