@@ -38,7 +38,7 @@ __all__ = ["FusedPair", "FusedPlan", "fusable", "fuse"]
 #: Fused layers take this share of the cycles at most: what is around them can change by the rest.
 _GAIN = 0.98
 #: Pairs that by themselves take this many times the best one's cycles may be the best with their neighbours.
-_NEAR = 1.02
+_NEAR = 1.3
 #: Cycles of the store engine from a STORE to the next, without another STORE_SET between them or with one: estimates
 #: that suit the tilings that were measured, made of several depths and of tokens' ways.
 _STORE_GAP, _STORE_SET_GAP = 11, 26
