@@ -62,16 +62,10 @@ EDGES = {
     "gen": "gen.cli gen.name",
 }
 
-#: Imports for types alone that close a circle within a room: a mapped layer says how the tiles that hold it are made.
-TYPES_ONLY = {("gen.lowering.mapped", "gen.lowering.chunks"), ("gen.lowering.mapped", "gen.lowering.tiles")}
-
-
 @dataclass(frozen=True)
 class Import:
     importer: str
     imported: str
-    #: Under ``if TYPE_CHECKING``.
-    types_only: bool = False
 
 
 def modules() -> dict[str, Path]:
@@ -81,10 +75,10 @@ def modules() -> dict[str, Path]:
 
 
 def imports_of(name: str, path: Path, known: Mapping[str, object]) -> Iterator[Import]:
-    """What a module imports of ``known`` modules, also within its functions."""
+    """What a module imports of ``known`` modules, also within its functions or for types alone."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
 
-    def found(node: ast.AST, types_only: bool) -> Iterator[Import]:
+    def found(node: ast.AST) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import):
                 names = [alias.name for alias in child.names]
@@ -93,12 +87,11 @@ def imports_of(name: str, path: Path, known: Mapping[str, object]) -> Iterator[I
                 base = ".".join([*base, *([child.module] if child.module else [])])
                 names = [longer if (longer := f"{base}.{alias.name}") in known else base for alias in child.names]
             else:
-                only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
-                yield from found(child, types_only or only)
+                yield from found(child)
                 continue
-            yield from (Import(name, imported, types_only) for imported in names if imported in known)
+            yield from (Import(name, imported) for imported in names if imported in known)
 
-    return found(ast.parse(path.read_text()), False)
+    return found(ast.parse(path.read_text()))
 
 
 def all_imports() -> set[Import]:
@@ -145,10 +138,7 @@ def test_the_table_goes_one_way():
 def test_no_circles():
     imports = all_imports()
     assert len(imports) > 500
-    assert circle(needs({item for item in imports if (item.importer, item.imported) not in TYPES_ONLY})) == []
-    assert {(i.importer, i.imported) for i in imports
-            if (i.importer, i.imported) in TYPES_ONLY and i.types_only} == TYPES_ONLY
-    assert not {Import(*pair) for pair in TYPES_ONLY} & imports
+    assert circle(needs(imports)) == []
 
 
 def test_circles_are_found():
@@ -157,17 +147,17 @@ def test_circles_are_found():
 
 
 @pytest.mark.parametrize("text, expected", [
-    ("import sim.cycles", [("sim.cycles", False)]),
+    ("import sim.cycles", ["sim.cycles"]),
     ("import numpy", []),
-    ("from sim import cycles, errors", [("sim.cycles", False), ("sim.errors", False)]),
-    ("from sim.errors import MachineError", [("sim.errors", False)]),
-    ("from .build import build_library", [("sim.rtl.build", False)]),
-    ("from ..errors import MachineError", [("sim.errors", False)]),
-    ("from .. import golden", [("sim.golden", False)]),
-    ("def f():\n    from sim import cycles", [("sim.cycles", False)]),
-    ("if TYPE_CHECKING:\n    from sim import cycles\nimport sim", [("sim.cycles", True), ("sim", False)]),
+    ("from sim import cycles, errors", ["sim.cycles", "sim.errors"]),
+    ("from sim.errors import MachineError", ["sim.errors"]),
+    ("from .build import build_library", ["sim.rtl.build"]),
+    ("from ..errors import MachineError", ["sim.errors"]),
+    ("from .. import golden", ["sim.golden"]),
+    ("def f():\n    from sim import cycles", ["sim.cycles"]),
+    ("if TYPE_CHECKING:\n    from sim import cycles\nimport sim", ["sim.cycles", "sim"]),
 ])
-def test_imports_are_read(text: str, expected: list[tuple[str, bool]], tmp_path: Path):
+def test_imports_are_read(text: str, expected: list[str], tmp_path: Path):
     (tmp_path / "module.py").write_text(text)
     found = list(imports_of("sim.rtl.module", tmp_path / "module.py", modules()))
-    assert [(item.imported, item.types_only) for item in found] == expected
+    assert [item.imported for item in found] == expected

@@ -1,33 +1,19 @@
-"""Chunks: channel blocks of a layer's input on their way into the input buffer."""
+"""Channel blocks of a layer's input on their way into the input buffer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from cores.arch.isa import Queue
 from cores.config import NpuConfig
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer
-from gen.lowering.places import BufferRing, Place
+from gen.lowering.places import BufferRing, Chunk, Place
 from gen.lowering.stores import Stores
 from gen.lowering.weights import Weights
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, Window
 from gen.tiling.weights import Pass
 
-__all__ = ["Chunk", "Chunks"]
-
-
-@dataclass(eq=False)
-class Chunk:
-    """Channel blocks in the input buffer; ``loaded`` is the position of their LOAD_ACT, -1 if there is none.
-
-    ``ahead``: beats of the weights of its first COMPUTE that are on their way already.
-    """
-
-    blocks: range
-    place: Place
-    loaded: int
-    ahead: int = 0
+__all__ = ["Chunks"]
 
 
 class Chunks:

@@ -12,7 +12,7 @@ def lower(placed: PlacedGraph) -> tuple[list[Instruction], list[int]]:
 
     Raises ValueError when a field does not fit its bits.
     """
-    tiles = Tiles(placed)
+    tiles = Tiles(placed.mapped.config, placed.tensors)
     for step, layers in zip(placed.mapped.steps, placed.steps, strict=True):
         step.emit(tiles, layers)
     tiles.stores.flush(tiles.stores.opened)

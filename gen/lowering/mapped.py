@@ -1,25 +1,21 @@
-"""A layer with the way in which it is computed: what a mapping (`gen.mapping`) makes, and lowering emits."""
+"""A layer with the way in which it is computed: what a mapping (`gen.mapping`) makes, and tiles are made of."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
-from gen.ir.graph import Graph, Layer, Requantize, Tensor, pad_value
+from gen.ir.graph import Layer, Requantize, Tensor, pad_value
 from gen.lowering.emitter import Emitter
+from gen.lowering.places import Chunk
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, Window
 from gen.tiling.schedule import Plan
 from gen.tiling.weights import PackedWeights, Pass
 
-if TYPE_CHECKING:
-    from gen.lowering.chunks import Chunk
-    from gen.lowering.tiles import Tile, Tiles
-
-__all__ = ["MappedGraph", "MappedLayer", "PlacedLayer", "Region", "Step"]
+__all__ = ["ComputedTile", "MappedLayer", "PlacedLayer", "Region", "data_of"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +25,21 @@ class Region:
     tensor: str
     blocks: tuple[int, int]
     pixels: tuple[int, int]
+
+
+class ComputedTile(Protocol):
+    """An output tile in the making (`gen.lowering.tiles`), as a mapping knows it that emits its COMPUTEs."""
+
+    window: Window
+
+    def emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
+        """A COMPUTE into the tile's bank."""
+
+    def load_weights(self, part: Pass, ahead: int) -> None:
+        """A COMPUTE's weights, but for the ``ahead`` beats that are on their way."""
+
+    def flush_stores(self) -> None:
+        """The STOREs of all tiles before this one now."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -88,10 +99,6 @@ class MappedLayer(ABC):
 
     # -- what is emitted -----------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def emit(self, tiles: "Tiles", placed: "PlacedLayer") -> None:
-        """Emit the layer's tiles."""
-
     def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
         """What a load of ``blocks`` of a window reads; the window has data."""
         start, row_pitch = data_of(geometry, window)
@@ -119,7 +126,7 @@ class MappedLayer(ABC):
         """Of the ``beats`` that a COMPUTE's weights take, those that can be fetched before its activations."""
         return beats
 
-    def compute(self, tile: "Tile", part: Pass, chunk: "Chunk", after: dict[Queue, int], *, first: bool, ahead: int,
+    def compute(self, tile: ComputedTile, part: Pass, chunk: Chunk, after: dict[Queue, int], *, first: bool, ahead: int,
                 row: int) -> None:
         """Emit a COMPUTE of input blocks in ``chunk`` with its weights, ``ahead`` beats of which are there."""
         base = chunk.place.base + (part.block - chunk.blocks.start) * tile.window.entries
@@ -143,35 +150,3 @@ class PlacedLayer:
     mapped: MappedLayer
     weights: int
     parameters: int
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What is emitted at once: a layer, or several that work together."""
-
-    layers: tuple[MappedLayer, ...]
-
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        """The tiling of each layer."""
-        return tuple(layer.plan for layer in self.layers)
-
-    @property
-    def inner(self) -> frozenset[str]:
-        """Tensors that its layers hand on inside the machine."""
-        return frozenset()
-
-    def emit(self, tiles: "Tiles", placed: Sequence[PlacedLayer]) -> None:
-        """``placed``: the layers."""
-        self.layers[0].emit(tiles, placed[0])
-
-
-@dataclass(frozen=True, eq=False)
-class MappedGraph:
-    """How a machine computes a graph: in steps that have its layers, but those whose work others do as they load."""
-
-    graph: Graph
-    config: NpuConfig
-    steps: Sequence[Step]
-    #: Tensors that lie in memory as maps of signs.
-    maps: frozenset[str] = frozenset()

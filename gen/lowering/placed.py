@@ -9,7 +9,8 @@ from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Requantize
-from gen.lowering.mapped import MappedGraph, PlacedLayer
+from gen.lowering.mapped import PlacedLayer
+from gen.lowering.steps import MappedGraph
 from gen.memory.placement import Placement, aligned
 from gen.memory.region import Constants, Lifetime, arrange
 from gen.tiling.geometry import MAX_BEATS

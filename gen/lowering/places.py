@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["BufferRing", "Place", "TensorWrites"]
+__all__ = ["BufferRing", "Chunk", "Place", "TensorWrites"]
 
 
 @dataclass(eq=False)
@@ -12,6 +12,19 @@ class Place:
     base: int
     size: int
     last_reader: int = -1
+
+
+@dataclass(eq=False)
+class Chunk:
+    """Channel blocks in the input buffer; ``loaded`` is the position of their LOAD_ACT, -1 if there is none.
+
+    ``ahead``: beats of the weights of its first COMPUTE that are on their way already.
+    """
+
+    blocks: range
+    place: Place
+    loaded: int
+    ahead: int = 0
 
 
 class BufferRing:

@@ -1,12 +1,16 @@
 """Output tiles in the making: their COMPUTEs or POOL, and the accumulator banks they are made in."""
 
+from collections.abc import Mapping
+
 from cores.arch.isa import Opcode, Queue
-from gen.lowering.chunks import Chunk, Chunks
+from cores.config import NpuConfig
+from gen.lowering.chunks import Chunks
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer
-from gen.lowering.placed import PlacedGraph
+from gen.lowering.places import Chunk
 from gen.lowering.stores import OutputTile, Stores
 from gen.lowering.weights import Weights
+from gen.memory.placement import Placement
 from gen.tiling.geometry import Geometry, Window
 from gen.tiling.weights import Pass
 
@@ -16,12 +20,12 @@ __all__ = ["Tile", "Tiles"]
 class Tiles:
     """Makes output tiles: what the layers of all kinds have in common."""
 
-    def __init__(self, placed: PlacedGraph) -> None:
-        self.config = config = placed.mapped.config
+    def __init__(self, config: NpuConfig, tensors: Mapping[str, Placement]) -> None:
+        self.config = config
         self.emitter = Emitter()
-        self.stores = Stores(placed.tensors, self.emitter)
+        self.stores = Stores(tensors, self.emitter)
         self.weights = Weights(config, self.emitter)
-        self.chunks = Chunks(config, placed.tensors, self.emitter, self.stores, self.weights)
+        self.chunks = Chunks(config, tensors, self.emitter, self.stores, self.weights)
         #: Of each accumulator bank: whether a tile is in it that is not finished, and the last one that was.
         self._taken = [False, False]
         self._finished = [-1, -1]

@@ -2,8 +2,8 @@
 
 from itertools import combinations
 
-from gen.lowering.mapped import MappedGraph
 from gen.lowering.placed import PlacedGraph, in_memory
+from gen.lowering.steps import MappedGraph
 from gen.memory.placement import ALIGNMENT
 from gen.tiling.schedule import Plan
 

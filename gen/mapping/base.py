@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping as Table
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, Self, TypeVar
@@ -9,11 +10,13 @@ from typing import Protocol, Self, TypeVar
 from cores.config import NpuConfig
 from gen.ir.graph import Graph, Layer, Tensor
 from gen.ir.ranges import Range, input_ranges
-from gen.lowering.mapped import MappedLayer
+from gen.lowering.mapped import MappedLayer, PlacedLayer
+from gen.lowering.steps import Step
+from gen.lowering.tiles import Tiles
 from gen.mapping.sums import fit_sums
 from gen.options import CompileOptions
 
-__all__ = ["Mapping", "Site", "Survey"]
+__all__ = ["Mapping", "Single", "Site", "Survey"]
 
 
 class _Facts(Protocol):
@@ -88,6 +91,10 @@ class Mapping(MappedLayer):
         Raises CompileError if it is, but no tiling fits the configuration.
         """
 
+    @abstractmethod
+    def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:
+        """Emit the layer's tiles."""
+
     @property
     def cost(self) -> float:
         """What the ways of a layer are compared by: estimated cycles, and a little for memory traffic."""
@@ -97,3 +104,17 @@ class Mapping(MappedLayer):
     def demanded(self) -> bool:
         """Whether this way is taken wherever it can be."""
         return False
+
+
+@dataclass(frozen=True, eq=False)
+class Single(Step):
+    """A layer by itself."""
+
+    mapping: Mapping
+
+    @property
+    def layers(self) -> tuple[MappedLayer, ...]:
+        return (self.mapping,)
+
+    def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
+        self.mapping.emit(tiles, placed[0])

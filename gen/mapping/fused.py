@@ -12,8 +12,9 @@ from itertools import pairwise
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Layer
 from gen.ir.queries import count_readers
-from gen.lowering.chunks import Chunk
-from gen.lowering.mapped import MappedGraph, MappedLayer, PlacedLayer, Step
+from gen.lowering.mapped import MappedLayer, PlacedLayer
+from gen.lowering.places import Chunk
+from gen.lowering.steps import MappedGraph, Step
 from gen.lowering.tiles import Tiles
 from gen.mapping.pack import is_narrow
 from gen.mapping.plain import PlainMapping
@@ -104,7 +105,13 @@ def fusable(graph: Graph, first: Layer, second: Layer) -> bool:
 class FusedPair(Step):
     """Two layers, of which the second reads what the first makes from the input buffer."""
 
+    first: WindowMapping
+    second: PlainMapping
     plan: FusedPlan
+
+    @property
+    def layers(self) -> tuple[MappedLayer, ...]:
+        return self.first, self.second
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -112,12 +119,11 @@ class FusedPair(Step):
 
     @property
     def inner(self) -> frozenset[str]:
-        return frozenset({self.layers[0].layer.output})
+        return frozenset({self.first.layer.output})
 
     def emit(self, tiles: Tiles, placed: Sequence[PlacedLayer]) -> None:
         plan, config, ring, (windows, pointwise) = self.plan, tiles.config, tiles.chunks.ring, placed
-        first, second = windows.mapped, pointwise.mapped
-        assert isinstance(first, WindowMapping) and isinstance(second, PlainMapping)
+        first, second = self.first, self.second
         blocks, out_blocks = len(first.tiles), second.output_blocks(config.oc_groups)
         ring.limit = config.input_depth - plan.places * plan.place_entries
         bases = [ring.limit + unit % plan.places * plan.place_entries for unit in range(len(plan.pointwise.windows))]
@@ -184,9 +190,9 @@ def _pairs(first: MappedLayer, second: MappedLayer, mapped: MappedGraph) -> list
     weights = WindowWeights(layer, geometry, config)
     pointwise = Geometry.of(second.layer, second.source, second.target)
     return [
-        FusedPair((_FusedWindows(
+        FusedPair(_FusedWindows(
             layer=layer, source=first.source, target=first.target, config=config, requantize=first.requantize,
-            plan=plan.depthwise, tiles=weights.tiles, taps=weights), second), plan)
+            plan=plan.depthwise, tiles=weights.tiles, taps=weights), second, plan)
         for plan in _plans(_Costs(second, geometry, pointwise, weights, config))]
 
 

@@ -13,9 +13,8 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv
-from gen.lowering.chunks import Chunk
 from gen.lowering.mapped import PlacedLayer
-from gen.lowering.places import BufferRing
+from gen.lowering.places import BufferRing, Chunk
 from gen.lowering.tiles import Tile, Tiles
 from gen.mapping.base import Mapping, Site
 from gen.mapping.pack import is_narrow, pack, passes_of

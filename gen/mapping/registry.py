@@ -3,8 +3,8 @@
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph
-from gen.lowering.mapped import MappedGraph, Step
-from gen.mapping.base import Mapping, Site, Survey
+from gen.lowering.steps import MappedGraph
+from gen.mapping.base import Mapping, Single, Site, Survey
 from gen.mapping.binary import BinaryLayers, BinaryMapping
 from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
@@ -46,5 +46,5 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     binary = survey.ask(BinaryLayers)
     layers = [choose(survey.site(layer, map_out=layer.output in binary.maps))
               for layer in graph.layers if layer.output not in binary.spared]
-    mapped = MappedGraph(graph, config, [Step((layer,)) for layer in layers], binary.maps)
+    mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.maps)
     return fuse(mapped, options)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from gen.ir.graph import Conv
 from gen.lowering.lower import lower
-from gen.lowering.mapped import MappedGraph, Step
 from gen.lowering.placed import PlacedGraph
+from gen.lowering.steps import MappedGraph, Step
 from sim.cycles import estimate_instructions
 
 __all__ = ["Trial"]

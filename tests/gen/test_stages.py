@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cores.config import NpuConfig
-from gen.lowering.mapped import MappedGraph, Step
 from gen.lowering.placed import PlacedGraph
+from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import StageError, verify_mapped, verify_placed
-from gen.mapping.base import Mapping
+from gen.mapping.base import Mapping, Single
 from gen.mapping.registry import MAPPINGS, map_graph
 from gen.options import CompileOptions
 from tests.gen.test_memory import chain
@@ -25,7 +25,7 @@ def mapped(rng: np.random.Generator) -> MappedGraph:
 def with_plan(mapped: MappedGraph, windows: slice) -> MappedGraph:
     layer = mapped.steps[0].layers[0]
     plan = replace(layer.plan, windows=layer.plan.windows[windows])
-    return replace(mapped, steps=[Step((replace(layer, plan=plan),)), *mapped.steps[1:]])
+    return replace(mapped, steps=[Single(replace(layer, plan=plan)), *mapped.steps[1:]])
 
 
 @pytest.mark.parametrize("broken, message", [

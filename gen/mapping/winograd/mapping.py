@@ -16,9 +16,9 @@ from cores.config import NpuConfig
 from cores.store.winograd_sums import WinogradSums
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Tensor
-from gen.lowering.chunks import Chunk
 from gen.lowering.emitter import Emitter
-from gen.lowering.tiles import Tile
+from gen.lowering.mapped import ComputedTile
+from gen.lowering.places import Chunk
 from gen.mapping.base import Site
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvMapping
@@ -161,7 +161,7 @@ class WinogradMapping(ConvMapping):
     def beats_ahead(self, beats: int, part: Pass) -> int:
         return beats // part.blocks
 
-    def compute(self, tile: Tile, part: Pass, chunk: Chunk, after: dict[Queue, int], *, first: bool, ahead: int,
+    def compute(self, tile: ComputedTile, part: Pass, chunk: Chunk, after: dict[Queue, int], *, first: bool, ahead: int,
                 row: int) -> None:
         """COMPUTEs of transformed tiles: for block, position.
 
