@@ -5,7 +5,7 @@ from collections.abc import Mapping as Table
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from cores.config import NpuConfig
 from gen.ir.graph import Graph, Layer, Tensor
@@ -15,6 +15,7 @@ from gen.lowering.steps import Step
 from gen.lowering.tiles import Tiles
 from gen.mapping.sums import fit_sums
 from gen.options import CompileOptions
+from gen.tiling.schedule import Plan
 
 __all__ = ["Mapping", "Single", "Site", "Survey"]
 
@@ -90,6 +91,13 @@ class Mapping(MappedLayer):
 
         Raises CompileError if it is, but no tiling fits the configuration.
         """
+
+    @classmethod
+    def at(cls, site: Site, plan: Plan, **more: Any) -> Self:
+        """The layer of a site, as it fits the accumulators, tiled like this; ``more``: fields that differ or new."""
+        fields = {"layer": site.fitted, "source": site.source, "target": site.target, "config": site.config,
+                  "requantize": site.fitted.requantize, "plan": plan}
+        return cls(**{**fields, **more})
 
     @abstractmethod
     def emit(self, tiles: Tiles, placed: PlacedLayer) -> None:

@@ -159,8 +159,7 @@ class GatherMapping(ConvMapping):
         tiles = passes_of(form, config)
         blocks = geometry.input_blocks(site.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
-        return cls(layer=fitted, source=site.source, target=site.target, config=config, requantize=fitted.requantize,
-                   plan=plan, tiles=tiles)
+        return cls.at(site, plan, tiles=tiles)
 
     @cached_property
     def weights(self) -> PackedWeights:

@@ -120,8 +120,7 @@ class PlainMapping(ConvMapping):
         tiles = passes_of(layer, config)
         blocks = geometry.input_blocks(site.source.shape[0], config)
         plan = plan_conv(layer.name, ConvCost(layer, tiles, geometry, config, input_blocks=blocks))
-        return cls(layer=layer, source=site.source, target=site.target, config=config, requantize=layer.requantize,
-                   plan=plan, tiles=tiles)
+        return cls.at(site, plan, tiles=tiles)
 
     @property
     def mode(self) -> str:

@@ -47,8 +47,7 @@ class PoolMapping(Mapping):
         layer, config = site.fitted, site.config
         assert isinstance(layer, Pool)
         plan = _plan(layer, site.source, site.target, config, map_out=site.map_out)
-        return cls(layer=layer, source=site.source, target=site.target, config=config, requantize=layer.requantize,
-                   plan=plan)
+        return cls.at(site, plan)
 
     @property
     def mode(self) -> str:

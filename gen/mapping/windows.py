@@ -225,9 +225,7 @@ class WindowMapping(ConvMapping):
         fitted = site.fitted
         assert isinstance(fitted, Conv)
         taps = WindowWeights(fitted, geometry, config)
-        plan = _plan(fitted, geometry, taps, config)
-        return cls(layer=fitted, source=site.source, target=site.target, config=config, requantize=fitted.requantize,
-                   plan=plan, tiles=taps.tiles, taps=taps)
+        return cls.at(site, _plan(fitted, geometry, taps, config), tiles=taps.tiles, taps=taps)
 
     @cached_property
     def weights(self) -> PackedWeights:

@@ -91,8 +91,8 @@ def _require_options(path: Path, program: Program, options: CompileOptions) -> N
     """Raises ConflictError if a program is asked for what only the compiler can do."""
     if options.density is not None and options.density != program.density:
         raise ConflictError(f"{path}: a program cannot be pruned; compile the model with --density {options.density:g}")
-    for option in ("depthwise", "fusion", "gather", "winograd"):
-        if (mode := getattr(options, option)) != "auto":
-            raise ConflictError(f"{path}: a program is what it is; compile the model with --{option} {mode}")
+    for field in dataclasses.fields(options):
+        if field.default == "auto" and (mode := getattr(options, field.name)) != "auto":
+            raise ConflictError(f"{path}: a program is what it is; compile the model with --{field.name} {mode}")
     if options.keep_all:
         raise ConflictError(f"{path}: a program is what it is; compile the model with --keep-all")

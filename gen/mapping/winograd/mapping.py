@@ -146,8 +146,8 @@ class WinogradMapping(ConvMapping):
             raise CompileError(f"layer {layer.name}: no tile of its Winograd form fits "
                                f"input_depth={config.input_depth} and acc_depth={config.acc_depth}; build with deeper "
                                "memories")
-        return cls(layer=fitted, source=site.source, target=target, config=config, requantize=requantize, plan=plan,
-                   tiles=tiles, demanded=bool(layer.winograd) or site.options.winograd == "exact")
+        return cls.at(site, plan, requantize=requantize, tiles=tiles,
+                      demanded=bool(layer.winograd) or site.options.winograd == "exact")
 
     @cached_property
     def weights(self) -> PackedWeights:
