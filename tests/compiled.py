@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,17 @@ from sim import golden
 from tests.random_layers import random_graph
 
 
+def compile_kept(graph: Graph, config: NpuConfig, **options: Any) -> tuple[Program, Graph]:
+    """`compile_graph` with these options and every tensor in a place of its own, to be compared."""
+    return compile_graph(graph, config, CompileOptions(**options, keep_all=True))
+
+
 def compile_random(config: NpuConfig, seed: int, *, max_size: int,
                    make: Callable[..., Graph] = random_graph) -> tuple[Program, Graph]:
-    """A random program; a graph whose smallest tile is too large for the smallest memories gives way to another."""
+    """A random program, in half of which tensors make room for others.
+
+    A graph whose smallest tile is too large for the smallest memories gives way to another.
+    """
     for attempt in range(4):
         chance = random.Random(seed + 1000 * attempt)
         graph = make(seed + 1000 * attempt, max_size=max_size)
@@ -49,8 +58,12 @@ def golden_tensors(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, 
 
 
 def check_tensors(program: Program, graph: Graph, image: np.ndarray, tensors: Mapping[str, np.ndarray],
-                  what: str) -> None:
-    """Compare what layers left in memory; some hand their result on inside the machine."""
+                  what: str, *, reused: bool = False) -> None:
+    """Compare what layers left in memory; some hand their result on inside the machine.
+
+    ``reused``: the program may have been compiled without ``keep_all``, so that some have made room for others.
+    """
+    assert reused or all(map(program.holds, program.tensors)), "compile it with keep_all, so that all is compared"
     for layer in graph.layers:
         if program.holds(layer.output):
             found = program.unpack_tensor(image, layer.output)

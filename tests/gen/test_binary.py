@@ -8,7 +8,6 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, bireal_graph, layer_graph
-from gen.compiler import compile_graph
 from gen.ir.errors import GraphError
 from gen.ir.graph import Conv, Graph, Requantize, Tensor, is_binary
 from gen.ir.reference import host_output
@@ -20,6 +19,7 @@ from gen.onnx.importer import load
 from gen.options import CompileOptions
 from gen.program.program import Program, ProgramError
 from sim import functional, golden
+from tests.compiled import compile_kept
 from tests.gen.test_compiler import run_and_compare
 from tests.random_binary import random_binary_graph
 
@@ -39,7 +39,7 @@ def test_random_graphs(config: NpuConfig, seed: int) -> None:
     found = set()
     for number in range(15):
         graph = random_binary_graph(seed + number)
-        program, _ = compile_graph(graph, config)
+        program, _ = compile_kept(graph, config)
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
         found |= {layer.mode for layer in program.layers} | {place.signs for place in program.tensors.values()}
     assert {"binary", True, False} <= found
@@ -49,7 +49,7 @@ def test_plain_machine(seed: int) -> None:
     """Without the unit the same graphs run in int8."""
     for number in range(5):
         graph = random_binary_graph(seed + number)
-        program, _ = compile_graph(graph, NpuConfig.preset(64))
+        program, _ = compile_kept(graph, NpuConfig.preset(64))
         run_and_compare(program, graph, seed, ("load", number))
         assert not any(place.signs for place in program.tensors.values())
 
@@ -111,7 +111,7 @@ def test_entries_that_are_not_full(config: NpuConfig, stride: int, rng: np.rando
     layer = Conv("y", conv.input, "y", weights, False, (stride, stride), (0,) * 4, stage)
     tensors = {**graph.tensors, "y": Tensor("y", (16, rows, width), 1.0, 0)}
     graph = Graph("part", tensors, (signs, layer), {"input": ("input", ())}, {"output": ("y", ())})
-    program, _ = compile_graph(graph, config)
+    program, _ = compile_kept(graph, config)
     assert [layer.mode for layer in program.layers] == ["binary"]
     run_and_compare(program, graph, 1, ("load",))
 
@@ -123,8 +123,8 @@ def test_what_the_unit_cannot_run() -> None:
     assert isinstance(conv, Conv)
     odd = replace(conv, requantize=replace(conv.requantize, bias=conv.requantize.bias + 1))
     changed = replace(graph, layers=(signs, odd))
-    assert [layer.mode for layer in compile_graph(graph, CONFIGS[1])[0].layers] == ["binary"]
-    program, _ = compile_graph(changed, CONFIGS[1])
+    assert [layer.mode for layer in compile_kept(graph, CONFIGS[1])[0].layers] == ["binary"]
+    program, _ = compile_kept(changed, CONFIGS[1])
     assert [layer.mode for layer in program.layers] == ["sum", "dense"]
     run_and_compare(program, changed, 1, ("load",))
     few = layer_graph(BinaryLayer(channels=129, outputs=16, size=6, stride=1, count=1))
@@ -140,11 +140,11 @@ def test_signs_are_proven() -> None:
 
 
 def test_maps_of_signs_are_the_machines() -> None:
-    place = compile_graph(bireal_graph(size=32), CONFIGS[1])[0]
+    place = compile_kept(bireal_graph(size=32), CONFIGS[1])[0]
     assert not any(tensor.signs for tensor in place.tensors.values())   # shortcuts are int8
     for number in range(50):
         graph = random_binary_graph(number)
-        program, _ = compile_graph(graph, CONFIGS[1])
+        program, _ = compile_kept(graph, CONFIGS[1])
         name = next((name for name, tensor in program.tensors.items() if tensor.signs), None)
         if name is not None:
             break
@@ -156,7 +156,7 @@ def test_maps_of_signs_are_the_machines() -> None:
 def test_network_of_blocks(seed: int) -> None:
     """BiRealNet-18 on a small image: all 3x3 layers on the unit, from int8 to int8."""
     graph = bireal_graph(size=64, seed=seed)
-    program, _ = compile_graph(graph, CONFIGS[2])
+    program, _ = compile_kept(graph, CONFIGS[2])
     assert [layer.mode for layer in program.layers].count("binary") == 16
     run_and_compare(program, graph, seed, ("load",))
 
@@ -166,7 +166,7 @@ def test_trained_network(config: NpuConfig, models, tmp_path) -> None:
     """The trained CNV network, simulated: every logit is onnxruntime's, every tensor the reference's."""
     golden_file = np.load(models / "cnvW1A1_cifar10.golden.npz")
     graph = load(models / "cnvW1A1_cifar10.onnx")
-    program, _ = compile_graph(graph, config)
+    program, _ = compile_kept(graph, config)
     modes = [layer.mode for layer in program.layers]
     assert modes.count("binary") == (8 if config.binary_rows else 0)
     program.save(tmp_path / "cnv.npu")
@@ -178,7 +178,7 @@ def test_trained_network(config: NpuConfig, models, tmp_path) -> None:
         functional.run(config, program.code, image, write_start=program.write_start, strict=True)
         _, expected = run_reference(graph, {"image": golden_file["image"][sample:sample + 1]}, keep=True)
         assert expected is not None
-        for name in filter(program.holds, program.tensors):
+        for name in program.tensors:
             np.testing.assert_array_equal(program.unpack_tensor(image, name), expected[name][0], name)
         logits = host_output(graph, "logits", program.unpack_tensor(image, tensor)[None])
         np.testing.assert_array_equal(logits[0], golden_file["ort"][sample])
@@ -194,7 +194,7 @@ def test_input_with_two_readers() -> None:
     conv = replace(conv, residual=replace(conv.residual, other="beside"))
     graph = replace(graph, tensors=tensors, layers=(signs, other, conv), inputs={"input": ("input", ())})
     verify(graph)
-    program, _ = compile_graph(graph, CONFIGS[1])
+    program, _ = compile_kept(graph, CONFIGS[1])
     assert [layer.mode for layer in program.layers][-1] == "binary"
     run_and_compare(program, graph, 1, ("load", "compute"))
 
@@ -202,7 +202,7 @@ def test_input_with_two_readers() -> None:
 def test_loads_of_signs() -> None:
     """An int8 tensor with a shortcut is loaded as signs; a chain of signs passes through maps."""
     layer = BinaryLayer(channels=128, outputs=128, size=8, stride=1, count=1)
-    program, _ = compile_graph(layer_graph(layer), CONFIGS[1])
+    program, _ = compile_kept(layer_graph(layer), CONFIGS[1])
     loads = [i for i in program.instructions if i.opcode == Opcode.LOAD_SET]
     assert all(i["sign"] and i["pad_zero"] for i in loads)
     assert not any(i.opcode == Opcode.LOAD_GATHER for i in program.instructions)

@@ -7,14 +7,12 @@ import pytest
 
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.compiler import compile_graph
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
 from gen.onnx.importer import load
-from gen.options import CompileOptions
 from gen.program.program import Program
 from sim import functional
-from tests.compiled import check_tensors, golden_tensors, random_image
+from tests.compiled import check_tensors, compile_kept, golden_tensors, random_image
 from tests.random_layers import random_graph, random_inputs
 
 #: Ordinary machines, and one of each kind with as little memory as can be built.
@@ -31,14 +29,15 @@ MODELS = ["mlperf_resnet8_int8", "mlperf_vww_mnv1_025_int8", "mlperf_kws_dscnn_i
           "tinymaix_mnist_valid_int8", "coral_mnv1_025_128_uint8"]
 
 
-def run_and_compare(program: Program, graph: Graph, seed: int, orders: tuple[functional.Order, ...]) -> None:
+def run_and_compare(program: Program, graph: Graph, seed: int, orders: tuple[functional.Order, ...], *,
+                    reused: bool = False) -> None:
     """Run in strict mode under different interleavings of the queues; every tensor must be the golden one."""
     inputs = random_inputs(graph, seed)
     image, expected = random_image(program, inputs, seed), golden_tensors(graph, inputs)
     for order in orders:
         memory = image.copy()
         functional.run(program.config, program.code, memory, write_start=program.write_start, strict=True, order=order)
-        check_tensors(program, graph, memory, expected, f"order {order}")
+        check_tensors(program, graph, memory, expected, f"order {order}", reused=reused)
         assert np.array_equal(memory[:len(program.constants)], image[:len(program.constants)])
 
 
@@ -47,7 +46,7 @@ def test_random_graphs(config, seed):
     for number in range(12):
         graph = random_graph(seed + number)
         density = 0.25 if number % 3 == 0 else None
-        program, graph = compile_graph(graph, config, CompileOptions(density=density))
+        program, graph = compile_kept(graph, config, density=density)
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
 
 
@@ -58,7 +57,7 @@ def test_many_random_graphs(config, seed):
     for number in range(300):
         graph = random_graph(seed + number)
         try:
-            program, graph = compile_graph(graph, config, CompileOptions(density=0.5 if number % 4 == 0 else None))
+            program, graph = compile_kept(graph, config, density=0.5 if number % 4 == 0 else None)
         except CompileError as error:
             # A window with all its padding can be larger than a small input buffer.
             assert "; build with " in str(error)
@@ -72,13 +71,13 @@ def test_many_random_graphs(config, seed):
 @pytest.mark.parametrize("density", [None, 0.25])
 def test_models(name, density, models):
     graph = load(models / f"{name}.onnx")
-    program, graph = compile_graph(graph, NpuConfig.preset(256), CompileOptions(density=density))
+    program, graph = compile_kept(graph, NpuConfig.preset(256), density=density)
     run_and_compare(program, graph, 1, ("load", "store"))
 
 
 @pytest.mark.full
 def test_large_model(models):
-    program, graph = compile_graph(load(models / "coral_mnv2_10_224_uint8.onnx"), NpuConfig.preset(256))
+    program, graph = compile_kept(load(models / "coral_mnv2_10_224_uint8.onnx"), NpuConfig.preset(256))
     run_and_compare(program, graph, 1, ("load", 3))
 
 
@@ -124,7 +123,7 @@ def pool_graph(channels: int, size: tuple[int, int], kernel: int, maximum: bool)
 @pytest.mark.parametrize("depth", [4096, 1024])
 def test_shapes(shape, size, options, depth, rng):
     weights = rng.integers(-40, 41, shape)
-    program, graph = compile_graph(conv_graph(weights, size, **options), NpuConfig.preset(256, input_depth=depth))
+    program, graph = compile_kept(conv_graph(weights, size, **options), NpuConfig.preset(256, input_depth=depth))
     run_and_compare(program, graph, 1, ("load", "compute", "store", 5))
 
 
@@ -133,7 +132,7 @@ def test_shapes(shape, size, options, depth, rng):
     (2100, (1, 1), 1, True),
 ])
 def test_pools(channels, size, kernel, maximum):
-    program, graph = compile_graph(pool_graph(channels, size, kernel, maximum), NpuConfig.preset(256))
+    program, graph = compile_kept(pool_graph(channels, size, kernel, maximum), NpuConfig.preset(256))
     run_and_compare(program, graph, 1, ("load", "compute", "store", 5))
 
 
@@ -144,7 +143,7 @@ def test_weights_beyond_the_ring_behind_a_dependency(rng):
     tensors = {**first.tensors, "z": replace(second.tensors["y"], name="z")}
     graph = Graph("two", tensors, (first.layers[0], replace(second.layers[0], name="second", input="y", output="z")),
                   {"x": ("x", ())}, {"z": ("z", ())})
-    program, graph = compile_graph(graph, NpuConfig.preset(256))
+    program, graph = compile_kept(graph, NpuConfig.preset(256))
     assert max(i["beats"] for i in program.instructions if i.opcode is Opcode.LOAD_WGT) > 1024
     run_and_compare(program, graph, 1, ("load", "compute", "store"))
 
@@ -152,7 +151,7 @@ def test_weights_beyond_the_ring_behind_a_dependency(rng):
 def test_tokens_balance():
     """What is posted is taken: no counter creeps up in a long program."""
     for number in range(30):
-        program, _ = compile_graph(random_graph(number), CONFIGS[number % len(CONFIGS)])
+        program, _ = compile_kept(random_graph(number), CONFIGS[number % len(CONFIGS)])
         totals: dict[tuple[str, str], int] = {}
         for instruction in program.instructions:
             queue = instruction.opcode.queue.name.lower()
@@ -164,7 +163,7 @@ def test_tokens_balance():
 
 
 def test_program_ends_and_names_its_layers():
-    program, graph = compile_graph(random_graph(5, layers=3), NpuConfig.preset(256))
+    program, graph = compile_kept(random_graph(5, layers=3), NpuConfig.preset(256))
     assert program.instructions[-1].opcode is Opcode.END
     assert program.instruction_layers[-1] == -1
     assert set(program.instruction_layers[:-1]) == set(range(len(graph.layers)))
@@ -174,13 +173,13 @@ def test_program_ends_and_names_its_layers():
 def test_macs_and_modes(rng):
     weights = rng.integers(1, 100, (64, 64, 3, 3))
     graph = conv_graph(weights, (8, 8), pad=1)
-    info = compile_graph(graph, NpuConfig.preset(256))[0].layers[0]
+    info = compile_kept(graph, NpuConfig.preset(256))[0].layers[0]
     assert (info.mode, info.macs, info.useful_macs) == ("dense", 64 * 64 * 9 * 64, 64 * 64 * 9 * 64)
     weights[:, rng.permutation(64)[:40]] = 0
-    info = compile_graph(conv_graph(weights, (8, 8), pad=1), NpuConfig.preset(256))[0].layers[0]
+    info = compile_kept(conv_graph(weights, (8, 8), pad=1), NpuConfig.preset(256))[0].layers[0]
     assert (info.mode, info.macs, info.useful_macs) == ("sparse", 64 * 64 * 9 * 64, 64 * 24 * 9 * 64)
     graph = conv_graph(rng.integers(1, 100, (32, 1, 3, 3)), (8, 8), depthwise=True)
-    info = compile_graph(graph, NpuConfig.preset(256))[0].layers[0]
+    info = compile_kept(graph, NpuConfig.preset(256))[0].layers[0]
     assert (info.mode, info.macs) == ("depthwise", 32 * 9 * 36)
 
 
@@ -190,8 +189,8 @@ def test_sums_beyond_the_accumulator():
     weights = np.full((4, 4096, 3, 3), 127)
     message = r"layer only: channel 0 sums to .* beyond acc_width=27; build and compile with --acc-width 31"
     with pytest.raises(CompileError, match=message):
-        compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256))
-    compile_graph(conv_graph(weights, (3, 3)), NpuConfig.preset(256, acc_width=31))
+        compile_kept(conv_graph(weights, (3, 3)), NpuConfig.preset(256))
+    compile_kept(conv_graph(weights, (3, 3)), NpuConfig.preset(256, acc_width=31))
 
 
 def test_constant_channels_need_no_range(rng):
@@ -202,12 +201,12 @@ def test_constant_channels_need_no_range(rng):
     bias, shift = layer.requantize.bias.copy(), layer.requantize.shift.copy()
     bias[[2, 7]], shift[[2, 7]] = (1 << 30, -(1 << 30)), 43
     graph = replace(graph, layers=(replace(layer, requantize=replace(layer.requantize, bias=bias, shift=shift)),))
-    program, graph = compile_graph(graph, NpuConfig.preset(256))
+    program, graph = compile_kept(graph, NpuConfig.preset(256))
     run_and_compare(program, graph, 1, ("load",))
     shift[2] = 30
     requantize = replace(layer.requantize, bias=bias // 8, shift=shift)
     graph = replace(graph, layers=(replace(layer, requantize=requantize),))
-    run_and_compare(*compile_graph(graph, NpuConfig.preset(256)), 1, ("load",))
+    run_and_compare(*compile_kept(graph, NpuConfig.preset(256)), 1, ("load",))
 
 
 @pytest.mark.parametrize("change, message", [
@@ -219,7 +218,7 @@ def test_requantisation_limits(change, message):
     layer = graph.layers[0]
     graph = replace(graph, layers=(replace(layer, requantize=replace(layer.requantize, **change)),))
     with pytest.raises(GraphError, match=f"layer only: requantisation {message}"):
-        compile_graph(graph, NpuConfig.preset(256))
+        compile_kept(graph, NpuConfig.preset(256))
 
 
 @pytest.mark.parametrize("graph, message", [
@@ -231,4 +230,4 @@ def test_requantisation_limits(change, message):
 ])
 def test_limits(graph, message):
     with pytest.raises(CompileError, match=f"layer only: .*{message}"):
-        compile_graph(graph, NpuConfig.preset(256, input_depth=256))
+        compile_kept(graph, NpuConfig.preset(256, input_depth=256))

@@ -7,18 +7,17 @@ import pytest
 
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import PlainMapping
 from gen.mapping.windows import WindowGeometry, WindowWeights
 from gen.onnx.importer import load
-from gen.options import CompileOptions
 from gen.program.program import Program
 from gen.tiling.geometry import Geometry
 from gen.tiling.weights import PackedWeights
 from sim.cycles import estimate
+from tests.compiled import compile_kept
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.gen.test_pack import conv
 from tests.random_layers import random_graph
@@ -184,7 +183,7 @@ def test_random_graphs(config, seed):
     modes = set()
     for number in range(12):
         graph = random_graph(seed + number, depthwise=0.7 if number % 4 else None)
-        program, graph = compile_graph(graph, config, CompileOptions(density=0.25 if number % 3 == 0 else None))
+        program, graph = compile_kept(graph, config, density=0.25 if number % 3 == 0 else None)
         modes |= {layer.mode for layer in program.layers}
         run_and_compare(program, graph, seed, ("load", "compute", "store", number))
     assert "window" in modes
@@ -194,7 +193,7 @@ def test_random_graphs(config, seed):
 @pytest.mark.parametrize("config", CONFIGS, ids=config_id)
 def test_many_random_graphs(config, seed):
     for number in range(200):
-        program, graph = compile_graph(random_graph(seed + number, depthwise=0.7), config)
+        program, graph = compile_kept(random_graph(seed + number, depthwise=0.7), config)
         run_and_compare(program, graph, seed, ("load", number))
 
 
@@ -206,7 +205,7 @@ def test_many_random_graphs(config, seed):
 def test_shapes(config, stride, kernel, size, pad, rng, windows_only):
     for limit, channels in ((127, 37), (255, 16)):
         graph = depthwise_graph(channels, kernel, size, stride, pad, rng, limit)
-        program, graph = compile_graph(graph, config)
+        program, graph = compile_kept(graph, config)
         assert program.layers[0].mode == "window"
         assert all(i["window"] for i in settings(program, Opcode.COMPUTE_SET))
         run_and_compare(program, graph, 1, ORDERS)
@@ -214,7 +213,7 @@ def test_shapes(config, stride, kernel, size, pad, rng, windows_only):
 
 def test_fields_of_a_window_layer(rng):
     config = NpuConfig.preset(256, depthwise=1)
-    program, _ = compile_graph(depthwise_graph(32, (3, 3), (10, 10), 2, 1, rng), config)
+    program, _ = compile_kept(depthwise_graph(32, (3, 3), (10, 10), 2, 1, rng), config)
     (load_set,) = settings(program, Opcode.LOAD_SET)
     (compute_set,) = settings(program, Opcode.COMPUTE_SET)
     (store_set,) = settings(program, Opcode.STORE_SET)
@@ -229,7 +228,7 @@ def test_fields_of_a_window_layer(rng):
 def test_plain_depthwise_on_request(rng):
     config = NpuConfig.preset(256, depthwise=1)
     graph = depthwise_graph(32, (3, 3), (12, 12), 1, 1, rng)
-    program, _ = compile_graph(graph, config, CompileOptions(depthwise="plain"))
+    program, _ = compile_kept(graph, config, depthwise="plain")
     assert program.layers[0].mode == "depthwise"
     assert not any(i["window"] or i["spread"] for i in settings(program, Opcode.COMPUTE_SET))
     run_and_compare(program, graph, 1, ORDERS)
@@ -240,7 +239,7 @@ def test_narrow_layers(channels, modes, rng):
     """Output tiles of one channel block are spread: the only one, or the last."""
     config = NpuConfig.preset(256, depthwise=1)
     graph = conv_graph(rng.integers(1, 100, (channels, 16, 3, 3)), (13, 11), pad=1)
-    program, graph = compile_graph(graph, config)
+    program, graph = compile_kept(graph, config)
     assert program.layers[0].mode == modes
     for opcode in (Opcode.COMPUTE_SET, Opcode.STORE_SET):
         assert {i["spread"] for i in settings(program, opcode)} == {8: {1}, 16: {1}, 17: {0}, 40: {0, 1}}[channels]
@@ -251,7 +250,7 @@ def test_without_the_feature_nothing_changes():
     config = NpuConfig.preset(256)
     for number in range(5):
         graph = random_graph(number, depthwise=0.7)
-        programs = [compile_graph(graph, config, CompileOptions(depthwise=mode))[0] for mode in ("auto", "plain")]
+        programs = [compile_kept(graph, config, depthwise=mode)[0] for mode in ("auto", "plain")]
         assert programs[0].code == programs[1].code
         for instruction in programs[0].instructions:
             assert not any(instruction.fields.get(name) for name in ("spread", "window", "alternate", "reads"))
@@ -264,7 +263,7 @@ def test_windows_keep_the_bus_busy(stride, size, rng):
     """A 3x3 depthwise layer takes no longer than its data on their way in or out, give or take a little."""
     config = NpuConfig.preset(256, depthwise=1)
     channels = 256 if size < 56 else 64
-    program, _ = compile_graph(depthwise_graph(channels, (3, 3), (size, size), stride, 1, rng), config)
+    program, _ = compile_kept(depthwise_graph(channels, (3, 3), (size, size), stride, 1, rng), config)
     assert program.layers[0].mode == "window"
     blocks, out = channels // 16, -(-size // stride)
     bound = max(blocks * (out * out + 8), blocks * ((size + 2) ** 2 + 8 + 24))
@@ -278,8 +277,8 @@ def test_windows_keep_the_bus_busy(stride, size, rng):
 def test_networks_gain(name, gain, models):
     graph = load(models / f"{name}.onnx")
     without, having = NpuConfig.preset(256), NpuConfig.preset(256, depthwise=1)
-    before = estimate(without, compile_graph(graph, without)[0].code).cycles
-    program, graph = compile_graph(graph, having)
+    before = estimate(without, compile_kept(graph, without)[0].code).cycles
+    program, graph = compile_kept(graph, having)
     assert before > gain * estimate(having, program.code).cycles
     run_and_compare(program, graph, 1, ("load", "store"))
 

@@ -17,6 +17,7 @@ from gen.onnx.importer import load
 from gen.options import CompileOptions
 from gen.program.program import Program
 from sim.cycles import estimate
+from tests.compiled import compile_kept
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.random_layers import random_pairs
 
@@ -85,7 +86,7 @@ def test_which_pairs():
 def test_modes(always):
     graph = pair_graph(32, 48, (9, 9))
     config = NpuConfig.preset(256, depthwise=1, local_store=1)
-    program, _ = compile_graph(graph, config)
+    program, _ = compile_kept(graph, config)
     assert modes(program) == ["fused", "dense"]
     assert list(program.tensors) == ["x", "y"]
     for options in (CompileOptions(fusion="off"), CompileOptions(depthwise="plain")):
@@ -93,8 +94,8 @@ def test_modes(always):
         assert "fused" not in modes(program) and list(program.tensors) == ["x", "middle", "y"]
     for fields in ({"depthwise": 1}, {"local_store": 1}):
         plain = NpuConfig.preset(256, **fields)
-        program, _ = compile_graph(graph, plain)
-        assert program.code == compile_graph(graph, plain, CompileOptions(fusion="off"))[0].code
+        program, _ = compile_kept(graph, plain)
+        assert program.code == compile_kept(graph, plain, fusion="off")[0].code
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ def test_random_pairs(config, seed, always):
     for number in range(15):
         graph = random_pairs(seed + number)
         try:
-            program, graph = compile_graph(graph, config, CompileOptions(density=0.25 if number % 3 == 0 else None))
+            program, graph = compile_kept(graph, config, density=0.25 if number % 3 == 0 else None)
         except CompileError as error:
             assert "; build with " in str(error)
             continue
@@ -119,7 +120,7 @@ def test_random_pairs(config, seed, always):
 def test_many_random_pairs(config, seed, always):
     for number in range(150):
         try:
-            program, graph = compile_graph(random_pairs(seed + number, pairs=3), config)
+            program, graph = compile_kept(random_pairs(seed + number, pairs=3), config)
         except CompileError as error:
             assert "; build with " in str(error)
             continue
@@ -135,7 +136,7 @@ def test_shapes(config, channels, outputs, size, stride, always):
     """Several units, tiles of several units, narrow outputs, one unit made early."""
     graph = pair_graph(channels, outputs, size, stride)
     for _ in range(4):
-        program, graph = compile_graph(graph, config)
+        program, graph = compile_kept(graph, config)
         if config.oc_groups == 2 or stride == 1:
             assert modes(program)[0] == "fused"
             stores = [i for i, layer in zip(program.instructions, program.instruction_layers, strict=True)
@@ -152,7 +153,7 @@ def test_shapes(config, channels, outputs, size, stride, always):
 def test_pairs_gain(channels, outputs, size, stride, gain):
     graph = pair_graph(channels, outputs, size, stride)
     config = NpuConfig.preset(256, depthwise=1, local_store=1)
-    before, after = (estimate(config, compile_graph(graph, config, CompileOptions(fusion=mode))[0].code).cycles
+    before, after = (estimate(config, compile_kept(graph, config, fusion=mode)[0].code).cycles
                      for mode in ("off", "auto"))
     assert before > gain * after
 
@@ -161,7 +162,7 @@ def test_pairs_gain(channels, outputs, size, stride, gain):
 def test_networks_gain(name, gain, models):
     config = NpuConfig.preset(256, depthwise=1, local_store=1)
     graph = load(models / f"{name}.onnx")
-    before = estimate(config, compile_graph(graph, config, CompileOptions(fusion="off"))[0].code).cycles
-    program, graph = compile_graph(graph, config)
+    before = estimate(config, compile_kept(graph, config, fusion="off")[0].code).cycles
+    program, graph = compile_kept(graph, config)
     assert before >= gain * estimate(config, program.code).cycles
     run_and_compare(program, graph, 1, ("load", "store"))

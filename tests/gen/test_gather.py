@@ -7,16 +7,15 @@ import pytest
 
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.compiler import compile_graph
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
 from gen.ir.verify import verify
 from gen.mapping.gather import GatherGeometry
-from gen.options import CompileOptions
 from gen.program.program import Program
 from sim import functional, golden
 from sim.cycles import estimate
 from sim.functional import ORDERS
 from sim.rtl import Bus, RtlMachine, run_program
+from tests.compiled import compile_kept
 from tests.selection import with_full
 
 CONFIGS = {
@@ -73,7 +72,7 @@ def test_random_layers(rng):
     for number in range(60):
         config = list(CONFIGS.values())[number % len(CONFIGS)]
         graph = random_first_layer(rng)
-        program, _ = compile_graph(graph, config)
+        program, _ = compile_kept(graph, config)
         image, x = image_of(program, rng)
         functional.run(config, program.code, image, write_start=program.write_start, strict=True,
                        order=ORDERS[number % len(ORDERS)])
@@ -88,7 +87,7 @@ def test_random_layers_on_rtl(name, rng):
     with RtlMachine(CONFIGS[name]) as machine:
         for number in range(12):
             graph = random_first_layer(rng, largest=20)
-            program, _ = compile_graph(graph, machine.config)
+            program, _ = compile_kept(graph, machine.config)
             image, x = image_of(program, rng)
             slow = number % 3 == 2
             machine.set_bus(Bus(latency=17, bandwidth=0.5, stall_probability=0.2) if slow else Bus())
@@ -106,7 +105,7 @@ def test_faster_than_tap_by_tap(channels, kernel, stride, macs, ideal, rng):
     """What `estimate` counts from start to done, of the multipliers' work."""
     config = NpuConfig.preset(macs, gather=1)
     graph = first_layer(rng, channels=channels, size=(96, 96), outputs=32, kernel=kernel, stride=(stride, stride))
-    programs = [compile_graph(graph, config, CompileOptions(gather=mode))[0] for mode in ("auto", "plain")]
+    programs = [compile_kept(graph, config, gather=mode)[0] for mode in ("auto", "plain")]
     assert [program.layers[0].mode for program in programs] == ["gathered", "dense"]
     gathered, plain = (estimate(config, program.code).cycles for program in programs)
     assert gathered < plain
@@ -119,7 +118,7 @@ def test_pieces_fill_blocks(rng):
     geometry = GatherGeometry.fitting(graph.layers[0], *graph.tensors.values(), config)
     assert [(p.row, p.first, p.length, p.block, p.place) for p in geometry.pieces(config)] == [
         (0, 0, 9, 0, 0), (1, 0, 7, 0, 9), (1, 7, 2, 1, 0), (2, 0, 9, 1, 2)]
-    program, _ = compile_graph(graph, config)
+    program, _ = compile_kept(graph, config)
     # 16 and 11 channels: 4 and 3 steps of 4 lanes.
     assert {(i["blocks"], i["groups"], i["indexed"]) for i in program.instructions if i.opcode is Opcode.COMPUTE} == {
         (1, 4, 0), (1, 3, 1)}
@@ -136,16 +135,16 @@ def test_what_cannot_be_gathered(rng):
     shown = dataclasses.replace(graph, outputs={**graph.outputs, "x": ("x", ())})
     wide = first_layer(rng, channels=32, size=(9, 9), outputs=8, kernel=(3, 3), stride=(2, 2))
     for case, machine in ((both, config), (shown, config), (wide, config), (graph, NpuConfig.preset(64))):
-        program, _ = compile_graph(case, machine)
+        program, _ = compile_kept(case, machine)
         assert "gathered" not in {layer.mode for layer in program.layers}
         assert not program.tensors["x"].interleaved
         assert Opcode.LOAD_GATHER not in {i.opcode for i in program.instructions}
-    assert compile_graph(graph, config)[0].layers[0].mode == "gathered"
+    assert compile_kept(graph, config)[0].layers[0].mode == "gathered"
 
 
 def test_interleaved_tensors_are_saved(tmp_path, rng):
     config = NpuConfig.preset(64, gather=1)
-    program, _ = compile_graph(first_layer(rng, channels=3, size=(5, 7), outputs=8, kernel=(3, 3)), config)
+    program, _ = compile_kept(first_layer(rng, channels=3, size=(5, 7), outputs=8, kernel=(3, 3)), config)
     program.save(tmp_path / "first.npu")
     again = Program.load(tmp_path / "first.npu")
     assert again.tensors == program.tensors and again.tensors["x"].interleaved

@@ -7,9 +7,9 @@ import pytest
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.bench.large import LargeLayer, large_graph, measure_large
-from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
 from sim.rtl.machine import RtlMachine
+from tests.compiled import compile_kept
 from tests.gen.test_compiler import conv_graph, pool_graph, run_and_compare
 from tests.sim.cases import SMALL
 
@@ -28,7 +28,7 @@ MANY = [
 
 @pytest.mark.parametrize("layer", MANY, ids=lambda layer: layer.name)
 def test_large_layers(layer):
-    program, graph = compile_graph(large_graph(layer), SMALL)
+    program, graph = compile_kept(large_graph(layer), SMALL)
     run_and_compare(program, graph, 1, ("load", "compute", "store", 5))
 
 
@@ -60,13 +60,13 @@ def test_padded_pieces(pads, maximum):
     shape = (10, -(-size[0] // 3), -(-size[1] // 9))
     graph = replace(graph, layers=(replace(layer, pads=pads, stride=(3, 9), pad_value=-128 if maximum else 3),),
                     tensors={**graph.tensors, "y": replace(target, shape=shape)})
-    program, graph = compile_graph(graph, SMALL)
+    program, graph = compile_kept(graph, SMALL)
     assert any(instruction["open"] for instruction in program.instructions if instruction.opcode is Opcode.POOL)
     run_and_compare(program, graph, 1, ("load", "compute", "store", 5))
 
 
 def test_a_window_that_fits_is_one_pool():
-    program, _ = compile_graph(pool_graph(20, (14, 14), 14, False), NpuConfig.preset(256))
+    program, _ = compile_kept(pool_graph(20, (14, 14), 14, False), NpuConfig.preset(256))
     assert not any(instruction["open"] for instruction in program.instructions if instruction.opcode is Opcode.POOL)
 
 
@@ -74,11 +74,11 @@ def test_too_many_pixels():
     graph = pool_graph(1, (1, 16), 1, True)
     tensors = {name: replace(tensor, shape=(1, 4096, 4097)) for name, tensor in graph.tensors.items()}
     with pytest.raises(CompileError, match="feature maps have at most 16,777,215 pixels; cut the image"):
-        compile_graph(replace(graph, tensors=tensors), NpuConfig.preset(256))
+        compile_kept(replace(graph, tensors=tensors), NpuConfig.preset(256))
 
 
 def test_narrow_tiles_where_no_wide_one_fits(rng):
     """20 rows of 27 columns are more than the buffer holds, of 23 they are not."""
     graph = conv_graph(rng.integers(-9, 10, (8, 8, 20, 20)), (30, 40))
-    program, graph = compile_graph(graph, SMALL)
+    program, graph = compile_kept(graph, SMALL)
     run_and_compare(program, graph, 1, ("load", 5))

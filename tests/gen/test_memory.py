@@ -40,7 +40,7 @@ def test_a_chain_takes_two_tensors(rng):
     program, _ = compile_graph(graph, CONFIG)
     assert (program.data_beats - program.write_start) * CONFIG.beat_bytes == 2 * 32 * 32 * 32
     assert [name for name in graph.tensors if program.holds(name)] == ["t19", "t20"]
-    run_and_compare(program, graph, 1, ("load", "store"))
+    run_and_compare(program, graph, 1, ("load", "store"), reused=True)
     program, _ = compile_graph(graph, CONFIG, CompileOptions(keep_all=True))
     assert (program.data_beats - program.write_start) * CONFIG.beat_bytes == 21 * 32 * 32 * 32
     assert all(map(program.holds, graph.tensors))
@@ -51,7 +51,7 @@ def test_what_is_added_is_kept_for_a_step_more(rng):
     graph = chain(12, rng, residuals=True)
     program, _ = compile_graph(graph, CONFIG)
     assert (program.data_beats - program.write_start) * CONFIG.beat_bytes == 4 * 32 * 32 * 32
-    run_and_compare(program, graph, 1, ("load", "compute", "store", 7))
+    run_and_compare(program, graph, 1, ("load", "compute", "store", 7), reused=True)
 
 
 @pytest.mark.parametrize("layers", [5, 9])
@@ -60,7 +60,7 @@ def test_random_graphs_in_little_memory(layers, seed):
     for number in range(6):
         graph = random_graph(seed + number, layers=layers, max_size=10, max_channels=40)
         program, graph = compile_graph(graph, CONFIG)
-        run_and_compare(program, graph, seed, ("load", "compute", "store", number))
+        run_and_compare(program, graph, seed, ("load", "compute", "store", number), reused=True)
 
 
 def test_nothing_lies_over_another_of_its_time(rng):

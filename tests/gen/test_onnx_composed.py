@@ -8,10 +8,10 @@ import onnxruntime as ort
 import pytest
 
 from cores.config import NpuConfig
-from gen.compiler import compile_graph
 from gen.ir import reference
 from gen.ir.graph import Conv, Pool
 from gen.onnx.importer import load
+from tests.compiled import compile_kept
 from tests.gen.qdq import Builder
 from tests.gen.test_compiler import run_and_compare
 from tests.gen.test_onnx_import import check
@@ -157,5 +157,5 @@ def test_on_the_machine(config: NpuConfig, seed: int, rng: Rng, tmp_path: Path) 
     z = b.requantize(b.node("Conv", y, b.weights(7, 20, 1, 1)), 0.03)
     joined = b.requantize(b.node("Concat", z, y, b.requantize(b.node("LeakyRelu", z, alpha=0.2)), axis=1))
     b.output(b.quantize(b.node("Conv", joined, b.weights(5, 34, 1, 1))))
-    program, graph = compile_graph(load(b.save(tmp_path)), config)
+    program, graph = compile_kept(load(b.save(tmp_path)), config)
     run_and_compare(program, graph, seed, ("load", "compute", "store", 1))

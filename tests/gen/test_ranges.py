@@ -7,13 +7,12 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.bench.vgg16 import vgg16_graph
-from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph, Pool, Requantize, Tensor
 from gen.ir.ranges import input_ranges
 from gen.mapping.sums import fit_sums
 from sim.cycles import estimate
-from tests.compiled import golden_tensors
+from tests.compiled import compile_kept, golden_tensors
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.random_layers import random_graph, random_inputs
 
@@ -49,22 +48,22 @@ def test_sums_behind_a_relu():
     config, graph = NpuConfig.preset(16, acc_width=24), behind_a_relu(0)
     with pytest.raises(CompileError, match="with --acc-width 25"):
         fit_sums(graph.layers[1], config)
-    program, graph = compile_graph(graph, config)
+    program, graph = compile_kept(graph, config)
     run_and_compare(program, graph, 1, ("load",))
     with pytest.raises(CompileError, match="beyond acc_width=24; build and compile with --acc-width 25"):
-        compile_graph(behind_a_relu(-128), config)
+        compile_kept(behind_a_relu(-128), config)
 
 
 @pytest.mark.full
 def test_vgg16_whole_and_dense():
     """Activations of 0..127 fit the default machine; those of all of int8 need the bit that the message names."""
     config = NpuConfig.preset(256)
-    program, _ = compile_graph(vgg16_graph(zero_point=0), config)
+    program, _ = compile_kept(vgg16_graph(zero_point=0), config)
     cycles = estimate(config, program.code).cycles
     ideal = sum(layer.macs for layer in program.layers) / config.macs
     print(f"VGG16: {cycles} cycles, {ideal / cycles:.1%} of the multipliers in use")
     assert ideal < cycles < 1.2 * ideal
     graph = vgg16_graph(zero_point=-128)
     with pytest.raises(CompileError, match="layer fc6: .* build and compile with --acc-width 28"):
-        compile_graph(graph, config)
-    compile_graph(graph, replace(config, acc_width=28))
+        compile_kept(graph, config)
+    compile_kept(graph, replace(config, acc_width=28))

@@ -11,7 +11,6 @@ from cores.arch.numerics import MAX_SHIFT
 from cores.config import NpuConfig
 from gen.bench.layers import LayerBenchmark
 from gen.bench.layers import conv_graph as benchmark_graph
-from gen.compiler import compile_graph
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Conv, Graph
 from gen.ir.verify import verify
@@ -23,6 +22,7 @@ from gen.options import CompileOptions
 from gen.passes.prune import prune_weights
 from sim import golden
 from sim.cycles import estimate
+from tests.compiled import compile_kept
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.random_layers import random_graph
 
@@ -159,9 +159,7 @@ def check_random(config: NpuConfig, seed: int, number: int) -> set[str]:
     shifts = narrow_shifts(graph, config, rng) if config.winograd == 1 else {}
     try:
         density = 0.25 if number % 5 == 4 and not shifts else None
-        program, graph = compile_graph(
-            graph, config, CompileOptions(
-                density=density, winograd=wherever(config), winograd_shifts=shifts))
+        program, graph = compile_kept(graph, config, density=density, winograd=wherever(config), winograd_shifts=shifts)
     except CompileError as error:
         assert "; build with " in str(error)
         return set()
@@ -190,8 +188,7 @@ def test_many_random_graphs(config, seed):
 def test_shapes(config, size, pad, channels, rng):
     graph = conv_graph(rng.integers(-128, 128, (channels[1], channels[0], 3, 3)), size, pad=pad)
     shifts = {"only": SAFE_SHIFTS} if config.winograd == 1 else {}
-    program, graph = compile_graph(graph, config, CompileOptions(
-            winograd=wherever(config), winograd_shifts=shifts))
+    program, graph = compile_kept(graph, config, winograd=wherever(config), winograd_shifts=shifts)
     assert program.layers[0].mode == "winograd"
     run_and_compare(program, graph, 1, ("load", "compute", "store", 7))
 
@@ -199,7 +196,7 @@ def test_shapes(config, size, pad, channels, rng):
 def test_fields(rng):
     config = NpuConfig.preset(256, winograd=1)
     graph = conv_graph(rng.integers(-128, 128, (32, 32, 3, 3)), (14, 14), pad=1)
-    program, _ = compile_graph(graph, config, CompileOptions(winograd="narrow"))
+    program, _ = compile_kept(graph, config, winograd="narrow")
     first = {}
     for instruction in program.instructions:
         first.setdefault(instruction.opcode, instruction)
@@ -219,7 +216,7 @@ def test_mode_ends_with_the_layer(rng):
     config = NARROW[0]
     for seed in range(6):
         graph = random_graph(seed, winograd=0.6, layers=3, max_size=9)
-        program, graph = compile_graph(graph, config, CompileOptions(winograd_shifts=narrow_shifts(graph, config, rng)))
+        program, graph = compile_kept(graph, config, winograd_shifts=narrow_shifts(graph, config, rng))
         mode, seen = "LOAD_SET", set()
         for instruction, number in zip(program.instructions, program.instruction_layers, strict=True):
             if instruction.opcode in (Opcode.LOAD_SET, Opcode.LOAD_WINOGRAD):
@@ -238,13 +235,13 @@ def test_narrow_only_where_faster(rng):
     for weights, size, chosen in (((64, 64), 28, True), ((16, 16), 28, True), ((64, 64), 4, False)):
         graph = conv_graph(rng.integers(-128, 128, (*weights, 3, 3)), (size, size), pad=1)
         assert bool(choose_narrow(graph, config, CompileOptions())) == chosen
-        program, computed = compile_graph(graph, config, CompileOptions(winograd="narrow"))
+        program, computed = compile_kept(graph, config, winograd="narrow")
         assert (program.layers[0].mode == "winograd") == chosen == bool(computed.layers[0].winograd)
-        direct, _ = compile_graph(graph, config)
+        direct, _ = compile_kept(graph, config)
         assert direct.layers[0].mode == "dense"
         assert (estimate(config, program.code).cycles < estimate(config, direct.code).cycles) == chosen
     quarter = prune_weights(rng.integers(1, 99, (64, 64, 3, 3)).astype(np.int16), 1, config)
-    sparse, _ = compile_graph(conv_graph(quarter, (28, 28), pad=1), config, CompileOptions(winograd="narrow"))
+    sparse, _ = compile_kept(conv_graph(quarter, (28, 28), pad=1), config, winograd="narrow")
     assert sparse.layers[0].mode == "sparse"
 
 
@@ -253,13 +250,13 @@ def test_exact_by_itself_where_faster(rng):
     graph = conv_graph(rng.integers(-128, 128, (64, 64, 3, 3)), (28, 28), pad=1)
     cycles = {}
     for mode in ("auto", "off", "exact"):
-        program, computed = compile_graph(graph, config, CompileOptions(winograd=mode))
+        program, computed = compile_kept(graph, config, winograd=mode)
         assert computed is graph
         assert program.layers[0].mode == ("dense" if mode == "off" else "winograd")
         cycles[mode] = estimate(config, program.code).cycles
     assert cycles["auto"] == cycles["exact"] < 0.5 * cycles["off"]
     small = conv_graph(rng.integers(-128, 128, (8, 8, 3, 3)), (6, 6), pad=1)
-    assert compile_graph(small, config)[0].layers[0].mode == "dense"
+    assert compile_kept(small, config)[0].layers[0].mode == "dense"
 
 
 @pytest.mark.parametrize("mode", ["auto", "off"])
@@ -267,20 +264,20 @@ def test_other_machines_are_as_before(mode):
     config = NpuConfig.preset(256)
     for seed in range(4):
         graph = random_graph(seed)
-        compiled = compile_graph(graph, config, CompileOptions(winograd=mode))[0]
-        assert compiled.code == compile_graph(graph, config)[0].code
+        compiled = compile_kept(graph, config, winograd=mode)[0]
+        assert compiled.code == compile_kept(graph, config)[0].code
     for mode in ("exact", "narrow"):
         with pytest.raises(CompileError, match="need a machine with winograd="):
-            compile_graph(graph, config, CompileOptions(winograd=mode))
+            compile_kept(graph, config, winograd=mode)
 
 
 def test_refused(rng):
     graph = conv_graph(rng.integers(-128, 128, (8, 8, 3, 3)), (6, 6), pad=1)
     for config in (NpuConfig.preset(16), EXACT[0]):
         with pytest.raises(CompileError, match=r"need a machine with winograd=1 \(--features winograd\), not"):
-            compile_graph(graph, config, CompileOptions(winograd="narrow"))
+            compile_kept(graph, config, winograd="narrow")
         with pytest.raises(CompileError, match="layer only: the narrow Winograd form needs a machine with winograd=1"):
-            compile_graph(graph, config, CompileOptions(winograd_shifts={"only": SAFE_SHIFTS}))
+            compile_kept(graph, config, winograd_shifts={"only": SAFE_SHIFTS})
     with pytest.raises(CompileError, match="layer only: only dense 3x3 convolutions of stride 1"):
         narrow_graph(conv_graph(np.ones((8, 8, 1, 1)), (6, 6)), {"only": SAFE_SHIFTS})
     with pytest.raises(CompileError, match="no layer 'other'"):
@@ -298,7 +295,7 @@ def test_gain(channels, size, bound):
         256, winograd=2, pixel_lanes=1, nnz_lanes=8, acc_depth=1024, acc_width=29)
     for config, mode in ((narrow, "narrow"), (exact, "exact")):
         graph = benchmark_graph(layer, config=config)
-        programs = [compile_graph(graph, config, CompileOptions(winograd=m))[0] for m in ("off", mode)]
+        programs = [compile_kept(graph, config, winograd=m)[0] for m in ("off", mode)]
         cycles = [estimate(config, program.code).cycles for program in programs]
         assert cycles[0] > bound * cycles[1]
 

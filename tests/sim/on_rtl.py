@@ -19,10 +19,10 @@ def random_bus(chance: random.Random) -> Bus:
 
 
 def check_on_rtl(machine: RtlMachine, program: Program, graph: Graph, seed: int, *,
-                 bus: Bus | None = None) -> RtlResult:
+                 bus: Bus | None = None, reused: bool = False) -> RtlResult:
     """Run a program on random inputs: every tensor is the golden layers', every counter what the memory saw.
 
-    ``graph`` is what the program computes; without ``bus`` it is a random one.
+    ``graph`` is what the program computes; without ``bus`` it is a random one; ``reused`` as in `check_tensors`.
     """
     bus = bus or random_bus(random.Random(seed))
     inputs = random_inputs(graph, seed)
@@ -30,7 +30,7 @@ def check_on_rtl(machine: RtlMachine, program: Program, graph: Graph, seed: int,
     result = run_program(program.config, program.code, random_image(program, inputs, seed),
                          write_start=program.write_start, machine=machine)
     what = f"graph {seed}, {bus}"
-    check_tensors(program, graph, result.image, golden_tensors(graph, inputs), what)
+    check_tensors(program, graph, result.image, golden_tensors(graph, inputs), what, reused=reused)
     assert abs(result.cycles - result.counters["cycles"]) <= 4, what
     assert result.counters["instructions"] == len(program.instructions), what
     assert result.counters["read_beats"] == result.stats.read_beats, what

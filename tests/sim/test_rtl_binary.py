@@ -7,12 +7,12 @@ from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, binary_layers, layer_graph
 from gen.bench.layers import measure_graph
-from gen.compiler import compile_graph
 from gen.ir.reference import host_output
 from gen.ir.reference import run as run_reference
 from gen.onnx.importer import load
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine, run_program
+from tests.compiled import compile_kept
 from tests.random_binary import random_binary_graph
 
 from .on_rtl import check_on_rtl
@@ -41,7 +41,7 @@ def machine(request):
 
 def check(machine: RtlMachine, seed: int) -> set[str]:
     """Run a random graph; returns the modes of its layers."""
-    program, graph = compile_graph(random_binary_graph(seed, max_channels=150, max_size=12), machine.config)
+    program, graph = compile_kept(random_binary_graph(seed, max_channels=150, max_size=12), machine.config)
     check_on_rtl(machine, program, graph, seed)
     return {layer.mode for layer in program.layers}
 
@@ -90,7 +90,7 @@ def test_trained_network(models):
     golden_file = np.load(models / "cnvW1A1_cifar10.golden.npz")
     graph = load(models / "cnvW1A1_cifar10.onnx")
     config = CONFIGS["64"]
-    program, _ = compile_graph(graph, config)
+    program, _ = compile_kept(graph, config)
     with RtlMachine(config) as machine:
         for sample in range(2):
             image = program.image()
@@ -98,7 +98,7 @@ def test_trained_network(models):
             result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
             _, expected = run_reference(graph, {"image": golden_file["image"][sample:sample + 1]}, keep=True)
             assert expected is not None
-            for name in filter(program.holds, program.tensors):
+            for name in program.tensors:
                 np.testing.assert_array_equal(program.unpack_tensor(result.image, name), expected[name][0], name)
             logits = host_output(graph, "logits", program.unpack_tensor(result.image, program.outputs["logits"])[None])
             np.testing.assert_array_equal(logits[0], golden_file["ort"][sample])

@@ -63,7 +63,7 @@ def test_copies(machine, seed, pitch):
 def check(machine: RtlMachine, seed: int, *, max_size: int) -> int:
     """Run random pairs of layers; returns how many layers were fused."""
     program, graph = compile_random(machine.config, seed, max_size=max_size, make=random_pairs)
-    check_on_rtl(machine, program, graph, seed)
+    check_on_rtl(machine, program, graph, seed, reused=True)
     return [layer.mode for layer in program.layers].count("fused")
 
 

@@ -30,7 +30,7 @@ def machine(request):
 
 def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:
     program, graph = compile_random(machine.config, seed, max_size=max_size)
-    check_on_rtl(machine, program, graph, seed)
+    check_on_rtl(machine, program, graph, seed, reused=True)
 
 
 @pytest.mark.parametrize("number", range(14))

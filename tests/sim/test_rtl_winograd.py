@@ -5,11 +5,10 @@ import pytest
 
 from cores.config import NpuConfig
 from gen.bench.layers import LayerBenchmark, conv_graph
-from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
-from gen.options import CompileOptions
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
+from tests.compiled import compile_kept
 from tests.gen.test_winograd import narrow_shifts, wherever
 from tests.random_layers import random_graph
 from tests.selection import with_full
@@ -39,8 +38,7 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> bool:
     graph = random_graph(seed, winograd=0.7, max_size=max_size, max_channels=50)
     shifts = narrow_shifts(graph, config, np.random.default_rng(seed)) if config.winograd == 1 else {}
     try:
-        program, graph = compile_graph(graph, config, CompileOptions(
-            winograd=wherever(config), winograd_shifts=shifts))
+        program, graph = compile_kept(graph, config, winograd=wherever(config), winograd_shifts=shifts)
     except CompileError as error:
         assert "; build with " in str(error)
         return False
@@ -66,8 +64,7 @@ def test_time_model(machine, channels, outputs, size):
     layer = LayerBenchmark(name="x", channels=channels, outputs=outputs, size=size, kernel=3)
     graph, config = conv_graph(layer, config=machine.config), machine.config
     shifts = {"x": (2, 1, 0, 2) * 4} if config.winograd == 1 else {}
-    program, graph = compile_graph(graph, config, CompileOptions(
-            winograd=wherever(config), winograd_shifts=shifts))
+    program, graph = compile_kept(graph, config, winograd=wherever(config), winograd_shifts=shifts)
     assert program.layers[0].mode == "winograd"
     result = check_on_rtl(machine, program, graph, 1, bus=Bus())
     assert abs(estimate(config, program.code).cycles - result.cycles) <= 5 + 0.02 * result.cycles
