@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cores.config import NpuConfig
-from gen.bench.vgg16 import vgg16_graph
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph, Pool, Requantize, Tensor
 from gen.ir.ranges import input_ranges
@@ -15,6 +14,7 @@ from sim.cycles import estimate
 from tests.compiled import compile_kept, golden_tensors
 from tests.gen.test_compiler import conv_graph, run_and_compare
 from tests.random_layers import random_graph, random_inputs
+from tests.vgg16 import vgg16_graph
 
 
 def test_values_are_in_range(seed):
