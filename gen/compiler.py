@@ -28,7 +28,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     """The graph that a program for these options computes: pruned, and with narrow Winograd layers, if asked for.
 
     ``samples``: model inputs (N, ...) to calibrate such layers with. Raises GraphError for a graph that breaks the
-    IR's rules, CompileError for a machine that has no such layers.
+    IR's rules, CompileError for a machine that has no such layers, ValueError for a density out of range.
     """
     verify(graph)
     if options.density is not None:

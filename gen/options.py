@@ -9,10 +9,7 @@ __all__ = ["CompileOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """How a graph is compiled. The defaults take the faster of the ways that change no value.
-
-    Raises ValueError for a density out of range.
-    """
+    """How a graph is compiled. The defaults take the faster of the ways that change no value."""
 
     #: Share of each block's weights that is kept, the largest (`gen.passes.prune`), above 0 and at most 1; None: all.
     #: Layers that are sparse already are found without it.
@@ -34,7 +31,3 @@ class CompileOptions:
     #: Every tensor that is in memory at all has a place of its own, so that all are there when the program has ended;
     #: otherwise those that nobody reads any more make room for others.
     keep_all: bool = False
-
-    def __post_init__(self) -> None:
-        if self.density is not None and not 0 < self.density <= 1:
-            raise ValueError(f"density must be above 0 and at most 1, not {self.density}")
