@@ -187,8 +187,7 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         for network in NETWORKS:
             with status(network.title):
                 workload = open_workload(folder / f"{network.file}.onnx", config, CompileOptions(keep_all=True))
-                samples = read_samples(folder / f"{network.file}.golden.npz", workload.graph, workload.input_shapes,
-                                       limit=1)
+                samples = read_samples(folder / f"{network.file}.golden.npz", workload.inputs, limit=1)
                 result = run_model(workload, samples, "rtl", machine=machine)
             cycles = round(result.cycles or 0)
             macs = sum(layer.macs for layer in workload.program.layers)

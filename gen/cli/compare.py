@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from gen.check.compare import compare_model, print_comparison
     from gen.onnx.importer import load_model
-    from gen.run.inputs import read_samples
+    from gen.run.inputs import input_specs, read_samples
 
     imported = load_model(arguments.model)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
-    samples = read_samples(arguments.input, imported.graph, shapes, limit=arguments.limit)
+    samples = read_samples(arguments.input, input_specs(imported.graph, shapes), limit=arguments.limit)
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
     with status(f"{len(samples)} samples on onnxruntime"):

@@ -80,7 +80,7 @@ class _Demo:
         self.build()
         workload = open_workload(model, self.config, CompileOptions(keep_all=True), board=self.board.name)
         self.compile(model, workload.program)
-        samples = read_samples(data, workload.graph, workload.input_shapes, limit=self.limit)
+        samples = read_samples(data, workload.inputs, limit=self.limit)
         result = self.read_digits(workload, samples)
         self.step("Where the cycles of an image go")
         rtl = result.inferences[0].rtl

@@ -91,7 +91,7 @@ def measure(workload: "Workload", target: str, clock_mhz: float) -> dict[str, An
         machine = RtlMachine(program.config)
     with machine, status("simulating") as remark:
         # The time does not depend on the values.
-        samples = zero_samples(workload.graph, workload.input_shapes)
+        samples = zero_samples(workload.inputs)
         result = run_model(workload, samples, "rtl", machine=machine,
                            progress=lambda _, cycles: remark(f"{cycles:,} cycles"))
     rtl = result.inferences[0].rtl

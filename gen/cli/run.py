@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         require_member_names(arguments.model, workload.graph.outputs)
     from gen.run.inputs import read_samples
 
-    samples = read_samples(arguments.input, workload.graph, workload.input_shapes, limit=arguments.limit)
+    samples = read_samples(arguments.input, workload.inputs, limit=arguments.limit)
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
     if arguments.target != "reference":

@@ -1,5 +1,6 @@
 """Samples from files: arrays by name (.npz), one array (.npy), or an image."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from gen.ir.graph import Graph
 from gen.run.arrays import ArrayFile, Header
 from gen.run.pictures import PictureError, read_picture
 
-__all__ = ["InputError", "Samples", "random_samples", "read_samples", "zero_samples"]
+__all__ = ["InputError", "InputSpec", "Samples", "input_specs", "random_samples", "read_samples", "zero_samples"]
 
 #: Bytes of samples that are read at once.
 _MAX_BYTES = 1 << 30
@@ -21,6 +22,14 @@ _LABEL = "label"
 
 class InputError(NpugenError, ValueError):
     """A file that does not hold what the model takes; the message names it."""
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """What an input of a model takes; ``shape`` has 1 for the samples."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +47,9 @@ class Samples:
         return len(next(iter(self.inputs.values())))
 
 
-def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> Samples:
-    """An image in the layout and size of ``shape``, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
+def _read_image(path: Path, name: str, spec: InputSpec) -> Samples:
+    """An image in the layout and size that ``spec`` has, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
+    shape = spec.shape
     if len(shape) != 4 or not ({shape[1], shape[3]} & {1, 3}):
         raise InputError(f"{path}: input {name} of shape {shape} is not an image; give an .npz file")
     channels_first = shape[1] in (1, 3)
@@ -50,30 +60,29 @@ def _read_image(path: Path, graph: Graph, name: str, shape: tuple[int, ...]) -> 
         raise InputError(f"{path}: {error}") from None
     if channels_first:
         pixels = pixels.transpose(2, 0, 1)
-    wanted = _number(graph, name)
-    if wanted == np.float32:
+    if spec.dtype == np.float32:
         array, values = (pixels[None] / np.float32(255)).astype(np.float32), "0..1"
-    elif wanted == np.uint8:
+    elif spec.dtype == np.uint8:
         array, values = pixels[None], "0..255"
     else:
         array, values = (pixels[None] ^ 128).view(np.int8), "-128..127"
     return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}")
 
 
-def _require_fit(path: Path, graph: Graph, name: str, header: Header, shape: tuple[int, ...]) -> int:
+def _require_fit(path: Path, name: str, header: Header, spec: InputSpec) -> int:
     """Raises InputError unless an array holds samples of the model input ``name``; returns how many."""
+    shape, wanted = spec.shape, spec.dtype
     if header.shape[1:] != shape[1:] and header.shape != shape[1:]:
         expected = ", ".join(map(str, ("samples", *shape[1:])))
         raise InputError(f"{path}: input {name} must have the shape ({expected}), not {header.shape}")
-    wanted = _number(graph, name)
     if header.dtype != wanted and not (wanted == np.float32 and header.dtype.kind == "f"):
         raise InputError(f"{path}: input {name} must be {wanted}, not {header.dtype}")
     return 1 if header.shape == shape[1:] else header.shape[0]
 
 
-def _read_arrays(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], limit: int | None) -> Samples:
+def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) -> Samples:
     """Samples from a .npy or .npz file; of the latter, only the arrays of the model's inputs and ``label`` are read."""
-    names, file = list(graph.inputs), ArrayFile(path)
+    names, file = list(specs), ArrayFile(path)
     there = file.names
     if there is None and len(names) > 1:
         raise InputError(f"{path}: the inputs are {', '.join(names)}; give an .npz file with an array for each")
@@ -82,7 +91,7 @@ def _read_arrays(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], l
         raise InputError(f"{path}: has no array {missing[0]!r}; the model's inputs are {', '.join(names)}, "
                          f"the file has {', '.join(there or ()) or 'nothing'}")
     headers = {name: file.header(name) for name in names}
-    counts = {name: _require_fit(path, graph, name, header, shapes[name]) for name, header in headers.items()}
+    counts = {name: _require_fit(path, name, header, specs[name]) for name, header in headers.items()}
     if there is not None and _LABEL in there:
         label = headers[_LABEL] = file.header(_LABEL)
         if len(label.shape) != 1 or label.dtype.kind not in "iuf":
@@ -95,7 +104,7 @@ def _read_arrays(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], l
     if not samples:
         raise InputError(f"{path}: there are no samples")
     taken = min(samples, limit or samples)
-    entries = {name: None if name in names and header.shape == shapes[name][1:] else taken
+    entries = {name: None if name in names and header.shape == specs[name].shape[1:] else taken
                for name, header in headers.items()}     # None: a single sample
     needed = sum(header.size(entries[name]) for name, header in headers.items())
     if needed > _MAX_BYTES:
@@ -107,42 +116,39 @@ def _read_arrays(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], l
         if array.dtype.kind == "f" and np.isnan(array).any():
             raise InputError(f"{path}: input {name} holds values that are not numbers (NaN)")
         with np.errstate(over="ignore"):    # beyond float32 is as good as infinite
-            inputs[name] = array.astype(_number(graph, name), copy=False).reshape(-1, *shapes[name][1:])
+            inputs[name] = array.astype(specs[name].dtype, copy=False).reshape(-1, *specs[name].shape[1:])
     labels = file.read(_LABEL, taken) if _LABEL in headers else None
     if labels is not None and not (np.isfinite(labels) & (labels == np.rint(labels))).all():
         raise InputError(f"{path}: labels must be whole numbers")
     return Samples(inputs, labels)
 
 
-def read_samples(path: Path, graph: Graph, shapes: dict[str, tuple[int, ...]], *, limit: int | None = None) -> Samples:
-    """Samples for ``graph``, at most ``limit``. ``shapes`` are those of the model's inputs.
+def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | None = None) -> Samples:
+    """Samples for a model with these inputs, at most ``limit``.
 
     Raises InputError for a file that does not fit, OSError for one that cannot be read.
     """
-    names = list(graph.inputs)
+    names = list(specs)
     require_file(path)
     if path.suffix not in (".npz", ".npy"):
         if len(names) > 1:
             raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
-        return _read_image(path, graph, names[0], shapes[names[0]])
+        return _read_image(path, names[0], specs[names[0]])
     path.open("rb").close()     # what is raised from here on is about the content
     try:
-        return _read_arrays(path, graph, shapes, limit)
+        return _read_arrays(path, specs, limit)
     except BAD_ARCHIVE as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})") from None
 
 
-def zero_samples(graph: Graph, shapes: dict[str, tuple[int, ...]]) -> Samples:
-    """One sample of zeros in the types of the model's inputs, for what does not depend on values."""
-    inputs = {}
-    for name in graph.inputs:
-        inputs[name] = np.zeros(shapes[name], _number(graph, name))
-    return Samples(inputs, None)
+def zero_samples(specs: Mapping[str, InputSpec]) -> Samples:
+    """One sample of zeros, for what does not depend on values."""
+    return Samples({name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}, None)
 
 
-def random_samples(graph: Graph, shapes: dict[str, tuple[int, ...]], seed: int) -> Samples:
+def random_samples(graph: Graph, shapes: Mapping[str, tuple[int, ...]], seed: int) -> Samples:
     """One random sample, over the whole range that the model's inputs are quantised to; the same for the same seed."""
     rng, inputs = np.random.default_rng(seed), {}
     for name, (tensor, _) in graph.inputs.items():
@@ -154,6 +160,11 @@ def random_samples(graph: Graph, shapes: dict[str, tuple[int, ...]], seed: int) 
         else:
             inputs[name] = (integers + (128 if number == np.uint8 else 0)).astype(number)
     return Samples(inputs, None)
+
+
+def input_specs(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, InputSpec]:
+    """Of a model with this graph; ``shapes`` are those of its inputs."""
+    return {name: InputSpec(shapes[name], _number(graph, name)) for name in graph.inputs}
 
 
 def _number(graph: Graph, name: str) -> np.dtype:

@@ -13,7 +13,7 @@ from gen.ir.graph import Graph
 from gen.onnx.importer import Imported, load_model
 from gen.options import CompileOptions
 from gen.program.program import ConflictError, Program, ProgramError
-from gen.run.inputs import read_samples
+from gen.run.inputs import InputSpec, input_specs, read_samples
 
 __all__ = ["Workload", "is_program", "open_workload"]
 
@@ -33,6 +33,11 @@ class Workload:
     input_shapes: dict[str, tuple[int, ...]]
     _compile: Callable[[], Program]
 
+    @property
+    def inputs(self) -> dict[str, InputSpec]:
+        """What the model's inputs take."""
+        return input_specs(self.graph, self.input_shapes)
+
     @cached_property
     def program(self) -> Program:
         """Compiled when first asked for: the reference does without. Raises CompileError."""
@@ -42,7 +47,8 @@ class Workload:
 def _from_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, calibration: Path | None = None,
                 board: str | None = None) -> Workload:
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
-    samples = None if calibration is None else read_samples(calibration, imported.graph, shapes).inputs
+    samples = None if calibration is None else read_samples(
+        calibration, input_specs(imported.graph, shapes)).inputs
     graph = prepare(imported.graph, config, options, samples)
 
     def compiled() -> Program:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from gen.ir.graph import Graph, Tensor
 from gen.ir.host import HostStep
-from gen.run.inputs import InputError, read_samples
+from gen.run.inputs import InputError, input_specs, read_samples
 
 SHAPES = {"image": (1, 3, 4, 6)}
 
@@ -36,7 +36,7 @@ def picture(tmp_path: Path) -> Path:
 def test_npz_with_labels_and_limit(tmp_path: Path, rng: np.random.Generator):
     image = rng.integers(-128, 128, (5, 3, 4, 6), np.int8)
     np.savez(tmp_path / "x.npz", image=image, label=np.arange(5), other=1)
-    samples = read_samples(tmp_path / "x.npz", graph(), SHAPES, limit=2)
+    samples = read_samples(tmp_path / "x.npz", input_specs(graph(), SHAPES), limit=2)
     assert len(samples) == 2
     np.testing.assert_array_equal(samples.inputs["image"], image[:2])
     np.testing.assert_array_equal(samples.labels, [0, 1])
@@ -44,7 +44,7 @@ def test_npz_with_labels_and_limit(tmp_path: Path, rng: np.random.Generator):
 
 def test_npy_may_be_a_single_sample(tmp_path: Path):
     np.save(tmp_path / "x.npy", np.ones((3, 4, 6), np.int8))
-    assert read_samples(tmp_path / "x.npy", graph(), SHAPES).inputs["image"].shape == (1, 3, 4, 6)
+    assert read_samples(tmp_path / "x.npy", input_specs(graph(), SHAPES)).inputs["image"].shape == (1, 3, 4, 6)
 
 
 @pytest.mark.parametrize(("kind", "dtype", "value", "values"), [
@@ -53,7 +53,7 @@ def test_npy_may_be_a_single_sample(tmp_path: Path):
     ({}, np.int8, 80 - 128, "-128..127"),
 ])
 def test_image_in_the_type_of_the_input(picture: Path, kind: dict, dtype: type, value: float, values: str):
-    samples = read_samples(picture, graph(**kind), SHAPES)
+    samples = read_samples(picture, input_specs(graph(**kind), SHAPES))
     array = samples.inputs["image"]
     assert array.dtype == dtype and array.shape == (1, 3, 4, 6)
     assert array[0, 0, 1, 2] == value
@@ -62,13 +62,13 @@ def test_image_in_the_type_of_the_input(picture: Path, kind: dict, dtype: type, 
 
 def test_what_was_done_to_an_image_is_said(tmp_path: Path):
     Image.new("RGBA", (12, 9)).save(tmp_path / "x.png")
-    samples = read_samples(tmp_path / "x.png", graph(), {"image": (1, 1, 4, 6)})
+    samples = read_samples(tmp_path / "x.png", input_specs(graph(), {"image": (1, 1, 4, 6)}))
     assert samples.remark.endswith("x.png: 12 x 9 RGBA converted to 6 x 4 gray, without its transparency; "
                                    "pixels 0..255 are taken as -128..127")
 
 
 def test_image_with_channels_last(picture: Path):
-    array = read_samples(picture, graph(unsigned=True), {"image": (1, 4, 6, 3)}).inputs["image"]
+    array = read_samples(picture, input_specs(graph(unsigned=True), {"image": (1, 4, 6, 3)})).inputs["image"]
     assert array.shape == (1, 4, 6, 3)
     assert array[0, 3, 5].tolist() == [200, 180, 0]
 
@@ -88,7 +88,7 @@ def test_image_with_channels_last(picture: Path):
 def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(InputError, match=message) as caught:
-        read_samples(tmp_path / "x.npz", graph(quantized=True), SHAPES)
+        read_samples(tmp_path / "x.npz", input_specs(graph(quantized=True), SHAPES))
     assert str(tmp_path / "x.npz") in str(caught.value)
 
 
@@ -97,7 +97,7 @@ def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict, message: str):
 def test_damaged_files(tmp_path: Path, name: str, content: bytes):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=rf"{name}: ") as caught:
-        read_samples(tmp_path / name, graph(), SHAPES)
+        read_samples(tmp_path / name, input_specs(graph(), SHAPES))
     assert "\n" not in str(caught.value)
 
 
@@ -106,7 +106,7 @@ def test_files_without_content(tmp_path: Path):
     for path, message in ((tmp_path / "x.npz", "the file is empty"), (tmp_path, "Is a directory"),
                           (Path("/dev/zero"), "not a regular file")):
         with pytest.raises(OSError, match=message):
-            read_samples(path, graph(), SHAPES)
+            read_samples(path, input_specs(graph(), SHAPES))
 
 
 def test_truncated_image(tmp_path: Path, rng: np.random.Generator):
@@ -114,7 +114,7 @@ def test_truncated_image(tmp_path: Path, rng: np.random.Generator):
     Image.fromarray(rng.integers(0, 256, (64, 64, 3), np.uint8)).save(path)
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(InputError, match="noise.png: "):
-        read_samples(path, graph(), SHAPES)
+        read_samples(path, input_specs(graph(), SHAPES))
 
 
 def test_only_what_is_needed_of_an_npz_is_read(tmp_path: Path):
@@ -126,7 +126,7 @@ def test_only_what_is_needed_of_an_npz_is_read(tmp_path: Path):
             np.lib.format.write_array(member, np.ones((200_000, 3, 4, 6), np.int8))
     tracemalloc.start()
     try:
-        samples = read_samples(tmp_path / "x.npz", graph(), SHAPES, limit=3)
+        samples = read_samples(tmp_path / "x.npz", input_specs(graph(), SHAPES), limit=3)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
@@ -142,7 +142,7 @@ def test_only_what_is_needed_of_an_npz_is_read(tmp_path: Path):
 def test_orders_and_single_samples(suffix: str, array: np.ndarray, limit: int | None, tmp_path: Path):
     path = tmp_path / f"x.{suffix}"
     np.save(path, array) if suffix == "npy" else np.savez_compressed(path, image=array)
-    found = read_samples(path, graph(), SHAPES, limit=limit).inputs["image"]
+    found = read_samples(path, input_specs(graph(), SHAPES), limit=limit).inputs["image"]
     np.testing.assert_array_equal(found, array.reshape(-1, 3, 4, 6)[:limit])
 
 
@@ -176,13 +176,14 @@ def test_damaged_arrays(content: bytes, message: str, suffix: str, tmp_path: Pat
     else:
         path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
-        read_samples(path, graph(), SHAPES)
+        read_samples(path, input_specs(graph(), SHAPES))
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
 
 
 def test_floats_beyond_float32_are_infinite(tmp_path: Path):
     np.save(tmp_path / "x.npy", np.full((1, 3, 4, 6), -1e300))
-    assert np.isneginf(read_samples(tmp_path / "x.npy", graph(quantized=True), SHAPES).inputs["image"]).all()
+    samples = read_samples(tmp_path / "x.npy", input_specs(graph(quantized=True), SHAPES))
+    assert np.isneginf(samples.inputs["image"]).all()
 
 
 #: Black, white and a gray of 0.4 in every mode that has 8 bits or fewer, or a range of its own.
@@ -205,7 +206,7 @@ _EIGHT = np.array([[0, 255, 102]], np.uint8)
 ])
 def test_every_mode_keeps_its_range(image: Image.Image, name: str, options: dict, said: str, tmp_path: Path):
     image.save(tmp_path / name, **options)
-    samples = read_samples(tmp_path / name, graph(unsigned=True), {"image": (1, 1, 1, 3)})
+    samples = read_samples(tmp_path / name, input_specs(graph(unsigned=True), {"image": (1, 1, 1, 3)}))
     pixels = samples.inputs["image"].ravel().tolist()
     inverted = "tiffinfo" in options
     expected = [255, 0, 153] if inverted else [0, 255, 0 if image.mode == "1" else 102]
@@ -220,7 +221,7 @@ def test_every_mode_keeps_its_range(image: Image.Image, name: str, options: dict
 def test_modes_without_a_range(image: Image.Image, name: str, message: str, tmp_path: Path):
     image.save(tmp_path / name)
     with pytest.raises(InputError, match=message):
-        read_samples(tmp_path / name, graph(unsigned=True), {"image": (1, 1, 1, 3)})
+        read_samples(tmp_path / name, input_specs(graph(unsigned=True), {"image": (1, 1, 1, 3)}))
 
 
 @pytest.mark.parametrize("times", [1.5, 3])
@@ -229,7 +230,7 @@ def test_images_beyond_any_camera(times: float, tmp_path: Path, monkeypatch: pyt
     Image.new("L", (100, 100)).save(tmp_path / "x.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(10_000 / times))
     with pytest.raises(InputError, match=r"x\.png: an image of more than [\d,]+ pixels; scale it down"):
-        read_samples(tmp_path / "x.png", graph(unsigned=True), {"image": (1, 1, 1, 3)})
+        read_samples(tmp_path / "x.png", input_specs(graph(unsigned=True), {"image": (1, 1, 1, 3)}))
 
 
 def test_formats_that_start_programs_are_not_read(tmp_path: Path):
@@ -237,4 +238,4 @@ def test_formats_that_start_programs_are_not_read(tmp_path: Path):
     Image.new("RGB", (3, 1)).save(buffer, "EPS")
     (tmp_path / "x.png").write_bytes(buffer.getvalue())
     with pytest.raises(InputError, match=r"x\.png: not an \.npz or \.npy file, nor an image"):
-        read_samples(tmp_path / "x.png", graph(unsigned=True), {"image": (1, 1, 1, 3)})
+        read_samples(tmp_path / "x.png", input_specs(graph(unsigned=True), {"image": (1, 1, 1, 3)}))
