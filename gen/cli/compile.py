@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board
+from gen.cli.parts import facts_of, show_parts
 from gen.files.write import is_zip, require_writable
 from gen.name import called
 
 if TYPE_CHECKING:
-    from gen.run.workload import Workload
+    from gen.run.application import Application
 
 #: Layers that a warning names.
 _WARNINGS = 3
@@ -20,7 +21,7 @@ EXAMPLE = "example: %(prog)s examples/digits/digits_int8.onnx --macs 256 -o buil
 
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    """--density, --depthwise, --fusion, --gather, --winograd."""
+    """--density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
@@ -37,6 +38,14 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                         help="in a machine with the feature winograd: narrow lets dense 3x3 layers take the 8-bit form "
                              "where it is faster, which changes values. In an exact machine (--winograd-unit 2): auto "
                              "takes its form where it is faster, exact wherever it can, off nowhere (default auto)")
+
+
+    parser.add_argument("--host", choices=("auto", "off"), default="auto",
+                        help="off refuses a model of which something would have to run on the processor (default "
+                             "auto: what the accelerator does not take is left to onnxruntime)")
+    parser.add_argument("--reconstruct", choices=("auto", "off"), default="auto",
+                        help="off leaves a layer to the processor whose result that reads unquantised (default auto: "
+                             "it is quantised where the model says how, and stays on the accelerator)")
 
 
 def density(text: str) -> float:
@@ -62,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def checked(workload: "Workload", model: Path) -> dict[str, Any] | None:
+def checked(application: "Application", model: Path) -> dict[str, Any] | None:
     """Compare a random sample with onnxruntime and warn of every layer that is more than one unit off.
 
     Returns what `--json` says of it; None where there was nothing to compare with.
@@ -71,12 +80,14 @@ def checked(workload: "Workload", model: Path) -> dict[str, Any] | None:
     from gen.ir.errors import GraphError
     from gen.run.inputs import random_samples
 
-    imported = workload.imported
-    try:
-        rows = compare_layers(imported, random_samples(imported.graph, workload.input_shapes, seed=0).inputs)
-    except GraphError as error:
-        messages.print(f"{model}: warning: not compared with onnxruntime: {error}", soft_wrap=True)
-        return None
+    rows = []
+    for workload in application.workloads:
+        imported = workload.imported
+        try:
+            rows += compare_layers(imported, random_samples(imported.graph, workload.input_shapes, seed=0).inputs)
+        except GraphError as error:
+            messages.print(f"{model}: warning: not compared with onnxruntime: {error}", soft_wrap=True)
+            return None
     off = sorted((row for row in rows if row.largest > 1), key=lambda row: -row.largest)
     for row in off[:_WARNINGS]:
         messages.print(f"{model}: warning: layer {row.layer} is up to {row.largest} units from onnxruntime on a random "
@@ -96,24 +107,31 @@ def run(arguments: argparse.Namespace) -> None:
     require_writable(arguments.output)
     if is_zip(arguments.model):
         raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")
-    from gen.run.workload import open_workload
+    from gen.run.application import open_application
 
     with status(f"compiling {arguments.model.name}"):
-        workload = open_workload(arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all),
-                                 calibration=arguments.calibrate, board=board)
-        program = workload.program
-    program.save(arguments.output)
+        application = open_application(
+            arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all),
+            calibration=arguments.calibrate, board=board, host=arguments.host != "off",
+            rebuild=arguments.reconstruct != "off")
+        programs = [workload.program for workload in application.workloads]
+    application.save(arguments.output)
     check = None
     if arguments.check:
         with status("comparing with onnxruntime"):
-            check = checked(workload, arguments.model)
+            check = checked(application, arguments.model)
+    layers = [layer for program in programs for layer in program.layers]
     facts = {
-        "program": str(arguments.output), "layers": len(program.layers),
-        "instructions": len(program.instruction_layers), "code_bytes": len(program.code),
-        "constant_bytes": len(program.constants), "data_bytes": program.data_beats * config.beat_bytes,
-        "macs": sum(layer.macs for layer in program.layers),
-        "useful_macs": sum(layer.useful_macs for layer in program.layers), "check": check,
+        "program": str(arguments.output), "layers": len(layers),
+        "instructions": sum(len(program.instruction_layers) for program in programs),
+        "code_bytes": sum(len(program.code) for program in programs),
+        "constant_bytes": sum(len(program.constants) for program in programs),
+        "data_bytes": sum(program.data_beats for program in programs) * config.beat_bytes,
+        "macs": sum(layer.macs for layer in layers), "useful_macs": sum(layer.useful_macs for layer in layers),
+        "check": check, "partition": facts_of(application.partition),
     }
+    if application.partition is not None:
+        show_parts(application.partition)
     if arguments.json:
         print_json(facts)
         return

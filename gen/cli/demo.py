@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
     from gen.program.program import Program
+    from gen.run.application import Application
     from gen.run.inputs import Samples
     from gen.run.runner import Run
-    from gen.run.workload import Workload
 
 EXAMPLE = "example: %(prog)s --limit 20"
 
@@ -73,19 +73,19 @@ class _Demo:
         from gen.cli import profile
         from gen.cli.run import summary
         from gen.options import CompileOptions
+        from gen.run.application import open_application
         from gen.run.inputs import read_samples
-        from gen.run.report import profile_of
-        from gen.run.workload import open_workload
+        from gen.run.report import Measured, profile_of
 
         self.build()
-        workload = open_workload(model, self.config, CompileOptions(keep_all=True), board=self.board.name)
+        application = open_application(model, self.config, CompileOptions(keep_all=True), board=self.board.name)
+        workload, = application.workloads
         self.compile(model, workload.program)
-        samples = read_samples(data, workload.inputs, limit=self.limit)
-        result = self.read_digits(workload, samples)
+        samples = read_samples(data, application.inputs, limit=self.limit)
+        result = self.read_digits(application, samples)
         self.step("Where the cycles of an image go")
-        rtl = result.inferences[0].rtl
-        assert rtl is not None
-        measured = profile_of(workload.program, rtl.trace, rtl.cycles, self.board.clock_mhz)
+        rtl, = result.inferences[0].rtl
+        measured = profile_of([Measured(workload.program, rtl.trace, rtl.cycles)], self.board.clock_mhz)
         profile.show(measured, self.board.name)
         self.sum_up(result)
         return {**summary(result), "board": self.board.name, "macs": self.config.macs, "profile": measured}
@@ -109,12 +109,12 @@ class _Demo:
             f"{len(program.instructions)} instructions")
         say(f"the model, with images to try: {model.parent}; the program: {self.folder / 'digits.npu'}")
 
-    def read_digits(self, workload: "Workload", samples: "Samples") -> "Run":
+    def read_digits(self, application: "Application", samples: "Samples") -> "Run":
         from gen.cli.run import execute
 
         self.step(f"{len(samples)} digits that it has never seen, on the Verilog in Verilator")
         say("building the simulation takes a minute or two, once")
-        result = execute(workload, samples, "rtl")
+        result = execute(application, samples, "rtl")
         assert result.labels is not None
         pictures = []
         for image, label, inference in zip(samples.inputs["image"], result.labels, result.inferences, strict=True):

@@ -15,7 +15,7 @@ from gen.files.write import require_file
 
 if TYPE_CHECKING:
     from gen.options import CompileOptions
-    from gen.run.workload import Workload
+    from gen.run.application import Application
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
@@ -190,16 +190,18 @@ def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "Compil
                           gather=arguments.gather, winograd=arguments.winograd_mode, keep_all=keep_all)
 
 
-def open_given(arguments: argparse.Namespace, path: Path) -> "Workload":
+def open_given(arguments: argparse.Namespace, path: Path) -> "Application":
     """The model or program at ``path``, for the machine of the options; a program brings its own if there are none.
 
     A model's tensors are all kept, so that a run compares them.
     """
     config = chosen_config(arguments)
-    from gen.run.workload import is_program, open_workload
+    from gen.run.application import open_application
+    from gen.run.workload import is_program
 
     with status(f"reading {path.name}"):
         compiled = is_program(path)
         own = compiled and not _machine_given(arguments)
-        return open_workload(path, None if own else config, compile_options(arguments, keep_all=not compiled),
-                             board=arguments.board if compiled else named_board(arguments))
+        return open_application(path, None if own else config, compile_options(arguments, keep_all=not compiled),
+                                board=arguments.board if compiled else named_board(arguments),
+                                host=arguments.host != "off", rebuild=arguments.reconstruct != "off")

@@ -18,7 +18,7 @@ from gen.files.printable import printable
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
-    from gen.run.workload import Workload
+    from gen.run.application import Application
 
 #: Of the parts of a bar behind the useful one, which is coloured by its share.
 _COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights": "tab:blue",
@@ -59,44 +59,45 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         for name in ("profile.json", "profile.png"):
             require_writable(arguments.output / name)
-    workload = open_given(arguments, arguments.model)
+    application = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}"):
-        board = workload.program.board or chosen_board(arguments).name
-    profile = measure(workload, arguments.target, arguments.clock or get_board(board).clock_mhz)
+        program = [workload.program for workload in application.workloads][0]
+    board = program.board or chosen_board(arguments).name
+    profile = measure(application, arguments.target, arguments.clock or get_board(board).clock_mhz)
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
-        write_file(arguments.output / "profile.png", plot(profile, f"{workload.program.name}, {arguments.target}"))
+        write_file(arguments.output / "profile.png", plot(profile, f"{arguments.model.stem}, {arguments.target}"))
         messages.print(f"{arguments.output}: profile.json, profile.png", soft_wrap=True)
     if arguments.json:
         print_json(profile)
     else:
-        console.print(described(workload.program.config, workload.program.board), soft_wrap=True)
+        console.print(described(program.config, program.board), soft_wrap=True)
         show(profile, "--clock" if arguments.clock else board)
 
 
-def measure(workload: "Workload", target: str, clock_mhz: float) -> dict[str, Any]:
+def measure(application: "Application", target: str, clock_mhz: float) -> dict[str, Any]:
     """The profile as ``--json`` prints it."""
     from gen.run.inputs import zero_samples
-    from gen.run.report import profile_of
+    from gen.run.report import Measured, profile_of
     from gen.run.runner import run_model
     from sim import cycles
     from sim.rtl.machine import RtlMachine
 
-    program = workload.program
+    programs = [workload.program for workload in application.workloads]
     if target == "cycles":
         with status("timing"):
-            timing = cycles.estimate(program.config, program.code)
-        return profile_of(program, timing, timing.cycles, clock_mhz)
+            timings = [cycles.estimate(program.config, program.code) for program in programs]
+        return profile_of([Measured(program, timing, timing.cycles)
+                           for program, timing in zip(programs, timings, strict=True)], clock_mhz)
     with status("building the simulation"):
-        machine = RtlMachine(program.config)
+        machine = RtlMachine(programs[0].config)
     with machine, status("simulating") as remark:
         # The time does not depend on the values.
-        samples = zero_samples(workload.inputs)
-        result = run_model(workload, samples, "rtl", machine=machine,
+        samples = zero_samples(application.inputs)
+        result = run_model(application, samples, "rtl", machine=machine,
                            progress=lambda _, cycles: remark(f"{cycles:,} cycles"))
-    rtl = result.inferences[0].rtl
-    assert rtl is not None
-    return profile_of(program, rtl.trace, rtl.cycles, clock_mhz)
+    return profile_of([Measured(program, rtl.trace, rtl.cycles)
+                       for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)], clock_mhz)
 
 
 def _row(layer: dict[str, Any]) -> list[str]:

@@ -18,9 +18,9 @@ from gen.files.write import require_writable, write_file
 from gen.name import speaker
 
 if TYPE_CHECKING:
+    from gen.run.application import Application
     from gen.run.inputs import Samples
     from gen.run.runner import Run
-    from gen.run.workload import Workload
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5 --target rtl"""
@@ -48,7 +48,7 @@ def positive(text: str) -> int:
     return value
 
 
-def execute(workload: "Workload", samples: "Samples", target: str) -> "Run":
+def execute(application: "Application", samples: "Samples", target: str) -> "Run":
     """`gen.run.runner.run_model` with progress on stderr."""
     from gen.run.runner import run_model
     from sim.rtl.machine import RtlMachine
@@ -57,9 +57,9 @@ def execute(workload: "Workload", samples: "Samples", target: str) -> "Run":
         machine = None
         if target == "rtl":
             with status("building the simulation"):
-                machine = stack.enter_context(RtlMachine(workload.program.config))
+                machine = stack.enter_context(RtlMachine(application.workloads[0].program.config))
         update = stack.enter_context(counter(target, len(samples)))
-        return run_model(workload, samples, target, machine=machine, progress=update)  # type: ignore[arg-type]
+        return run_model(application, samples, target, machine=machine, progress=update)  # type: ignore[arg-type]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,18 +68,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.config)
         require_writable(arguments.output)
-    workload = open_given(arguments, arguments.model)
+    application = open_given(arguments, arguments.model)
     if arguments.output:
-        require_member_names(arguments.model, workload.graph.outputs)
+        require_member_names(arguments.model, application.outputs)
     from gen.run.inputs import read_samples
 
-    samples = read_samples(arguments.input, workload.inputs, limit=arguments.limit)
+    samples = read_samples(arguments.input, application.inputs, limit=arguments.limit)
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
     if arguments.target != "reference":
         with status(f"compiling {arguments.model.name}"):
-            _ = workload.program
-    result = execute(workload, samples, arguments.target)
+            for workload in application.workloads:
+                _ = workload.program
+    result = execute(application, samples, arguments.target)
     if arguments.output:
         write_outputs(arguments.output, result)
     if arguments.json:
@@ -118,7 +119,8 @@ def summary(result: "Run") -> dict:
     return {
         "target": result.target, "samples": len(result.inferences),
         "outputs": {name: list(value.shape) for name, value in result.outputs.items()},
-        "cycles": result.cycles, "seconds": round(result.seconds, 6), "mismatches": result.mismatches,
+        "cycles": result.cycles, "seconds": round(result.seconds, 6),
+        "host_seconds": round(result.host_seconds, 6), "mismatches": result.mismatches,
         "accuracy": result.accuracy,
     }
 
@@ -141,6 +143,8 @@ def show(result: "Run") -> None:
         console.print(f"and {len(result.inferences) - _LISTED:,} more")
     plural = "" if len(result.inferences) == 1 else "s"
     facts = [f"{len(result.inferences):,} sample{plural} on {result.target} in {result.seconds:.2f} s"]
+    if result.host_seconds:
+        facts.append(f"{result.host_seconds:.2f} s on the processor")
     if result.accuracy is not None:
         facts.append(f"accuracy {100 * result.accuracy:.2f} %")
     if result.cycles is not None:

@@ -1,10 +1,12 @@
 """Members of zip files, which are looked at before they are read: a small file can hold a member of any size."""
 
+import io
 import zipfile
 import zlib
+from collections.abc import Container, Mapping
 from typing import IO
 
-__all__ = ["BAD_ARCHIVE", "ArchiveError", "described", "open_member", "read_member"]
+__all__ = ["BAD_ARCHIVE", "ArchiveError", "described", "open_member", "read_member", "write_archive"]
 
 #: What `zipfile` raises for damaged archives; OSError where an offset leads out of the file.
 BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, RuntimeError, OSError)
@@ -12,6 +14,10 @@ BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Va
 #: What we and NumPy write; the other methods' readers are not bounded.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1
+
+
+#: Members carry a fixed time, so that the same content is the same file.
+_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 class ArchiveError(ValueError):
@@ -41,3 +47,15 @@ def read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
     if len(content) != size:
         raise ArchiveError(f"member {name} has {len(content):,} bytes, not {size:,}")
     return content
+
+
+def write_archive(members: Mapping[str, bytes | memoryview], *, plain: Container[str] = ()) -> memoryview:
+    """A zip file. Members are compressed, but for those named in ``plain``; the same ones give the same bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            info = zipfile.ZipInfo(name, _TIME)
+            info.compress_type = zipfile.ZIP_STORED if name in plain else zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content)
+    return buffer.getbuffer()

@@ -27,7 +27,7 @@ from gen.onnx.context import Context
 from gen.onnx.exact_sums import exact_sums
 from gen.onnx.fold import Folder
 from gen.onnx.handlers import HANDLERS
-from gen.onnx.model import MICROSOFT, Model, Node, NodeError
+from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import parse, read
 from gen.onnx.refusals import obstacle
 from gen.onnx.values import Constant, Host, Pending, Quantised, QuantisedConstant, Real, Value
@@ -74,16 +74,24 @@ class Importer:
         return Imported(self._model, graph, self._graph.orders)
 
     def _walk(self) -> Graph:
+        model = self._model
+        self._visit_all()
+        outputs = {name: self._output(name) for name in model.outputs}
+        inputs = {model_input.name: self._graph.input(model_input) for model_input in model.inputs}
+        return Graph(Path(model.path).stem, self._graph.tensors, self._graph.layers, inputs, outputs)
+
+    def _visit_all(self) -> None:
+        """Leaves the values of the model's outputs."""
         model, values = self._model, self._values
         values.update((name, Constant(array)) for name, array in model.constants.items())
         quantised = any(node.op.startswith(("QuantizeLinear", "QLinear", "QGemm")) for node in model.nodes)
         for model_input in model.inputs:
-            values[model_input.name] = self._graph.add_input(model_input, others_quantised=quantised)
+            values[model_input.name] = self._input(model_input, others_quantised=quantised)
         # An arrangement takes eight bytes for each element: a value goes behind the last node that reads it.
         uses = Counter(chain(model.outputs, *(node.inputs for node in model.nodes)))
         for node in model.nodes:
             try:
-                outputs = self._apply(node, [self._operand(name) if name else None for name in node.inputs])
+                outputs = self._visit(node)
                 self._bound(outputs)
             except NodeError as error:
                 raise GraphError(f"{node}: {error}") from None
@@ -92,9 +100,13 @@ class Importer:
             for name in {*node.inputs, *node.outputs}:
                 if not uses[name]:
                     values.pop(name, None)
-        outputs_of_graph = {name: self._output(name) for name in model.outputs}
-        inputs = {model_input.name: self._graph.input(model_input) for model_input in model.inputs}
-        return Graph(Path(model.path).stem, self._graph.tensors, self._graph.layers, inputs, outputs_of_graph)
+
+    def _input(self, model_input: ModelInput, *, others_quantised: bool) -> Value:
+        return self._graph.add_input(model_input, others_quantised=others_quantised)
+
+    def _visit(self, node: Node) -> list[Value]:
+        """The values of a node's outputs. Raises NodeError for a node that is refused."""
+        return self._apply(node, [self._operand(name) if name else None for name in node.inputs])
 
     def _apply(self, node: Node, inputs: list[Value | None]) -> list[Value]:
         arrays = _constants(node, {n: v for n, v in zip(node.inputs, inputs, strict=True) if n})

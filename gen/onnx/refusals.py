@@ -28,6 +28,8 @@ def obstacle(value: Value | None) -> str:
             return "is padded, which only a Conv can follow"
         case Condition():
             return "is a comparison, which only a Where can follow"
+        case RawInput() if value.maker:
+            return f"is float, and made on the processor by node {value.maker}; have it quantised behind that"
         case RawInput() if value.others_quantised:
             return (f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear behind that, as "
                     "they are elsewhere in the model")

@@ -76,11 +76,15 @@ class QuantisedConstant:
 
 @dataclass(frozen=True, eq=False)
 class RawInput:
-    """A float model input that has not been quantised yet; ``others_quantised``: other activations are."""
+    """A float model input that has not been quantised yet; ``others_quantised``: other activations are.
+
+    ``maker``: the node on the processor whose result it is, where the model is cut there (`gen.partition`).
+    """
 
     name: str
     order: np.ndarray
     others_quantised: bool
+    maker: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,6 @@
 """A compiled program: code, constants, the place of every tensor, and the ``.npu`` file that holds them."""
 
 import dataclasses
-import io
 import json
 import zipfile
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Self
+from typing import IO, Annotated, Self
 
 import msgspec
 import numpy as np
@@ -21,7 +20,7 @@ from cores.arch.numerics import POSITIONS
 from cores.arch.registers import VERSION
 from cores.config import NpuConfig
 from cores.errors import ArgumentError, NpugenError
-from gen.files.archive import BAD_ARCHIVE, described, read_member
+from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
 from gen.files.write import is_zip, write_file
 from gen.memory.placement import Placement, aligned
 from sim.signs import unpack_map
@@ -35,8 +34,6 @@ _MAX_HEADER = 1 << 24
 _MAX_INSTRUCTIONS = 1 << 21
 #: Numbers of a header that nothing else bounds.
 _Natural = Annotated[int, Meta(ge=0, le=1 << 53)]
-#: Zip members carry a fixed time, so that the same program is the same file.
-_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 class ProgramError(NpugenError, ValueError):
@@ -199,6 +196,14 @@ class Program:
     def save(self, path: Path | str) -> None:
         """Write a ``.npu`` file, as `write_file` does. The same program gives the same bytes. Raises ProgramError."""
         path = Path(path)
+        content = self.to_bytes(path)
+        try:
+            write_file(path, content)
+        except OSError as error:
+            raise ProgramError(f"{path}: {error.strerror or error}") from None
+
+    def to_bytes(self, path: Path) -> memoryview:
+        """What is in a ``.npu`` file, to be written to ``path``. Raises ProgramError."""
         if len(self.instruction_layers) > _MAX_INSTRUCTIONS:
             raise ProgramError(f"{path}: {len(self.instruction_layers):,} instructions, where a program has "
                                f"{_MAX_INSTRUCTIONS:,} at most; build with more MACs or deeper memories")
@@ -214,19 +219,8 @@ class Program:
         }
         if self.model is not None:
             members["model.onnx"] = self.model
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for name, content in members.items():
-                info = zipfile.ZipInfo(name, _TIME)
-                # Weights hardly shrink, and take long to find that out.
-                plain = name in ("data.bin", "model.onnx")
-                info.compress_type = zipfile.ZIP_STORED if plain else zipfile.ZIP_DEFLATED
-                info.external_attr = 0o644 << 16
-                archive.writestr(info, content)
-        try:
-            write_file(path, buffer.getbuffer())
-        except OSError as error:
-            raise ProgramError(f"{path}: {error.strerror or error}") from None
+        # Weights hardly shrink, and take long to find that out.
+        return write_archive(members, plain=("data.bin", "model.onnx"))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -237,11 +231,16 @@ class Program:
         try:
             if not is_zip(Path(path)):
                 raise ProgramError(f"{path}: not a program; the command `compile` makes one of an ONNX model")
-            size = Path(path).stat().st_size
+            with Path(path).open("rb") as file:
+                return cls.parse(path, file, Path(path).stat().st_size)
         except OSError as error:
             raise ProgramError(f"{path}: {error.strerror or error}") from None
+
+    @classmethod
+    def parse(cls, path: Path | str, file: IO[bytes], size: int) -> Self:
+        """As `load`, what is in ``file``, of ``size`` bytes; errors name it ``path``."""
         try:
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(file) as archive:
                 names = set(archive.namelist())
                 if not {"program.json", "code.bin", "data.bin"} <= names:
                     raise ProgramError(f"{path}: not a program (a zip file without program.json, code.bin or data.bin)")

@@ -1,24 +1,35 @@
 """Profiles as scripts read them: plain values, ready for JSON."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gen.program.program import Program
 from sim.profile import Record, layer_timings
 
-__all__ = ["profile_of"]
+__all__ = ["Measured", "profile_of"]
 
 
-def profile_of(program: Program, record: Record, cycles: int, clock_mhz: float) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """One inference of a program: what happened when, and the cycles from start to end."""
+
+    program: Program
+    record: Record
+    cycles: int
+
+
+def profile_of(programs: Sequence[Measured], clock_mhz: float) -> dict[str, Any]:
     """The profile of one inference: totals, and `sim.profile.LayerTiming` of each layer.
 
-    ``total``'s cycles are from start to end; its ``macs`` are the dense network's, while utilisation is of those
-    left, cycle by cycle.
+    ``programs``: the parts of the model that run on the accelerator, without which its cycles stand still.
+    ``total``'s ``macs`` are the dense network's, while utilisation is of those left, cycle by cycle.
     """
-    layers = layer_timings(program, record, cycles)
+    layers = [layer for one in programs for layer in layer_timings(one.program, one.record, one.cycles)]
+    cycles = sum(one.cycles for one in programs)
     return {
         "clock_mhz": clock_mhz,
-        "macs": program.config.macs,
+        "macs": programs[0].program.config.macs,
         "total": {
             "cycles": cycles,
             "macs": sum(layer.macs for layer in layers),

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from gen.ir import reference
+from gen.run.application import Application, HostPart
 from gen.run.inputs import Samples
 from gen.run.workload import Workload
 from sim import functional
@@ -22,16 +23,21 @@ Target = Literal["reference", "functional", "rtl"]
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """One sample. ``mismatches``: tensor -> values that differ from the reference. ``rtl``: the machine's report."""
+    """One sample. ``mismatches``: tensor -> values that differ from the reference.
+
+    ``seconds``: of the target; ``host_seconds``: of the parts that the processor has. ``rtl``: the machine's reports,
+    one for each part on the accelerator.
+    """
 
     outputs: dict[str, np.ndarray]
     seconds: float
+    host_seconds: float = 0.0
     mismatches: dict[str, int] = field(default_factory=dict)
-    rtl: RtlResult | None = None
+    rtl: tuple[RtlResult, ...] = ()
 
     @property
     def cycles(self) -> int | None:
-        return self.rtl.cycles if self.rtl else None
+        return sum(result.cycles for result in self.rtl) if self.rtl else None
 
     @property
     def prediction(self) -> int | None:
@@ -51,9 +57,15 @@ class Run:
 
     @property
     def outputs(self) -> dict[str, np.ndarray]:
-        """Model output -> (N, ...)."""
-        return {name: np.stack([inference.outputs[name] for inference in self.inferences])
-                for name in self.inferences[0].outputs}
+        """Model output -> (N, ...); ``output/N`` for each sample of one whose shape depends on the sample."""
+        found = {}
+        for name in self.inferences[0].outputs:
+            arrays = [inference.outputs[name] for inference in self.inferences]
+            if len({array.shape for array in arrays}) == 1:
+                found[name] = np.stack(arrays)
+            else:
+                found |= {f"{name}/{number}": array for number, array in enumerate(arrays)}
+        return found
 
     @property
     def mismatches(self) -> int | None:
@@ -62,8 +74,13 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Of the target alone, without the reference."""
+        """Of the target alone, without the reference and the processor's parts."""
         return sum(inference.seconds for inference in self.inferences)
+
+    @property
+    def host_seconds(self) -> float:
+        """Of the processor's parts."""
+        return sum(inference.host_seconds for inference in self.inferences)
 
     @property
     def cycles(self) -> float | None:
@@ -95,9 +112,49 @@ def _run_on_image(workload: Workload, tensors: dict[str, np.ndarray], machine: R
     return result.image, result
 
 
-def run_model(workload: Workload, samples: Samples, target: Target, *, machine: RtlMachine | None = None,
+def _run_part(workload: Workload, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
+              progress: Callable[[int], None]) -> Inference:
+    """One sample, (1, ...) each, on the accelerator; of the outputs all axes."""
+    graph = workload.graph
+    began = time.perf_counter()
+    outputs, kept = reference.run(graph, inputs, keep=target != "reference")
+    if kept is None:
+        return Inference(outputs, time.perf_counter() - began)
+    program = workload.program
+    tensors = {name: value[0] for name, value in kept.items()}
+    expected = {name: value for name, value in tensors.items() if program.holds(name)}
+    began = time.perf_counter()
+    image, rtl = _run_on_image(workload, tensors, machine, progress)
+    elapsed = rtl.seconds if rtl else time.perf_counter() - began
+    found = {name: program.unpack_tensor(image, name) for name in expected}
+    wrong = {name: int(np.count_nonzero(found[name] != value)) for name, value in expected.items()}
+    outputs = {name: reference.host_output(graph, name, found[tensor][None])
+               for name, (tensor, _) in graph.outputs.items()}
+    return Inference(outputs, elapsed, mismatches={name: count for name, count in wrong.items() if count},
+                     rtl=() if rtl is None else (rtl,))
+
+
+def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
+           progress: Callable[[int], None]) -> Inference:
+    """One sample through all parts."""
+    values, done = dict(inputs), Inference({}, 0.0)
+    for part in model.parts:
+        if isinstance(part, HostPart):
+            began = time.perf_counter()
+            values.update(part.run(values))
+            done = replace(done, host_seconds=done.host_seconds + time.perf_counter() - began)
+            continue
+        one = _run_part(part, {name: values[name] for name in part.inputs}, target,
+                        machine if target == "rtl" else None, progress)
+        values.update(one.outputs)
+        done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
+                       rtl=(*done.rtl, *one.rtl))
+    return replace(done, outputs={name: values[name][0] for name in model.outputs})
+
+
+def run_model(model: Workload | Application, samples: Samples, target: Target, *, machine: RtlMachine | None = None,
               progress: Callable[[int, int], None] = lambda samples, cycles: None) -> Run:
-    """Run every sample on ``target``; outputs are those that the target computed.
+    """Run every sample on ``target``; outputs are those that the target computed, and the processor behind it.
 
     ``machine`` is the simulation to use for ``rtl``, else one is made (and built if need be).
     ``progress`` is called with the samples done and the cycles of the present one.
@@ -105,34 +162,17 @@ def run_model(workload: Workload, samples: Samples, target: Target, *, machine: 
     Raises GraphError for inputs that do not fit, MachineError when the machine stops with an error, ToolError when the
     simulation cannot be built.
     """
+    workloads = [part for part in model.parts if isinstance(part, Workload)]
     if target == "rtl" and machine is None:
-        with RtlMachine(workload.program.config) as own:
-            return run_model(workload, samples, target, machine=own, progress=progress)
-    graph = workload.graph
+        with RtlMachine(workloads[0].program.config) as own:
+            return run_model(model, samples, target, machine=own, progress=progress)
     inferences = []
     for number in range(len(samples)):
         progress(number, 0)
         inputs = {name: array[number:number + 1] for name, array in samples.inputs.items()}
-        began = time.perf_counter()
-        outputs, kept = reference.run(graph, inputs, keep=target != "reference")
-        if kept is None:
-            elapsed = time.perf_counter() - began
-            inferences.append(Inference({name: value[0] for name, value in outputs.items()}, elapsed))
-            continue
-        program = workload.program
-        tensors = {name: value[0] for name, value in kept.items()}
-        expected = {name: value for name, value in tensors.items() if program.holds(name)}
-        began = time.perf_counter()
-        image, rtl = _run_on_image(workload, tensors, machine if target == "rtl" else None, partial(progress, number))
-        elapsed = rtl.seconds if rtl else time.perf_counter() - began
-        found = {name: program.unpack_tensor(image, name) for name in expected}
-        wrong = {name: int(np.count_nonzero(found[name] != value)) for name, value in expected.items()}
-        outputs = {name: reference.host_output(graph, name, found[tensor][None])[0]
-                   for name, (tensor, _) in graph.outputs.items()}
-        inferences.append(Inference(outputs, elapsed, {name: count for name, count in wrong.items() if count}, rtl))
+        inferences.append(_infer(model, inputs, target, machine, partial(progress, number)))
     progress(len(samples), 0)
-    compared = 0
-    if target != "reference":
-        program = workload.program
-        compared = sum(int(np.prod(place.shape)) for name, place in program.tensors.items() if program.holds(name))
+    programs = [] if target == "reference" else [workload.program for workload in workloads]
+    compared = sum(int(np.prod(place.shape)) for program in programs
+                   for name, place in program.tensors.items() if program.holds(name))
     return Run(target, inferences, samples.labels, compared)

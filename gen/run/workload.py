@@ -15,7 +15,7 @@ from gen.options import CompileOptions
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.run.inputs import InputSpec, input_specs, read_samples
 
-__all__ = ["Workload", "is_program", "open_workload"]
+__all__ = ["Workload", "is_program", "of_model", "of_program", "open_workload"]
 
 
 def is_program(path: Path) -> bool:
@@ -34,6 +34,15 @@ class Workload:
     _compile: Callable[[], Program]
 
     @property
+    def parts(self) -> "tuple[Workload]":
+        """All of it runs on the accelerator; see `gen.run.application`."""
+        return (self,)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(self.graph.outputs)
+
+    @property
     def inputs(self) -> dict[str, InputSpec]:
         """What the model's inputs take."""
         return input_specs(self.graph, self.input_shapes)
@@ -44,8 +53,9 @@ class Workload:
         return self._compile()
 
 
-def _from_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, calibration: Path | None = None,
-                board: str | None = None) -> Workload:
+def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, calibration: Path | None = None,
+             board: str | None = None) -> Workload:
+    """As `open_workload`, of a model that has been imported."""
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     samples = None if calibration is None else read_samples(
         calibration, input_specs(imported.graph, shapes)).inputs
@@ -69,11 +79,16 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
     as asked, CompileError for a machine that cannot.
     """
     options = options or CompileOptions()
-    if not is_program(path):
-        if config is None:
-            raise ValueError("a model needs a configuration to be compiled for")
-        return _from_model(load_model(path), config, options, calibration=calibration, board=board)
-    program = Program.load(path)
+    if is_program(path):
+        return of_program(path, Program.load(path), config, options, board=board)
+    if config is None:
+        raise ValueError("a model needs a configuration to be compiled for")
+    return of_model(load_model(path), config, options, calibration=calibration, board=board)
+
+
+def of_program(path: Path, program: Program, config: NpuConfig | None, options: CompileOptions, *,
+               board: str | None = None) -> Workload:
+    """As `open_workload`, of a program that is in the file at ``path``."""
     if config is not None:
         program.require_config(config)
     if board is not None:
@@ -81,7 +96,7 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
     _require_options(path, program, options)
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
-    again = _from_model(load_model(path, program.model), program.config,
+    again = of_model(load_model(path, program.model), program.config,
                         CompileOptions(density=program.density, winograd_shifts=program.winograd))
     for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
         if names != {name: tensor for name, (tensor, _) in ends.items()}:

@@ -12,7 +12,7 @@ import onnx
 
 from gen.onnx.passes.bound_size import bound_size
 from gen.onnx.passes.check import check
-from gen.onnx.passes.check_types import check_types
+from gen.onnx.passes.check_types import check_types, value_types
 from gen.onnx.passes.drop_unused import drop_unused
 from gen.onnx.passes.fold_constants import fold_constants
 from gen.onnx.passes.hoist_quantisation import hoist_quantisation
@@ -23,7 +23,7 @@ from gen.onnx.passes.name_nodes import name_nodes
 
 __all__ = [
     "PASSES", "bound_size", "check", "check_types", "drop_unused", "fold_constants", "hoist_quantisation",
-    "inline_functions", "load_external", "make_dense", "name_nodes", "run_passes",
+    "inline_functions", "load_external", "make_dense", "name_nodes", "run_passes", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (

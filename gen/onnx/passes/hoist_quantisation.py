@@ -8,17 +8,17 @@ from onnx import NodeProto, helper
 
 from gen.onnx.names import unique
 
-__all__ = ["hoist_quantisation"]
+__all__ = ["MOVING", "hoist_quantisation", "parameters"]
 
 #: Operators whose inputs are tensors of the machine, and not results on the way to one.
 _PICKING = ("MaxPool", "GlobalMaxPool", "Concat")
 #: Operators behind which nothing is gained: tensors already, constants, and the padding of a Conv.
 _KEPT = ("DequantizeLinear", "Constant", "Pad")
 #: Operators that only move values.
-_MOVING = ("Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
+MOVING = ("Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
            "SpaceToDepth")
 #: Operators that may stand between a picking one and its QuantizeLinear.
-_BETWEEN = ("Relu", "Clip", *_MOVING)
+_BETWEEN = ("Relu", "Clip", *MOVING)
 
 
 def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -31,7 +31,7 @@ def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
     taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
     kept = {tensor.name for tensor in graph.initializer}
     for node in graph.node:
-        if node.op_type in _KEPT or (node.op_type in _MOVING and node.input[0] in kept):
+        if node.op_type in _KEPT or (node.op_type in MOVING and node.input[0] in kept):
             kept.update(node.output)
     single = _single_numbers(graph)
     #: Value -> for each reader the QuantizeLinear that it leads to, None for one that leads to none.
@@ -69,11 +69,12 @@ def _single_numbers(graph: onnx.GraphProto) -> set[str]:
 
 def _common(ends: list[NodeProto | None]) -> NodeProto | None:
     """The quantisation that all of ``ends`` are; None if they differ."""
-    found = {_parameters(end) if end else None for end in ends}
+    found = {parameters(end) if end else None for end in ends}
     return ends[0] if len(found) == 1 else None
 
 
-def _parameters(node: NodeProto) -> tuple[object, ...]:
+def parameters(node: NodeProto) -> tuple[object, ...]:
+    """What two QuantizeLinear have in common that quantise in the same way."""
     return node.domain, tuple(node.input[1:]), tuple(a.SerializeToString(deterministic=True) for a in node.attribute)
 
 

@@ -1,0 +1,1 @@
+"""Models of which only parts run on the accelerator: which, and the models of the parts."""

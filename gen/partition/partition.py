@@ -1,0 +1,167 @@
+"""A model cut into parts for accelerator and processor."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import onnx
+
+from gen.ir.errors import GraphError
+from gen.ir.graph import Conv
+from gen.onnx.model import Model
+from gen.onnx.passes import value_types
+from gen.onnx.read import parse, read
+from gen.partition.extract import extract
+from gen.partition.probe import Probed, probe
+from gen.partition.reconstruct import reconstruct
+from gen.partition.schedule import Place, Turn, bases, turns, units
+
+__all__ = ["Part", "Partition", "partition"]
+
+_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """``nodes``: names, without those that only move or convert values."""
+
+    place: Place
+    model: onnx.ModelProto
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Parts in the order in which they run; together they make what ``model`` makes.
+
+    ``host``: the nodes that the processor has, and why. ``quantised``: values that the model leaves unquantised, and
+    that were quantised so that what makes them runs on the accelerator; ``before``: how it would be without, None where
+    that is the same, or where the accelerator would have nothing.
+    """
+
+    model: Model
+    parts: Sequence[Part]
+    host: dict[str, str]
+    quantised: Sequence[str]
+    before: "Partition | None" = None
+
+    @property
+    def subgraphs(self) -> int:
+        """Parts on the accelerator."""
+        return sum(part.place == "accelerator" for part in self.parts)
+
+    @property
+    def switches(self) -> int:
+        """Between accelerator and processor."""
+        return sum(a.place != b.place for a, b in pairwise(self.parts))
+
+    @property
+    def host_products(self) -> int:
+        """Convolutions and matrix products on the processor."""
+        return sum(node.name in self.host and node.op in _PRODUCTS for node in self.model.nodes)
+
+
+def partition(path: str | Path, *, rebuild: bool = True, leave: Mapping[str, str] | None = None) -> Partition:
+    """Cut the model at ``path``; the nodes ``leave`` are left to the processor in any case, for the reasons given.
+
+    With ``rebuild`` quantisation is added where the lack of it would leave layers to the processor
+    (`gen.partition.reconstruct`). Raises GraphError for a file that is no model, and for one of which the accelerator
+    could have nothing; the message is why the first node was refused.
+    """
+    model = read(path)
+    _require_plain(path, model)
+    wanted = leave or {}
+    cut = _cut(path, model, wanted, rebuild=rebuild)
+    if not cut.quantised:
+        return cut
+    try:
+        return replace(cut, before=_cut(path, read(path), wanted, rebuild=False))
+    except GraphError:
+        return cut
+
+
+def _require_plain(path: str | Path, model: Model) -> None:
+    """Raises GraphError for control flow: what is in a branch reads values that are not among a node's inputs."""
+    for node in model.nodes:
+        if any(attribute.g.node or attribute.graphs for attribute in node.proto.attribute):
+            raise GraphError(f"{path}: {node}: is control flow, which neither the accelerator nor the processor's part "
+                             "of a program has; export the model without it")
+
+
+def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool) -> Partition:
+    types, host = value_types(model.proto), dict(wanted)
+    quantised: list[str] = []
+    while True:
+        probed = probe(model, host, types)
+        host = dict(probed.host)
+        if probed.unquantised:
+            added = reconstruct(model.proto, probed.unquantised) if rebuild else []
+            if added:
+                quantised += added
+                model = parse(str(path), model.proto.SerializeToString())
+                types, host = value_types(model.proto), dict(wanted)
+            else:
+                host |= _unquantised(model, probed)
+            continue
+        found, stuck = turns(units(model.nodes, probed))
+        left = {node.name: "waits for a node of the processor that waits for it" for unit in stuck
+                for node in unit.nodes}
+        left |= {name: "is not worth a turn of the accelerator: no convolution or matrix product is beside it"
+                 for turn in found if turn.place == "accelerator" and not _is_worth_it(turn, probed)
+                 for name in turn.nodes}
+        if not left:
+            break
+        host |= left
+    if all(turn.place == "host" for turn in found):
+        raise GraphError(f"{path}: {_first(model, host)}")
+    return Partition(model, _parts(model, probed, types, found), host, quantised)
+
+
+def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
+    """The nodes that make values which the accelerator cannot hand over."""
+    found = {}
+    for node in model.nodes:
+        for name in node.outputs:
+            if name in probed.unquantised:
+                reader = probed.unquantised[name]
+                found[node.name] = ("its result is not quantised, and " + (
+                    f"node {reader}, which the processor has, reads it" if reader else "an output of the model")
+                    + "; put QuantizeLinear and DequantizeLinear behind it")
+    return found
+
+
+def _is_worth_it(turn: Turn, probed: Probed) -> bool:
+    nodes = turn.nodes
+    return any(isinstance(layer, Conv) and not nodes.isdisjoint(layer.onnx_nodes) for layer in probed.layers)
+
+
+def _first(model: Model, host: dict[str, str]) -> str:
+    node = next(node for node in model.nodes if node.name in host)
+    return f"{node}: {host[node.name]}"
+
+
+def _parts(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn]) -> list[Part]:
+    """The models of the turns; one more of the processor if nothing else makes some outputs."""
+    made_in = {name: number for number, turn in enumerate(found) for unit in turn.units for name in unit.makes}
+    base = bases(model.nodes, probed)
+    turns = list(found)
+    homes: dict[str, int] = {}      # output of the model -> turn
+    for name in model.outputs:
+        makers = {made_in.get(value) for value in base[name]}
+        number = makers.pop() if len(makers) == 1 else None
+        if number is None:
+            if turns[-1].place != "host":
+                turns.append(Turn("host", ()))
+            number = len(turns) - 1
+        homes[name] = number
+    read = [(name, number) for number, turn in enumerate(turns) for unit in turn.units for name in sorted(unit.reads)]
+    read += [(value, number) for name, number in homes.items() for value in sorted(base[name])]
+    handed: list[dict[str, None]] = [{} for _ in turns]     # values that others read, and outputs of the model
+    for name, number in read:
+        if made_in.get(name, number) != number:
+            handed[made_in[name]][name] = None
+    for name, number in homes.items():
+        handed[number][name] = None
+    return [Part(turn.place, extract(model, probed, types, turn.nodes, list(names)), turn.nodes)
+            for turn, names in zip(turns, handed, strict=True)]

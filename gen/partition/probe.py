@@ -1,0 +1,121 @@
+"""Which nodes of a model the accelerator takes.
+
+The model is imported as always, but what is refused does not end that: the node is left to the processor, and its
+results are from then on what inputs of a model are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from gen.ir.errors import GraphError
+from gen.ir.graph import Layer
+from gen.onnx.importer import Importer
+from gen.onnx.model import Model, ModelInput, Node, NodeError
+from gen.onnx.values import Constant, QuantisedConstant, RawInput, Value
+
+__all__ = ["Probed", "probe"]
+
+#: What an input of a model may be.
+_NUMBERS = (TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A value of the processor that no part on the accelerator could begin with, for its type or its shape."""
+
+    maker: str
+    order: np.ndarray = field(default_factory=lambda: np.zeros((1, 0), np.int64), repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Probed:
+    """Nodes by name. Those that are nowhere here move, quantise or dequantise values, or prepare constants."""
+
+    #: Why a node is left to the processor.
+    host: Mapping[str, str]
+    #: What runs on the accelerator.
+    layers: Sequence[Layer]
+    #: Values that are known when the model is compiled.
+    constants: Mapping[str, np.ndarray]
+    #: Values that the accelerator has only as sums on the way to a quantised tensor -> the node that needs them on the
+    #: processor, "" for outputs of the model.
+    unquantised: Mapping[str, str]
+
+    @cached_property
+    def in_layers(self) -> frozenset[str]:
+        """Nodes that are part of a layer."""
+        return frozenset(name for layer in self.layers for name in layer.onnx_nodes)
+
+    def is_copied(self, node: Node) -> bool:
+        """Whether a node is there for each of its readers, on whichever side that is."""
+        return node.name not in self.host and node.name not in self.in_layers
+
+
+class _Prober(Importer):
+    def __init__(self, model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto]) -> None:
+        super().__init__(model)
+        self._types = types
+        self.host = dict(host)
+        self.constants = dict(model.constants)
+        self.unquantised: dict[str, str] = {}
+
+    def probe(self) -> Probed:
+        self._visit_all()
+        for name in self._model.outputs:
+            self._leave(name, "")
+        return Probed(self.host, self._graph.layers, self.constants, self.unquantised)
+
+    def _input(self, model_input: ModelInput, *, others_quantised: bool) -> Value:
+        if model_input.elem_type not in _NUMBERS:
+            return Outside("")  # type: ignore[return-value]
+        return super()._input(model_input, others_quantised=others_quantised)
+
+    def _visit(self, node: Node) -> list[Value]:
+        if node.name not in self.host:
+            try:
+                for name in node.inputs:
+                    if isinstance(value := self._values.get(name), Outside):
+                        raise NodeError(f"its input {name} is no 8-bit tensor and no image: the processor makes it"
+                                        + (f" in node {value.maker}" if value.maker else ""))
+                outputs = super()._visit(node)
+            except NodeError as error:
+                self.host[node.name] = str(error)
+            else:
+                self.constants.update((name, value.array) for name, value in zip(node.outputs, outputs, strict=False)
+                                      if isinstance(value, Constant))
+                return outputs
+        for name in node.inputs:
+            if name:
+                self._leave(name, node.name)
+        return [self._made_on_host(name, node) for name in node.outputs]
+
+    def _made_on_host(self, name: str, node: Node) -> Value:
+        type_ = self._types[name].tensor_type if name in self._types else onnx.TypeProto.Tensor()
+        shape = tuple(d.dim_value for d in type_.shape.dim)
+        if type_.elem_type not in _NUMBERS or len(shape) < 2 or shape[0] != 1 or not all(shape):
+            return Outside(node.name)  # type: ignore[return-value]
+        value = self._graph.add_input(ModelInput(name, type_.elem_type, shape), others_quantised=True)
+        return replace(value, maker=node.name) if isinstance(value, RawInput) else value
+
+    def _leave(self, name: str, reader: str) -> None:
+        """Notes a value that the accelerator cannot hand to ``reader`` on the processor."""
+        value = self._values.get(name)
+        if value is None or isinstance(value, Constant | QuantisedConstant | RawInput | Outside):
+            return
+        try:
+            self._output(name)
+        except GraphError:
+            self.unquantised.setdefault(name, reader)
+
+
+def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto]) -> Probed:
+    """One walk, in which the nodes of ``host`` are left to the processor from the start.
+
+    ``types``: of the model's values. Raises GraphError for a model that is too large, or not one.
+    """
+    return _Prober(model, host, types).probe()

@@ -1,0 +1,97 @@
+"""A model in parts: the ``.npu`` file that holds programs for the accelerator and models for the processor."""
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import msgspec
+from msgspec import Meta
+
+from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
+from gen.files.write import write_file
+from gen.program.program import Program, ProgramError
+
+__all__ = ["ModelInputInfo", "PartsFile", "is_parts_file"]
+
+_FORMAT, _VERSION = "npugen parts", 1
+_HEADER = "parts.json"
+_MAX_HEADER = 1 << 20
+_MAX_PARTS = 256
+_SUFFIX = {"accelerator": "npu", "host": "onnx"}
+
+
+class ModelInputInfo(msgspec.Struct, frozen=True):
+    """``shape`` has 1 for the samples; ``dtype`` as NumPy names it."""
+
+    name: str
+    shape: tuple[Annotated[int, Meta(ge=1, le=1 << 32)], ...]
+    dtype: Annotated[str, Meta(pattern="^(bool|u?int(8|16|32|64)|float(32|64))$")]
+
+
+class _Header(msgspec.Struct):
+    format: str
+    version: int
+    inputs: Annotated[tuple[ModelInputInfo, ...], Meta(min_length=1)]
+    outputs: Annotated[tuple[str, ...], Meta(min_length=1)]
+    parts: Annotated[tuple[Literal["accelerator", "host"], ...], Meta(min_length=1, max_length=_MAX_PARTS)]
+
+
+@dataclass(frozen=True, eq=False)
+class PartsFile:
+    """``parts`` in the order in which they run; the model of one for the processor is as onnx serialises it."""
+
+    inputs: Sequence[ModelInputInfo]
+    outputs: Sequence[str]
+    parts: Sequence[Program | bytes]
+
+    def save(self, path: Path) -> None:
+        """Write a ``.npu`` file. The same parts give the same bytes. Raises ProgramError."""
+        places: list[Literal["accelerator", "host"]] = []
+        members: dict[str, bytes | memoryview] = {}
+        for number, part in enumerate(self.parts):
+            place: Literal["accelerator", "host"] = "accelerator" if isinstance(part, Program) else "host"
+            places.append(place)
+            members[_member(number, place)] = part.to_bytes(path) if isinstance(part, Program) else part
+        header = _Header(_FORMAT, _VERSION, tuple(self.inputs), tuple(self.outputs), tuple(places))
+        head = json.dumps(msgspec.to_builtins(header), indent=1).encode()
+        try:
+            write_file(path, write_archive({_HEADER: head, **members}, plain=members))
+        except OSError as error:
+            raise ProgramError(f"{path}: {error.strerror or error}") from None
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read such a file. Raises ProgramError for one that is damaged, OSError."""
+        size = path.stat().st_size
+        try:
+            with zipfile.ZipFile(path) as archive:
+                header = msgspec.json.decode(read_member(archive, _HEADER, _MAX_HEADER), type=_Header)
+                if (header.format, header.version) != (_FORMAT, _VERSION):
+                    raise ProgramError(f"{path}: made by another version of the compiler; compile it again")
+                contents = [read_member(archive, _member(number, place), size)
+                            for number, place in enumerate(header.parts)]
+        except (*BAD_ARCHIVE, KeyError) as error:
+            if isinstance(error, ProgramError):
+                raise
+            what = f"it has no member {error}" if isinstance(error, KeyError) else described(error)
+            raise ProgramError(f"{path}: damaged ({what}); compile it again") from None
+        return cls(header.inputs, header.outputs, [
+            Program.parse(path, io.BytesIO(content), len(content)) if place == "accelerator" else content
+            for place, content in zip(header.parts, contents, strict=True)])
+
+
+def _member(number: int, place: Literal["accelerator", "host"]) -> str:
+    return f"{number}.{_SUFFIX[place]}"
+
+
+def is_parts_file(path: Path) -> bool:
+    """Whether a zip file is one of these. Raises OSError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _HEADER in archive.namelist()
+    except zipfile.BadZipFile:
+        return False

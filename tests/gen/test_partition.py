@@ -1,0 +1,229 @@
+"""Models of which a part runs on the processor."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto, helper
+
+from boards.registry import get_board
+from gen.ir.errors import GraphError
+from gen.partition.partition import Partition, partition
+from gen.program.program import ProgramError
+from gen.run.application import Application, open_application
+from gen.run.inputs import Samples
+from gen.run.runner import run_model
+from tests.gen.qdq import Builder
+from tests.gen.random_models import RandomModel
+
+CONFIG = get_board("zu3eg").config(16)
+
+
+def convolved(builder: Builder, value: str, channels: int = 4, *, of: int = 4) -> str:
+    """A 3x3 convolution whose result is not quantised."""
+    return builder.node("Conv", value, builder.weights(channels, of, 3, 3), pads=[1, 1, 1, 1])
+
+
+def onnxruntime(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    count = len(next(iter(inputs.values())))
+    runs = [session.run(names, {name: array[n:n + 1] for name, array in inputs.items()}) for n in range(count)]
+    return {name: np.stack([run[place][0] for run in runs]) for place, name in enumerate(names)}
+
+
+def check(builder: Builder, folder: Path, *, steps: float = 2, scale: float = 0.05) -> Application:
+    """Compiles the model, saves and loads the program, runs it, and compares outputs with onnxruntime's run of all."""
+    path = builder.save(folder)
+    application = open_application(path, CONFIG)
+    application.save(folder / "x.npu")
+    inputs = builder.samples(2)
+    run = run_model(open_application(folder / "x.npu", None), Samples(inputs, None), "functional")
+    assert run.mismatches == 0 and run.compared
+    for name, expected in onnxruntime(path, inputs).items():
+        np.testing.assert_allclose(run.outputs[name].astype(float), expected, rtol=0, atol=steps * scale)
+    return application
+
+
+def cut(application: Application) -> Partition:
+    assert application.partition is not None
+    return application.partition
+
+
+@pytest.fixture
+def builder(rng: np.random.Generator) -> Builder:
+    return Builder(rng)
+
+
+def test_an_operator_in_the_middle(builder: Builder, tmp_path: Path) -> None:
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(convolved(builder, real), zero_point=0)
+    real = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
+    builder.output(builder.requantize(convolved(builder, real), zero_point=0), np.float32)
+    parts = cut(check(builder, tmp_path))
+    assert [part.place for part in parts.parts] == ["accelerator", "host", "accelerator"]
+    assert (parts.subgraphs, parts.switches) == (2, 2)
+    assert [*parts.host] == ["sigmoid6"] and "Sigmoid" in parts.host["sigmoid6"]
+
+
+def test_what_does_not_depend_on_each_other_is_one_part(builder: Builder, tmp_path: Path) -> None:
+    """Two heads with a processor's operator each: in the order of the nodes there would be a switch for each."""
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    for _ in range(2):
+        head = builder.requantize(convolved(builder, real), zero_point=0)
+        builder.output(builder.node("Sigmoid", head), np.float32)
+    parts = cut(check(builder, tmp_path))
+    assert [part.place for part in parts.parts] == ["accelerator", "host"]
+
+
+def test_a_result_that_both_sides_read(builder: Builder, tmp_path: Path) -> None:
+    """It crosses once, and the second part on the accelerator has it as integers, as it needs them."""
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(convolved(builder, real), zero_point=0)
+    bent = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
+    total = builder.requantize(builder.node("Add", builder.requantize(convolved(builder, bent), zero_point=0), real),
+                               zero_point=0)
+    builder.output(total, np.float32)
+    parts = cut(check(builder, tmp_path))
+    assert parts.subgraphs == 2
+    types = {value.name: value.type.tensor_type.elem_type for value in parts.parts[2].model.graph.input}
+    assert TensorProto.INT8 in types.values() and len(types) == 2
+
+
+def test_several_paths(builder: Builder, tmp_path: Path) -> None:
+    """A result that is quantised for the next layer, and not for the processor."""
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    conv = convolved(builder, real)
+    builder.output(builder.node("Sigmoid", conv), np.float32)
+    builder.output(builder.requantize(convolved(builder, builder.requantize(conv, zero_point=0)), zero_point=0),
+                   np.float32)
+    parts = cut(check(builder, tmp_path))
+    assert [*parts.quantised] == [conv] and (parts.subgraphs, parts.switches) == (1, 1)
+    assert parts.before is not None
+    assert (parts.before.subgraphs, parts.before.host_products, parts.host_products) == (1, 1, 0)
+
+
+def test_one_path(builder: Builder, tmp_path: Path) -> None:
+    """A result that the processor turns upside down before it is quantised."""
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    conv = convolved(builder, real)
+    moved = builder.node("Slice", conv, *(builder.constant(np.array([n])) for n in (-1, -7, 2, -1)))
+    builder.output(builder.requantize(moved, zero_point=0), np.float32)
+    builder.output(conv, np.float32)
+    # Somebody wants it unquantised: how to quantise that is not known, so it stays what it is.
+    with pytest.raises(GraphError):
+        partition(builder.save(tmp_path))
+    builder.outputs.pop()
+    parts = cut(check(builder, tmp_path))
+    assert [*parts.quantised] == [conv] and parts.host_products == 0
+
+
+def test_an_output_whose_shape_depends_on_values(builder: Builder, tmp_path: Path) -> None:
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(convolved(builder, real), zero_point=0)
+    builder.output(builder.node("NonZero", real), np.int64, rank=2)
+    path = builder.save(tmp_path)
+    samples = Samples(builder.samples(2), None)
+    run = run_model(open_application(path, CONFIG), samples, "functional")
+    assert {*run.outputs} == {"nonzero6_y/0", "nonzero6_y/1"}
+
+
+def test_a_part_without_products_stays_on_the_processor(builder: Builder, tmp_path: Path) -> None:
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(convolved(builder, real), zero_point=0)
+    real = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
+    pooled = builder.requantize(builder.node("MaxPool", real, kernel_shape=[2, 2]), scale=1 / 256, zero_point=-128)
+    builder.output(builder.node("Exp", pooled), np.float32)
+    parts = cut(check(builder, tmp_path))
+    assert parts.subgraphs == 1
+    assert any("not worth a turn" in reason for reason in parts.host.values())
+
+
+def test_without_a_processor_it_is_refused(builder: Builder, tmp_path: Path) -> None:
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    builder.output(builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)), np.float32)
+    path = builder.save(tmp_path)
+    with pytest.raises(GraphError, match="sigmoid6 .Sigmoid.: operator Sigmoid is not supported"):
+        open_application(path, CONFIG, host=False)
+
+
+def test_control_flow_is_refused(builder: Builder, tmp_path: Path) -> None:
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(convolved(builder, real), zero_point=0)
+    flag = builder.node("Cast", builder.node("ReduceMax", real, keepdims=0), to=TensorProto.BOOL)
+    branch = helper.make_graph([helper.make_node("Exp", [real], ["e"])], "b", [], [
+        helper.make_tensor_value_info("e", TensorProto.FLOAT, None)])
+    builder.output(builder.node("If", flag, then_branch=branch, else_branch=branch),
+                   np.float32)
+    with pytest.raises(GraphError, match="control flow"):
+        partition(builder.save(tmp_path))
+
+
+@pytest.mark.parametrize("spoil, line", [
+    ("order", "a part reads what none before it makes"),
+    ("outputs", "no part makes an output"),
+    ("host", "a model inside"),
+])
+def test_damaged_programs(builder: Builder, spoil: str, line: str, tmp_path: Path) -> None:
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    builder.output(builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)), np.float32)
+    application = open_application(builder.save(tmp_path), CONFIG)
+    if spoil == "order":
+        application = replace(application, parts=application.parts[::-1])
+    elif spoil == "outputs":
+        application = replace(application, outputs=("another",))
+    else:
+        object.__setattr__(application.parts[1], "model", b"none")
+    application.save(tmp_path / "x.npu")
+    with pytest.raises(ProgramError, match=line):
+        open_application(tmp_path / "x.npu", None)
+
+
+def test_a_program_does_not_ask_for_other_files(builder: Builder, tmp_path: Path) -> None:
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    scaled = builder.node("Mul", builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)),
+                          builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)))
+    builder.output(scaled, np.float32)
+    application = open_application(builder.save(tmp_path), CONFIG)
+    host = application.parts[1]
+    model = onnx.load_model_from_string(host.model)  # type: ignore[union-attr]
+    tensor = model.graph.initializer.add(name="secret", data_type=TensorProto.FLOAT, dims=[1])
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    model.graph.node.add(op_type="Exp", input=["secret"], output=["told"], name="told")
+    model.graph.output.add(name="told").type.tensor_type.elem_type = TensorProto.FLOAT
+    object.__setattr__(host, "model", model.SerializeToString())
+    application.save(tmp_path / "x.npu")
+    with pytest.raises(ProgramError, match="another file|external|other file"):
+        open_application(tmp_path / "x.npu", None)
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.full)])
+def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
+    """Random nodes of random models left to the processor: the result is that of onnxruntime for the whole model."""
+    cuts = 0
+    for number in range(count):
+        rng = np.random.default_rng([seed, number])
+        model = RandomModel(rng)
+        path = model.save(tmp_path)
+        names = [node.name for node in model.nodes]
+        leave = dict.fromkeys(rng.choice(names, min(3, len(names)), replace=False), "asked for")
+        try:
+            application = open_application(path, CONFIG, leave=leave)
+        except GraphError:
+            continue    # nothing of it is left for the accelerator
+        inputs = model.samples(2)
+        run = run_model(application, Samples(inputs, None), "functional")
+        assert run.mismatches == 0, f"number {number}"
+        for name, expected in onnxruntime(path, inputs).items():
+            difference = np.abs(run.outputs[name].astype(float) - expected).max()
+            assert difference <= 0.04 * np.abs(expected).max() + 1e-6, f"number {number}: {path}"
+        cuts += len(application.parts) > 1
+    assert cuts >= count // 3
