@@ -62,21 +62,27 @@ class Partition:
         return sum(node.name in self.host and node.op in _PRODUCTS for node in self.model.nodes)
 
 
-def partition(path: str | Path, *, rebuild: bool = True, leave: Mapping[str, str] | None = None) -> Partition:
-    """Cut the model at ``path``; the nodes ``leave`` are left to the processor in any case, for the reasons given.
+def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
+              leave: Mapping[str, str] | None = None) -> Partition:
+    """Cut the model at ``path``, or ``content``, which is named by that.
+
+    The nodes ``leave`` are left to the processor in any case, for the reasons given.
 
     With ``rebuild`` quantisation is added where the lack of it would leave layers to the processor
     (`gen.partition.reconstruct`). Raises GraphError for a file that is no model, and for one of which the accelerator
     could have nothing; the message is why the first node was refused.
     """
-    model = read(path)
+    def opened() -> Model:
+        return read(path) if content is None else parse(str(path), content)
+
+    model = opened()
     _require_plain(path, model)
     wanted = leave or {}
     cut = _cut(path, model, wanted, rebuild=rebuild)
     if not cut.quantised:
         return cut
     try:
-        return replace(cut, before=_cut(path, read(path), wanted, rebuild=False))
+        return replace(cut, before=_cut(path, opened(), wanted, rebuild=False))
     except GraphError:
         return cut
 
