@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board
-from gen.cli.parts import facts_of, show_parts
+from gen.cli.segments import facts_of, show_segments
 from gen.files.write import is_zip, require_writable
 from gen.name import called
 
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> None:
         "check": check, "partition": facts_of(application.partition),
     }
     if application.partition is not None:
-        show_parts(application.partition)
+        show_segments(application.partition)
     if arguments.json:
         print_json(facts)
         return

@@ -1,1 +1,1 @@
-"""Models of which only parts run on the accelerator: which, and the models of the parts."""
+"""Models of which only a part runs on the accelerator: which, and the models of the segments."""

@@ -1,4 +1,4 @@
-"""The model of a part of a model."""
+"""The model of a segment of a model."""
 
 from collections.abc import Mapping, Sequence, Set
 
@@ -40,7 +40,7 @@ def extract(model: Model, probed: Probed, types: Mapping[str, onnx.TypeProto], n
     kept = [node for node in model.nodes if node.name in taken]
     order = {model_input.name: place for place, model_input in enumerate(model.inputs)}
     graph = helper.make_graph(
-        [node.proto for node in kept], model.proto.graph.name or "part",
+        [node.proto for node in kept], model.proto.graph.name or "segment",
         [_value(name, types, model) for name in sorted(inputs, key=lambda name: (order.get(name, len(order)), name))],
         [_value(name, types, model) for name in outputs],
         [numpy_helper.from_array(probed.constants[name], name) for name in sorted(constants)])

@@ -1,4 +1,4 @@
-"""A model cut into parts for accelerator and processor."""
+"""A model cut into segments for accelerator and processor."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +17,13 @@ from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import reconstruct
 from gen.partition.schedule import Place, Turn, bases, turns, units
 
-__all__ = ["Part", "Partition", "partition"]
+__all__ = ["Segment", "Partition", "partition"]
 
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm")
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Segment:
     """``nodes``: names, without those that only move or convert values."""
 
     place: Place
@@ -41,7 +41,7 @@ class Partition:
     """
 
     model: Model
-    parts: Sequence[Part]
+    segments: Sequence[Segment]
     host: dict[str, str]
     quantised: Sequence[str]
     before: "Partition | None" = None
@@ -49,12 +49,12 @@ class Partition:
     @property
     def subgraphs(self) -> int:
         """Parts on the accelerator."""
-        return sum(part.place == "accelerator" for part in self.parts)
+        return sum(segment.place == "accelerator" for segment in self.segments)
 
     @property
     def switches(self) -> int:
         """Between accelerator and processor."""
-        return sum(a.place != b.place for a, b in pairwise(self.parts))
+        return sum(a.place != b.place for a, b in pairwise(self.segments))
 
     @property
     def host_products(self) -> int:
@@ -121,7 +121,7 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
         host |= left
     if all(turn.place == "host" for turn in found):
         raise GraphError(f"{path}: {_first(model, host)}")
-    return Partition(model, _parts(model, probed, types, found), host, quantised)
+    return Partition(model, _segments(model, probed, types, found), host, quantised)
 
 
 def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
@@ -147,7 +147,7 @@ def _first(model: Model, host: dict[str, str]) -> str:
     return f"{node}: {host[node.name]}"
 
 
-def _parts(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn]) -> list[Part]:
+def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn]) -> list[Segment]:
     """The models of the turns; one more of the processor if nothing else makes some outputs."""
     made_in = {name: number for number, turn in enumerate(found) for unit in turn.units for name in unit.makes}
     base = bases(model.nodes, probed)
@@ -169,5 +169,5 @@ def _parts(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found
             handed[made_in[name]][name] = None
     for name, number in homes.items():
         handed[number][name] = None
-    return [Part(turn.place, extract(model, probed, types, turn.nodes, list(names)), turn.nodes)
+    return [Segment(turn.place, extract(model, probed, types, turn.nodes, list(names)), turn.nodes)
             for turn, names in zip(turns, handed, strict=True)]

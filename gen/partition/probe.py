@@ -26,7 +26,7 @@ _NUMBERS = (TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8)
 
 @dataclass(frozen=True)
 class Outside:
-    """A value of the processor that no part on the accelerator could begin with, for its type or its shape."""
+    """A value of the processor that no segment on the accelerator could begin with, for its type or its shape."""
 
     maker: str
     order: np.ndarray = field(default_factory=lambda: np.zeros((1, 0), np.int64), repr=False)

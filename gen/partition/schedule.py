@@ -1,4 +1,4 @@
-"""The order in which the parts of a model run, in as few turns of accelerator and processor as can be.
+"""The order in which the segments of a model run, in as few turns of accelerator and processor as can be.
 
 What is scheduled are *units*: the nodes of a layer, which stay together, or a node of the processor. A unit waits for
 the units that make what it reads. Nodes that only move or convert values are none (`Probed.is_copied`): whoever needs

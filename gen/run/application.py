@@ -1,4 +1,4 @@
-"""What a command works on: a model or a program, wholly on the accelerator or in parts."""
+"""What a command works on: a model or a program, wholly on the accelerator or in segments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from gen.onnx.importer import load_model
 from gen.onnx.passes import run_passes
 from gen.options import CompileOptions
 from gen.partition.partition import Partition, partition
-from gen.program.parts import ModelInputInfo, PartsFile, is_parts_file
 from gen.program.program import Program, ProgramError
+from gen.program.segments import ModelInputInfo, SegmentsFile, is_segments_file
 from gen.run.inputs import InputSpec
 from gen.run.workload import Workload, is_program, of_model, of_program, open_workload
 
-__all__ = ["Application", "HostPart", "open_application"]
+__all__ = ["Application", "HostSegment", "open_application"]
 
 
 @dataclass(frozen=True, eq=False)
-class HostPart:
-    """A part of a model that onnxruntime runs on the processor; ``path``: the file that it is from."""
+class HostSegment:
+    """A segment of a model that onnxruntime runs on the processor; ``path``: the file that it is from."""
 
     path: Path
     model: bytes
@@ -67,9 +67,9 @@ def _line(error: Exception) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Application:
-    """``parts`` in the order in which they run. ``partition``: how the model was cut, if it was, just now."""
+    """``segments`` in the order in which they run. ``partition``: how the model was cut, if it was, just now."""
 
-    parts: Sequence[Workload | HostPart]
+    segments: Sequence[Workload | HostSegment]
     inputs: Mapping[str, InputSpec]
     outputs: Sequence[str]
     partition: Partition | None = None
@@ -77,17 +77,17 @@ class Application:
     @property
     def workloads(self) -> list[Workload]:
         """What runs on the accelerator."""
-        return [part for part in self.parts if isinstance(part, Workload)]
+        return [segment for segment in self.segments if isinstance(segment, Workload)]
 
     def save(self, path: Path) -> None:
         """Write the program. Raises ProgramError."""
-        only = self.parts[0]
-        if len(self.parts) == 1 and isinstance(only, Workload):
+        only = self.segments[0]
+        if len(self.segments) == 1 and isinstance(only, Workload):
             only.program.save(path)
             return
         inputs = [ModelInputInfo(name, spec.shape, spec.dtype.name) for name, spec in self.inputs.items()]
-        PartsFile(inputs, self.outputs, [
-            part.program if isinstance(part, Workload) else part.model for part in self.parts]).save(path)
+        contents = [segment.program if isinstance(segment, Workload) else segment.model for segment in self.segments]
+        SegmentsFile(inputs, self.outputs, contents).save(path)
 
 
 def open_application(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
@@ -99,8 +99,8 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     `gen.partition.partition.partition`.
     """
     options = options or CompileOptions()
-    if is_program(path) and is_parts_file(path):
-        return _of_parts(path, config, options, board=board)
+    if is_program(path) and is_segments_file(path):
+        return _of_segments(path, config, options, board=board)
     try:
         if leave:
             raise GraphError(f"{path}: nothing is left for the accelerator")
@@ -114,19 +114,19 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         except GraphError:
             raise refused from None
         assert config is not None
-        parts: list[Workload | HostPart] = []
-        for number, part in enumerate(cut.parts):
-            content = part.model.SerializeToString(deterministic=True)
-            if part.place == "accelerator":
+        segments: list[Workload | HostSegment] = []
+        for number, segment in enumerate(cut.segments):
+            content = segment.model.SerializeToString(deterministic=True)
+            if segment.place == "accelerator":
                 named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
-                parts.append(of_model(load_model(named, content), config, options, board=board))
+                segments.append(of_model(load_model(named, content), config, options, board=board))
                 continue
-            parts.append(HostPart(path, content))
+            segments.append(HostSegment(path, content))
             try:
-                _ = parts[-1].outputs
+                _ = segments[-1].outputs
             except GraphError:
                 raise refused from None     # the model is wrong, and this was the first to see it
-        return Application(parts, _input_specs(cut.model.proto), cut.model.outputs, cut)
+        return Application(segments, _input_specs(cut.model.proto), cut.model.outputs, cut)
 
 
 def _input_specs(model: onnx.ModelProto) -> dict[str, InputSpec]:
@@ -140,24 +140,24 @@ def _input_specs(model: onnx.ModelProto) -> dict[str, InputSpec]:
     return specs
 
 
-def _of_parts(path: Path, config: NpuConfig | None, options: CompileOptions, *, board: str | None) -> Application:
-    """Of a program in parts. Raises ProgramError for one whose parts do not fit together."""
-    file = PartsFile.load(path)
+def _of_segments(path: Path, config: NpuConfig | None, options: CompileOptions, *, board: str | None) -> Application:
+    """Of a program in segments. Raises ProgramError for one whose segments do not fit together."""
+    file = SegmentsFile.load(path)
     specs = {info.name: InputSpec(info.shape, np.dtype(info.dtype)) for info in file.inputs}
-    parts: list[Workload | HostPart] = []
+    segments: list[Workload | HostSegment] = []
     known = set(specs)
-    for part in file.parts:
-        if isinstance(part, Program):
-            opened: Workload | HostPart = of_program(path, part, config, options, board=board)
+    for segment in file.segments:
+        if isinstance(segment, Program):
+            opened: Workload | HostSegment = of_program(path, segment, config, options, board=board)
         else:
-            opened = HostPart(path, _checked(path, part))
+            opened = HostSegment(path, _checked(path, segment))
         if not known.issuperset(opened.inputs):
-            raise ProgramError(f"{path}: damaged (a part reads what none before it makes); compile it again")
+            raise ProgramError(f"{path}: damaged (a segment reads what none before it makes); compile it again")
         known.update(opened.outputs)
-        parts.append(opened)
+        segments.append(opened)
     if not known.issuperset(file.outputs):
-        raise ProgramError(f"{path}: damaged (no part makes an output of the model); compile it again")
-    return Application(parts, specs, file.outputs)
+        raise ProgramError(f"{path}: damaged (no segment makes an output of the model); compile it again")
+    return Application(segments, specs, file.outputs)
 
 
 def _checked(path: Path, content: bytes) -> bytes:

@@ -22,7 +22,7 @@ class Measured:
 def profile_of(programs: Sequence[Measured], clock_mhz: float) -> dict[str, Any]:
     """The profile of one inference: totals, and `sim.profile.LayerTiming` of each layer.
 
-    ``programs``: the parts of the model that run on the accelerator, without which its cycles stand still.
+    ``programs``: the segments of the model that run on the accelerator, without which its cycles stand still.
     ``total``'s ``macs`` are the dense network's, while utilisation is of those left, cycle by cycle.
     """
     layers = [layer for one in programs for layer in layer_timings(one.program, one.record, one.cycles)]

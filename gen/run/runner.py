@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gen.ir import reference
-from gen.run.application import Application, HostPart
+from gen.run.application import Application, HostSegment
 from gen.run.inputs import Samples
 from gen.run.workload import Workload
 from sim import functional
@@ -25,8 +25,8 @@ Target = Literal["reference", "functional", "rtl"]
 class Inference:
     """One sample. ``mismatches``: tensor -> values that differ from the reference.
 
-    ``seconds``: of the target; ``host_seconds``: of the parts that the processor has. ``rtl``: the machine's reports,
-    one for each part on the accelerator.
+    ``seconds``: of the target; ``host_seconds``: of the processor's segments. ``rtl``: the machine's reports, one for
+    each segment on the accelerator.
     """
 
     outputs: dict[str, np.ndarray]
@@ -74,12 +74,12 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Of the target alone, without the reference and the processor's parts."""
+        """Of the target alone, without the reference and the processor's segments."""
         return sum(inference.seconds for inference in self.inferences)
 
     @property
     def host_seconds(self) -> float:
-        """Of the processor's parts."""
+        """Of the processor's segments."""
         return sum(inference.host_seconds for inference in self.inferences)
 
     @property
@@ -112,7 +112,7 @@ def _run_on_image(workload: Workload, tensors: dict[str, np.ndarray], machine: R
     return result.image, result
 
 
-def _run_part(workload: Workload, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
+def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
               progress: Callable[[int], None]) -> Inference:
     """One sample, (1, ...) each, on the accelerator; of the outputs all axes."""
     graph = workload.graph
@@ -136,15 +136,15 @@ def _run_part(workload: Workload, inputs: dict[str, np.ndarray], target: Target,
 
 def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
            progress: Callable[[int], None]) -> Inference:
-    """One sample through all parts."""
+    """One sample through all segments."""
     values, done = dict(inputs), Inference({}, 0.0)
-    for part in model.parts:
-        if isinstance(part, HostPart):
+    for segment in model.segments:
+        if isinstance(segment, HostSegment):
             began = time.perf_counter()
-            values.update(part.run(values))
+            values.update(segment.run(values))
             done = replace(done, host_seconds=done.host_seconds + time.perf_counter() - began)
             continue
-        one = _run_part(part, {name: values[name] for name in part.inputs}, target,
+        one = _run_segment(segment, {name: values[name] for name in segment.inputs}, target,
                         machine if target == "rtl" else None, progress)
         values.update(one.outputs)
         done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
@@ -162,7 +162,7 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
     Raises GraphError for inputs that do not fit, MachineError when the machine stops with an error, ToolError when the
     simulation cannot be built.
     """
-    workloads = [part for part in model.parts if isinstance(part, Workload)]
+    workloads = [segment for segment in model.segments if isinstance(segment, Workload)]
     if target == "rtl" and machine is None:
         with RtlMachine(workloads[0].program.config) as own:
             return run_model(model, samples, target, machine=own, progress=progress)

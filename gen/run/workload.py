@@ -34,7 +34,7 @@ class Workload:
     _compile: Callable[[], Program]
 
     @property
-    def parts(self) -> "tuple[Workload]":
+    def segments(self) -> "tuple[Workload]":
         """All of it runs on the accelerator; see `gen.run.application`."""
         return (self,)
 

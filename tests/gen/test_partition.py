@@ -67,10 +67,10 @@ def test_an_operator_in_the_middle(builder: Builder, tmp_path: Path) -> None:
     real = builder.requantize(convolved(builder, real), zero_point=0)
     real = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
     builder.output(builder.requantize(convolved(builder, real), zero_point=0), np.float32)
-    parts = cut(check(builder, tmp_path))
-    assert [part.place for part in parts.parts] == ["accelerator", "host", "accelerator"]
-    assert (parts.subgraphs, parts.switches) == (2, 2)
-    assert [*parts.host] == ["sigmoid6"] and "Sigmoid" in parts.host["sigmoid6"]
+    found = cut(check(builder, tmp_path))
+    assert [segment.place for segment in found.segments] == ["accelerator", "host", "accelerator"]
+    assert (found.subgraphs, found.switches) == (2, 2)
+    assert [*found.host] == ["sigmoid6"] and "Sigmoid" in found.host["sigmoid6"]
 
 
 def test_what_does_not_depend_on_each_other_is_one_part(builder: Builder, tmp_path: Path) -> None:
@@ -79,21 +79,21 @@ def test_what_does_not_depend_on_each_other_is_one_part(builder: Builder, tmp_pa
     for _ in range(2):
         head = builder.requantize(convolved(builder, real), zero_point=0)
         builder.output(builder.node("Sigmoid", head), np.float32)
-    parts = cut(check(builder, tmp_path))
-    assert [part.place for part in parts.parts] == ["accelerator", "host"]
+    found = cut(check(builder, tmp_path))
+    assert [segment.place for segment in found.segments] == ["accelerator", "host"]
 
 
 def test_a_result_that_both_sides_read(builder: Builder, tmp_path: Path) -> None:
-    """It crosses once, and the second part on the accelerator has it as integers, as it needs them."""
+    """It crosses once, and the second segment on the accelerator has it as integers, as it needs them."""
     real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
     real = builder.requantize(convolved(builder, real), zero_point=0)
     bent = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
     total = builder.requantize(builder.node("Add", builder.requantize(convolved(builder, bent), zero_point=0), real),
                                zero_point=0)
     builder.output(total, np.float32)
-    parts = cut(check(builder, tmp_path))
-    assert parts.subgraphs == 2
-    types = {value.name: value.type.tensor_type.elem_type for value in parts.parts[2].model.graph.input}
+    found = cut(check(builder, tmp_path))
+    assert found.subgraphs == 2
+    types = {value.name: value.type.tensor_type.elem_type for value in found.segments[2].model.graph.input}
     assert TensorProto.INT8 in types.values() and len(types) == 2
 
 
@@ -104,10 +104,10 @@ def test_several_paths(builder: Builder, tmp_path: Path) -> None:
     builder.output(builder.node("Sigmoid", conv), np.float32)
     builder.output(builder.requantize(convolved(builder, builder.requantize(conv, zero_point=0)), zero_point=0),
                    np.float32)
-    parts = cut(check(builder, tmp_path))
-    assert [*parts.quantised] == [conv] and (parts.subgraphs, parts.switches) == (1, 1)
-    assert parts.before is not None
-    assert (parts.before.subgraphs, parts.before.host_products, parts.host_products) == (1, 1, 0)
+    found = cut(check(builder, tmp_path))
+    assert [*found.quantised] == [conv] and (found.subgraphs, found.switches) == (1, 1)
+    assert found.before is not None
+    assert (found.before.subgraphs, found.before.host_products, found.host_products) == (1, 1, 0)
 
 
 def test_one_path(builder: Builder, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_one_path(builder: Builder, tmp_path: Path) -> None:
     with pytest.raises(GraphError):
         partition(builder.save(tmp_path))
     builder.outputs.pop()
-    parts = cut(check(builder, tmp_path))
-    assert [*parts.quantised] == [conv] and parts.host_products == 0
+    found = cut(check(builder, tmp_path))
+    assert [*found.quantised] == [conv] and found.host_products == 0
 
 
 def test_an_output_whose_shape_depends_on_values(builder: Builder, tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_a_part_without_products_stays_on_the_processor(builder: Builder, tmp_pa
     real = builder.requantize(builder.node("Sigmoid", real), scale=1 / 256, zero_point=-128)
     pooled = builder.requantize(builder.node("MaxPool", real, kernel_shape=[2, 2]), scale=1 / 256, zero_point=-128)
     builder.output(builder.node("Exp", pooled), np.float32)
-    parts = cut(check(builder, tmp_path))
-    assert parts.subgraphs == 1
-    assert any("not worth a turn" in reason for reason in parts.host.values())
+    found = cut(check(builder, tmp_path))
+    assert found.subgraphs == 1
+    assert any("not worth a turn" in reason for reason in found.host.values())
 
 
 def test_without_a_processor_it_is_refused(builder: Builder, tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_control_flow_is_refused(builder: Builder, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil, line", [
-    ("order", "a part reads what none before it makes"),
-    ("outputs", "no part makes an output"),
+    ("order", "a segment reads what none before it makes"),
+    ("outputs", "no segment makes an output"),
     ("host", "a model inside"),
 ])
 def test_damaged_programs(builder: Builder, spoil: str, line: str, tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_damaged_programs(builder: Builder, spoil: str, line: str, tmp_path: Pat
     builder.output(builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)), np.float32)
     application = open_application(builder.save(tmp_path), CONFIG)
     if spoil == "order":
-        application = replace(application, parts=application.parts[::-1])
+        application = replace(application, segments=application.segments[::-1])
     elif spoil == "outputs":
         application = replace(application, outputs=("another",))
     else:
-        object.__setattr__(application.parts[1], "model", b"none")
+        object.__setattr__(application.segments[1], "model", b"none")
     application.save(tmp_path / "x.npu")
     with pytest.raises(ProgramError, match=line):
         open_application(tmp_path / "x.npu", None)
@@ -192,7 +192,7 @@ def test_a_program_does_not_ask_for_other_files(builder: Builder, tmp_path: Path
                           builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)))
     builder.output(scaled, np.float32)
     application = open_application(builder.save(tmp_path), CONFIG)
-    host = application.parts[1]
+    host = application.segments[1]
     model = onnx.load_model_from_string(host.model)  # type: ignore[union-attr]
     tensor = model.graph.initializer.add(name="secret", data_type=TensorProto.FLOAT, dims=[1])
     tensor.data_location = TensorProto.EXTERNAL
@@ -225,5 +225,5 @@ def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
         for name, expected in onnxruntime(path, inputs).items():
             difference = np.abs(run.outputs[name].astype(float) - expected).max()
             assert difference <= 0.04 * np.abs(expected).max() + 1e-6, f"number {number}: {path}"
-        cuts += len(application.parts) > 1
+        cuts += len(application.segments) > 1
     assert cuts >= count // 3

@@ -9,7 +9,7 @@ from gen.cli.common import messages
 if TYPE_CHECKING:
     from gen.partition.partition import Partition
 
-__all__ = ["facts_of", "show_parts"]
+__all__ = ["facts_of", "show_segments"]
 
 #: Nodes that a row of the table names.
 _NAMED = 3
@@ -27,7 +27,7 @@ def facts_of(partition: "Partition | None") -> dict[str, Any] | None:
     }
 
 
-def show_parts(partition: "Partition") -> None:
+def show_segments(partition: "Partition") -> None:
     """A row for each operator and reason, and how often the model goes from one side to the other."""
     rows: dict[tuple[str, str], list[str]] = {}
     operators = _operators(partition)

@@ -1,4 +1,4 @@
-"""A model in parts: the ``.npu`` file that holds programs for the accelerator and models for the processor."""
+"""A model in segments: the ``.npu`` file that holds programs for the accelerator and models for the processor."""
 
 import io
 import json
@@ -15,12 +15,12 @@ from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
 from gen.files.write import write_file
 from gen.program.program import Program, ProgramError
 
-__all__ = ["ModelInputInfo", "PartsFile", "is_parts_file"]
+__all__ = ["ModelInputInfo", "SegmentsFile", "is_segments_file"]
 
-_FORMAT, _VERSION = "npugen parts", 1
-_HEADER = "parts.json"
+_FORMAT, _VERSION = "npugen segments", 1
+_HEADER = "segments.json"
 _MAX_HEADER = 1 << 20
-_MAX_PARTS = 256
+_MAX_SEGMENTS = 256
 _SUFFIX = {"accelerator": "npu", "host": "onnx"}
 
 
@@ -37,25 +37,25 @@ class _Header(msgspec.Struct):
     version: int
     inputs: Annotated[tuple[ModelInputInfo, ...], Meta(min_length=1)]
     outputs: Annotated[tuple[str, ...], Meta(min_length=1)]
-    parts: Annotated[tuple[Literal["accelerator", "host"], ...], Meta(min_length=1, max_length=_MAX_PARTS)]
+    segments: Annotated[tuple[Literal["accelerator", "host"], ...], Meta(min_length=1, max_length=_MAX_SEGMENTS)]
 
 
 @dataclass(frozen=True, eq=False)
-class PartsFile:
-    """``parts`` in the order in which they run; the model of one for the processor is as onnx serialises it."""
+class SegmentsFile:
+    """``segments`` in the order in which they run; the model of one for the processor is as onnx serialises it."""
 
     inputs: Sequence[ModelInputInfo]
     outputs: Sequence[str]
-    parts: Sequence[Program | bytes]
+    segments: Sequence[Program | bytes]
 
     def save(self, path: Path) -> None:
-        """Write a ``.npu`` file. The same parts give the same bytes. Raises ProgramError."""
+        """Write a ``.npu`` file. The same segments give the same bytes. Raises ProgramError."""
         places: list[Literal["accelerator", "host"]] = []
         members: dict[str, bytes | memoryview] = {}
-        for number, part in enumerate(self.parts):
-            place: Literal["accelerator", "host"] = "accelerator" if isinstance(part, Program) else "host"
+        for number, segment in enumerate(self.segments):
+            place: Literal["accelerator", "host"] = "accelerator" if isinstance(segment, Program) else "host"
             places.append(place)
-            members[_member(number, place)] = part.to_bytes(path) if isinstance(part, Program) else part
+            members[_member(number, place)] = segment.to_bytes(path) if isinstance(segment, Program) else segment
         header = _Header(_FORMAT, _VERSION, tuple(self.inputs), tuple(self.outputs), tuple(places))
         head = json.dumps(msgspec.to_builtins(header), indent=1).encode()
         try:
@@ -73,7 +73,7 @@ class PartsFile:
                 if (header.format, header.version) != (_FORMAT, _VERSION):
                     raise ProgramError(f"{path}: made by another version of the compiler; compile it again")
                 contents = [read_member(archive, _member(number, place), size)
-                            for number, place in enumerate(header.parts)]
+                            for number, place in enumerate(header.segments)]
         except (*BAD_ARCHIVE, KeyError) as error:
             if isinstance(error, ProgramError):
                 raise
@@ -81,14 +81,14 @@ class PartsFile:
             raise ProgramError(f"{path}: damaged ({what}); compile it again") from None
         return cls(header.inputs, header.outputs, [
             Program.parse(path, io.BytesIO(content), len(content)) if place == "accelerator" else content
-            for place, content in zip(header.parts, contents, strict=True)])
+            for place, content in zip(header.segments, contents, strict=True)])
 
 
 def _member(number: int, place: Literal["accelerator", "host"]) -> str:
     return f"{number}.{_SUFFIX[place]}"
 
 
-def is_parts_file(path: Path) -> bool:
+def is_segments_file(path: Path) -> bool:
     """Whether a zip file is one of these. Raises OSError."""
     try:
         with zipfile.ZipFile(path) as archive:
