@@ -14,7 +14,7 @@ from gen.onnx.passes import value_types
 from gen.onnx.read import parse, read
 from gen.partition.extract import extract
 from gen.partition.probe import Probed, probe
-from gen.partition.reconstruct import reconstruct
+from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Turn, bases, turns, units
 
 __all__ = ["Segment", "Partition", "partition"]
@@ -63,14 +63,15 @@ class Partition:
 
 
 def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
-              leave: Mapping[str, str] | None = None) -> Partition:
+              ranges: Ranges | None = None, leave: Mapping[str, str] | None = None) -> Partition:
     """Cut the model at ``path``, or ``content``, which is named by that.
 
-    The nodes ``leave`` are left to the processor in any case, for the reasons given.
+    The nodes ``leave`` are left to the processor in any case, for the reasons given. With ``rebuild`` quantisation is
+    added where the lack of it would leave layers to the processor (`gen.partition.reconstruct`), with the ``ranges`` of
+    values for which the model knows no scale.
 
-    With ``rebuild`` quantisation is added where the lack of it would leave layers to the processor
-    (`gen.partition.reconstruct`). Raises GraphError for a file that is no model, and for one of which the accelerator
-    could have nothing; the message is why the first node was refused.
+    Raises GraphError for a file that is no model, and for one of which the accelerator could have nothing; the message
+    is why the first node was refused.
     """
     def opened() -> Model:
         return read(path) if content is None else parse(str(path), content)
@@ -78,7 +79,7 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
     model = opened()
     _require_plain(path, model)
     wanted = leave or {}
-    cut = _cut(path, model, wanted, rebuild=rebuild)
+    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges)
     if not cut.quantised:
         return cut
     try:
@@ -95,14 +96,15 @@ def _require_plain(path: str | Path, model: Model) -> None:
                              "of a program has; export the model without it")
 
 
-def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool) -> Partition:
+def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool,
+         ranges: Ranges | None = None) -> Partition:
     types, host = value_types(model.proto), dict(wanted)
     quantised: list[str] = []
     while True:
         probed = probe(model, host, types)
         host = dict(probed.host)
         if probed.unquantised:
-            added = reconstruct(model.proto, probed.unquantised) if rebuild else []
+            added = reconstruct(model.proto, probed.unquantised, ranges) if rebuild else []
             if added:
                 quantised += added
                 model = parse(str(path), model.proto.SerializeToString())

@@ -5,23 +5,29 @@ not be on the accelerator, nor whatever else reads it. So the result is quantise
 
 * *Several paths*: the model quantises the result for other readers. All get that one.
 * *One path*: what reads the result only moves values to a QuantizeLinear. Quantising in front of the move is the same.
+* Otherwise, where samples of the model's inputs say so, to the range that the result has on them.
 
-Both change what the processor gets by rounding alone. A result for which the model knows no scale stays as it is.
+This changes what the processor gets by rounding alone, and in the last case by clipping.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import onnx
-from onnx import NodeProto, helper
+from onnx import NodeProto, helper, numpy_helper
 
 from gen.onnx.names import unique
 from gen.onnx.passes.hoist_quantisation import MOVING, parameters
 
-__all__ = ["reconstruct"]
+__all__ = ["Ranges", "reconstruct"]
+
+#: Model and values in it -> lowest and highest number that is to be represented of each; zero is among them.
+Ranges = Callable[[onnx.ModelProto, Sequence[str]], Mapping[str, tuple[float, float]]]
+_INT8 = np.iinfo(np.int8)
 
 
-def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str]) -> list[str]:
+def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str], ranges: Ranges | None = None) -> list[str]:
     """Quantises what can be of the values ``unquantised`` in ``model``. Returns those."""
     graph = model.graph
     #: Value -> nodes, and None for an output of the model.
@@ -30,27 +36,28 @@ def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str]) -> list[str]
         for name in node.input:
             readers[name].append(node)
     taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
+    taken |= {tensor.name for tensor in graph.initializer}
+    found = {name: like.input[1:] for name in unquantised if (like := _quantisation(name, readers)) is not None}
+    unknown = [name for name in unquantised if name not in found]
+    if ranges is not None and unknown:
+        for name, (low, high) in ranges(model, unknown).items():
+            found[name] = _constants(graph, name, low, high, taken)
     added: dict[str, list[NodeProto]] = {}      # value -> its pair of nodes
-    for name in unquantised:
-        like = _quantisation(name, readers)
-        if like is not None:
-            names = {what: unique(f"{name}/{what}", taken) for what in ("unquantised", "quantized", "dequantized")}
-            taken.update(names.values())
-            quantize = NodeProto()
-            quantize.CopyFrom(like)
-            quantize.name = quantize.output[0] = names["quantized"]
-            quantize.input[0] = names["unquantised"]
-            dequantize = helper.make_node("DequantizeLinear", [names["quantized"], *like.input[1:]], [name],
-                                          name=names["dequantized"], domain=like.domain)
-            added[name] = [quantize, dequantize]
+    for name, numbers in found.items():
+        names = {what: unique(f"{name}/{what}", taken) for what in ("unquantised", "quantized", "dequantized")}
+        taken.update(names.values())
+        added[name] = [
+            helper.make_node("QuantizeLinear", [names["unquantised"], *numbers], [names["quantized"]],
+                             name=names["quantized"]),
+            helper.make_node("DequantizeLinear", [names["quantized"], *numbers], [name], name=names["dequantized"])]
     _insert(graph, added)
     return list(added)
 
 
 def _quantisation(name: str, readers: Mapping[str, list[NodeProto | None]]) -> NodeProto | None:
-    """The QuantizeLinear that a value leads to, at once or behind nodes that only move it."""
+    """The QuantizeLinear of ONNX that a value leads to, at once or behind nodes that only move it."""
     nodes = [node for node in readers[name] if node is not None and node.input[0] == name]
-    direct = [node for node in nodes if node.op_type == "QuantizeLinear"]
+    direct = [node for node in nodes if node.op_type == "QuantizeLinear" and not node.domain]
     if direct:
         return direct[0]
     ends = [_quantisation(node.output[0], readers) if node.op_type in MOVING else None for node in nodes]
@@ -58,6 +65,17 @@ def _quantisation(name: str, readers: Mapping[str, list[NodeProto | None]]) -> N
         return None
     found = {parameters(end) if end else None for end in ends}
     return ends[0] if len(found) == 1 else None
+
+
+def _constants(graph: onnx.GraphProto, name: str, low: float, high: float, taken: set[str]) -> list[str]:
+    """Scale and zero point of int8 for a range, as initializers."""
+    scale = np.float32((high - low) / (_INT8.max - _INT8.min)) or np.float32(1)
+    point = np.clip(np.rint(_INT8.min - low / scale), _INT8.min, _INT8.max).astype(np.int8)
+    names = [unique(f"{name}/{what}", taken) for what in ("scale", "zero_point")]
+    taken.update(names)
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(array), n)
+                             for array, n in zip((scale, point), names, strict=True))
+    return names
 
 
 def _insert(graph: onnx.GraphProto, added: Mapping[str, list[NodeProto]]) -> None:

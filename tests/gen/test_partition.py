@@ -125,6 +125,20 @@ def test_one_path(builder: Builder, tmp_path: Path) -> None:
     assert [*found.quantised] == [conv] and found.host_products == 0
 
 
+def test_a_range_that_samples_show(builder: Builder, tmp_path: Path) -> None:
+    """Nothing in the model says how to quantise a head that only the processor reads."""
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    conv = convolved(builder, builder.requantize(convolved(builder, real), zero_point=0))
+    builder.output(builder.node("Sigmoid", conv), np.float32)
+    path = builder.save(tmp_path)
+    before, after = partition(path), partition(path, ranges=lambda model, names: dict.fromkeys(names, (-3.0, 2.0)))
+    assert (before.host_products, after.host_products) == (1, 0)
+    assert [*after.quantised] == [conv] and after.before is not None
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in after.model.proto.graph.initializer}
+    assert constants[f"{conv}/scale"] == np.float32(5 / 255)
+    assert constants[f"{conv}/zero_point"] == round(-128 + 3 * 255 / 5)
+
+
 def test_an_output_whose_shape_depends_on_values(builder: Builder, tmp_path: Path) -> None:
     real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
     real = builder.requantize(convolved(builder, real), zero_point=0)
