@@ -42,7 +42,7 @@ EDGES = {
     "gen.files": "",
     "gen.options": "",
     "gen.ir": "cores.arch cores.errors sim.golden",
-    "gen.passes": "cores.config gen.ir",
+    "gen.passes": "cores.config gen.ir sim.golden",
     "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",

@@ -4,6 +4,9 @@ Feature maps are (C, H, W) int8 raw values with one scale and zero point a tenso
 shifted by 128 when they enter. Vectors (after Flatten, Gemm) are (C, 1, 1). Everything before and after the layers (the
 outermost quantise and dequantise, Softmax, reshapes of outputs) is host work, kept as steps on the graph's inputs and
 outputs. What each field may be is stated in `gen.ir.verify`.
+
+Tensors side by side (Concat), or some channels of one (Split), are no layers: a tensor can be part of another
+(`Part`, `gen.ir.parts`). Whether that is how they lie in memory is the machine's business.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +16,19 @@ import numpy as np
 
 from gen.ir.host import HostStep
 
-__all__ = ["MAX_VALUES", "Conv", "Graph", "Layer", "NarrowWinograd", "Pool", "Requantize", "Residual", "Tensor",
-           "is_binary", "output_size", "pad_value"]
+__all__ = ["MAX_VALUES", "Conv", "Graph", "Layer", "NarrowWinograd", "Part", "Pool", "Requantize", "Residual",
+           "Tensor", "is_binary", "output_size", "pad_value"]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
+
+
+@dataclass(frozen=True)
+class Part:
+    """As many channels of tensor ``whole`` as there are, from ``first`` on."""
+
+    whole: str
+    first: int
 
 
 @dataclass(frozen=True)
@@ -25,7 +36,9 @@ class Tensor:
     """An int8 feature map.
 
     ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8. ``signs``: every
-    value is -1 or +1, as `gen.ir.verify` proves of the layer that writes it; the ONNX tensor is then float.
+    value is -1 or +1, as `gen.ir.verify` proves of the layer that writes it; the ONNX tensor is then float. With
+    ``part`` its values are those of channels of another tensor: what is written to one of both can be read from the
+    other. What they stand for, scale and zero point, is each one's own.
     """
 
     name: str
@@ -35,6 +48,7 @@ class Tensor:
     onnx_name: str = ""
     onnx_unsigned: bool = False
     signs: bool = False
+    part: Part | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +148,7 @@ Layer = Conv | Pool
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Layers in execution order, each tensor written once."""
+    """Layers in execution order, each channel of a tensor written once."""
 
     name: str
     tensors: Mapping[str, Tensor]

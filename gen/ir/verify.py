@@ -26,6 +26,8 @@ from gen.ir.graph import (
     pad_value,
 )
 from gen.ir.host import HostStep, is_integer, is_scale, step_problems
+from gen.ir.parts import Present
+from gen.ir.queries import read_by
 
 __all__ = ["verify"]
 
@@ -41,8 +43,8 @@ _LARGEST_WEIGHT = 255
 def verify(graph: Graph) -> None:
     """Check every rule of the IR. Raises GraphError that names the layer, tensor, input or output, and the rule."""
     for key, tensor in graph.tensors.items():
-        _refuse(f"tensor {key}", _tensor_problems(key, tensor))
-    written: set[str] = set()
+        _refuse(f"tensor {key}", chain(_tensor_problems(key, tensor), _part_problems(graph, tensor)))
+    written = Present(graph.tensors)
     for name, (key, steps) in graph.inputs.items():
         _refuse(f"input {name}", chain(_input_problems(graph, key, written), _steps_problems(steps)))
         written.add(key)
@@ -53,7 +55,8 @@ def verify(graph: Graph) -> None:
         names.add(layer.name)
     for name, (key, steps) in graph.outputs.items():
         _refuse(f"output {name}", chain(
-            () if key in written else (f"tensor {key!r} is never written",), _steps_problems(steps)))
+            () if key in graph.tensors and written.all_of(key) else (f"tensor {key!r} is never written",),
+            _steps_problems(steps)))
 
 
 def _refuse(what: str, problems: Iterator[str]) -> None:
@@ -79,10 +82,28 @@ def _tensor_problems(key: str, tensor: Tensor) -> Iterator[str]:
         yield f"zero point must be int8, not {tensor.zero_point!r}"
 
 
-def _input_problems(graph: Graph, key: str, written: Collection[str]) -> Iterator[str]:
+def _part_problems(graph: Graph, tensor: Tensor) -> Iterator[str]:
+    """A whole has more channels than each of its parts, so none is a part of itself by way of others."""
+    part = tensor.part
+    if part is None:
+        return
+    if part.whole not in graph.tensors:
+        yield f"is part of {part.whole!r}, which is not in the graph"
+    whole, channels = graph.tensors[part.whole], tensor.shape[0]
+    if channels >= whole.shape[0] or not is_integer(part.first, 0, whole.shape[0] - channels):
+        yield f"{channels} channels from {part.first!r} on are no part of {whole.shape[0]}"
+    if tensor.shape[1:] != whole.shape[1:]:
+        yield f"is {tensor.shape[1:]} large and part of {part.whole!r}, which is {whole.shape[1:]}"
+    if tensor.signs or whole.signs:
+        yield "signs are neither parts nor have any"
+
+
+def _input_problems(graph: Graph, key: str, written: Present) -> Iterator[str]:
     if key not in graph.tensors:
         yield f"tensor {key!r} is not in the graph"
-    if key in written:
+    if graph.tensors[key].part:
+        yield f"tensor {key!r} is part of another, as only what layers make can be"
+    if written.any_of(key):
         yield f"tensor {key!r} is that of another input"
     if graph.tensors[key].signs:
         yield f"tensor {key!r} can hold more than -1 and +1"
@@ -95,7 +116,7 @@ def _steps_problems(steps: tuple[HostStep, ...]) -> Iterator[str]:
         yield from step_problems(step)
 
 
-def _layer_problems(graph: Graph, layer: Layer, written: Collection[str], names: Collection[str]) -> Iterator[str]:
+def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collection[str]) -> Iterator[str]:
     yield from _reference_problems(graph, layer, written, names)
     source, target = graph.tensors[layer.input], graph.tensors[layer.output]
     if isinstance(layer, Conv):
@@ -108,15 +129,15 @@ def _layer_problems(graph: Graph, layer: Layer, written: Collection[str], names:
         yield "output is not limited to -1 and +1"
 
 
-def _reference_problems(graph: Graph, layer: Layer, written: Collection[str], names: Collection[str]) -> Iterator[str]:
-    for key in (layer.input, layer.output, *([layer.residual.other] if layer.residual else [])):
+def _reference_problems(graph: Graph, layer: Layer, written: Present, names: Collection[str]) -> Iterator[str]:
+    for key in (layer.output, *read_by(layer)):
         if key not in graph.tensors:
             yield f"tensor {key!r} is not in the graph"
-    if layer.input not in written:
+    if not written.all_of(layer.input):
         yield f"input {layer.input!r} is read before it is written"
-    if layer.residual and layer.residual.other not in written:
+    if layer.residual and not written.all_of(layer.residual.other):
         yield f"residual {layer.residual.other!r} is read before it is written"
-    if layer.output in written:
+    if written.any_of(layer.output):
         yield f"output {layer.output!r} is written twice"
     if layer.name in names:
         yield "another layer has this name"

@@ -42,7 +42,8 @@ class Stores:
 
     def __init__(self, tensors: Mapping[str, Placement], emitter: Emitter) -> None:
         self._tensors, self._emitter = tensors, emitter
-        self._writes = {name: TensorWrites() for name in tensors}
+        #: Of tensors that are part of no other.
+        self._writes = {name: TensorWrites() for name, place in tensors.items() if place.whole is None}
         self._tiles: list[OutputTile] = []
         #: Of each COMPUTE and POOL.
         self._next_of_compute: list[int] = []
@@ -66,7 +67,8 @@ class Stores:
         """Note a tile whose STORE can follow from now on."""
         if tile.local is None:
             blocks = tile.blocks.start, tile.blocks.stop
-            self._writes[tile.layer.mapped.layer.output].add(self.opened, blocks, _pixels(tile))
+            whole = self._in_whole(Region(tile.layer.mapped.layer.output, blocks, _pixels(tile)))
+            self._writes[whole.tensor].add(self.opened, whole.blocks, whole.pixels)
         self._tiles.append(tile)
 
     def flush(self, through: int) -> None:
@@ -79,8 +81,19 @@ class Stores:
         return self._positions[tile]
 
     def last_writer(self, region: Region) -> int:
-        """The last tile that writes into a part of a tensor, or -1."""
-        return self._writes[region.tensor].last(region.blocks, region.pixels)
+        """The last tile that writes into a region, or -1."""
+        whole = self._in_whole(region)
+        return self._writes[whole.tensor].last(whole.blocks, whole.pixels)
+
+    def _in_whole(self, region: Region) -> Region:
+        """A region as one of the tensor in whose place its own lies."""
+        place = self._tensors[region.tensor]
+        if place.whole is None:
+            return region
+        _, height, width = place.shape
+        skipped = (place.offset - self._tensors[place.whole].offset) // (height * width)
+        first, end = region.blocks
+        return Region(place.whole, (first + skipped, end + skipped), region.pixels)
 
     def _places(self, tile: OutputTile) -> tuple[int, int, int]:
         """A STORE's row pitch, block pitch and offset."""

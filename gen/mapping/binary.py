@@ -103,12 +103,13 @@ def _choose(graph: Graph, config: NpuConfig,
             continue
         maker = makers[layer.input]
         # Signs of an int8 tensor as it is are taken from there.
-        tensor = maker.input if only_signs(maker) else layer.input
+        tensor = maker.input if only_signs(maker) and maker.input in beyond else layer.input
         adapted = _on_unit(graph, layer, _source(layer, tensor, beyond[tensor], config), config)
         if adapted is not None:
             layers[layer.name] = adapted
     spared = frozenset(layer.output for layer in graph.layers
-                       if only_signs(layer) and readers[layer.output] == _reading(graph, layer.output, layers))
+                       if only_signs(layer) and layer.input in beyond
+                       and readers[layer.output] == _reading(graph, layer.output, layers))
     inputs = {tensor for tensor, _ in graph.inputs.values()}
     # A map's rows are read from their beginning on, one pixel behind the other.
     of_maps = {name: item for name, item in layers.items()
@@ -138,7 +139,10 @@ def _reading(graph: Graph, tensor: str, layers: Collection[str]) -> int:
 
 
 def _beyond(graph: Graph) -> dict[str, int]:
-    """What each tensor in memory has in the channels beyond its last: their multiplier is zero."""
+    """What each tensor in memory has in the channels beyond its last: their multiplier is zero.
+
+    Of those alone that one layer writes: channels beyond a part of a tensor can be another's.
+    """
     values = {tensor: 0 for tensor, _ in graph.inputs.values()}
 
     def single(number: int) -> np.ndarray:
@@ -148,6 +152,8 @@ def _beyond(graph: Graph) -> dict[str, int]:
         first, second = layer.requantize, layer.residual
         value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
                            first.low, first.high)
+        if second and second.other not in values:
+            continue
         if second:
             value = residual_add(value, single(values[second.other]), second.multiplier_a, second.multiplier_b,
                                  second.constant, second.shift, second.zero_point, second.low, second.high)

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gen.ir.graph import Conv
+from gen.ir.graph import Conv, Graph
+from gen.ir.parts import origin
 from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph
 from gen.lowering.steps import MappedGraph, Step
@@ -23,7 +24,7 @@ class Trial:
 
     def cycles(self, steps: Sequence[Step]) -> int:
         """Cycles of these steps, one after the other."""
-        likeness = _likeness(steps)
+        likeness = _likeness(steps, self.mapped.graph)
         if likeness not in self.known:
             self.known[likeness] = self._try(steps)
         return self.known[likeness]
@@ -41,16 +42,23 @@ class Trial:
         return estimate_instructions(self.mapped.config, instructions).cycles
 
 
-def _likeness(steps: Sequence[Step]) -> Hashable:
+def _likeness(steps: Sequence[Step], graph: Graph) -> Hashable:
     """What the cycles of steps depend on."""
     layers = [layer for step in steps for layer in step.layers]
-    writers = {layer.layer.output: number for number, layer in enumerate(layers)}
+    outputs = [origin(graph.tensors, layer.layer.output) for layer in layers]
+
+    def writers(name: str) -> Hashable:
+        """Those of the layers that write channels of a tensor."""
+        whole, channels = origin(graph.tensors, name)
+        return tuple(number for number, (other, written) in enumerate(outputs)
+                     if other == whole and channels.start < written.stop and written.start < channels.stop)
+
     facts: list[Hashable] = [tuple((len(step.layers), getattr(step, "plan", None)) for step in steps)]
     for mapped in layers:
         layer, other = mapped.layer, mapped.other
         kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
         facts += [
-            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), writers.get(mapped.input),
-            other and writers.get(other, -1), getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
+            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), writers(mapped.input),
+            other and writers(other), getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
         ]
     return tuple(facts)

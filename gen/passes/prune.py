@@ -6,6 +6,7 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Layer, is_binary
+from gen.ir.parts import origin
 
 __all__ = ["prune", "prune_weights"]
 
@@ -46,7 +47,7 @@ def prune(graph: Graph, config: NpuConfig, density: float) -> Graph:
     entrances = {tensor for tensor, _ in graph.inputs.values()}
 
     def pruned(layer: Layer) -> Layer:
-        if not isinstance(layer, Conv) or layer.depthwise or layer.input in entrances:
+        if not isinstance(layer, Conv) or layer.depthwise or origin(graph.tensors, layer.input)[0] in entrances:
             return layer
         if is_binary(layer, graph.tensors[layer.input]):
             return layer
