@@ -54,8 +54,9 @@ class _Parts(RandomBuilder):
         """Some channels of a tensor."""
         count = self.between(1, source.shape[0] - 1)
         first = self.between(0, source.shape[0] - count)
+        first -= first % 4 if self.chance(0.6) else 0
         tensor = self.tensor((count, *source.shape[1:]))
-        self.tensors[tensor.name] = replace(tensor, part=Part(source.name, first // 4 * 4 if self.chance(0.6) else first))
+        self.tensors[tensor.name] = replace(tensor, part=Part(source.name, first))
         return self.tensors[tensor.name]
 
     def any(self) -> Tensor:
