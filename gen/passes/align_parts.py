@@ -180,9 +180,8 @@ def _mover(edit: _Edit, source: str, output: str, start: int, stage: Requantize 
     target = edit.tensors[output]
     count, channels, point = target.shape[0], edit.tensors[source].shape[0], target.zero_point
     if count * channels > _MAX_WEIGHTS:
-        raise CompileError(f"tensor {output}: {channels:,} channels of {source} are too many to be moved within blocks "
-                           "of channels; use numbers of channels that are multiples of the machine's, or make "
-                           "them outputs of the model")
+        raise CompileError(f"tensor {source}: has {channels:,} channels, too many to be moved to {count:,} within the "
+                           "machine's blocks; join and split at multiples of its ic_lanes, or at outputs of the model")
     weights = np.eye(count, channels, -start, np.int16)[:, :, None, None]
     multiplier, shift = quantize_multiplier(np.ones(count))
     bias = np.where(weights.any(axis=(1, 2, 3)), -point, 0).astype(np.int64)
