@@ -5,6 +5,7 @@ import pytest
 from cores.config import NpuConfig
 from sim.rtl import RtlMachine
 from tests.compiled import compile_random
+from tests.random_parts import random_parts
 from tests.selection import with_full
 
 from .on_rtl import check_on_rtl
@@ -36,6 +37,15 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:
 @pytest.mark.parametrize("number", range(14))
 def test_random_layers(machine, seed, number):
     check(machine, seed + number, max_size=16)
+
+
+def test_random_parts(machine, seed):
+    parts = 0
+    for number in range(4):
+        program, graph = compile_random(machine.config, seed + number, max_size=6, make=random_parts)
+        check_on_rtl(machine, program, graph, seed + number, reused=True)
+        parts += sum(place.whole is not None for place in program.tensors.values())
+    assert parts
 
 
 @pytest.mark.full
