@@ -20,8 +20,8 @@ from rich.table import Table
 
 from gen.ir import reference
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, Layer, Tensor
-from gen.ir.parts import origin, wholes
+from gen.ir.graph import Graph, Tensor
+from gen.ir.parts import wholes
 from gen.onnx.importer import Imported, load_model
 from sim.golden import run_stages
 
@@ -35,6 +35,7 @@ class LayerDifference:
     """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
 
     A layer that adds a residual has two: one up to the tensor in front of the addition, and one with the ``op`` "add".
+    A tensor that is made of parts has one of its own name, with the ``op`` "concat".
     """
 
     layer: str
@@ -157,17 +158,18 @@ def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list
 def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
                     ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     graph = imported.graph
-    #: With the tensor of the model that has what the layer makes, and in which channels.
-    results: list[tuple[Layer, str, Tensor, slice]] = []
+    results: list[tuple[str, str, Tensor]] = []
     for layer in graph.layers:
         op: str = layer.op
         if layer.residual and layer.residual.middle.onnx_name:
-            results.append((layer, op, layer.residual.middle, slice(None)))
+            results.append((layer.name, op, layer.residual.middle))
             op = "add"      # the middle is an input of its own
-        if found := _of_model(graph, layer.output):
-            results.append((layer, op, *found))
-    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for _, _, t, _ in results)) if t.onnx_name}
-    written = {t.onnx_name: t for _, _, t, _ in results}
+        if graph.tensors[layer.output].onnx_name:
+            results.append((layer.name, op, graph.tensors[layer.output]))
+    joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output))
+    results += [(name, "concat", graph.tensors[name]) for name in joined if graph.tensors[name].onnx_name]
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results)) if t.onnx_name}
+    written = {t.onnx_name: t for *_, t in results}
     session = _session(_cut(imported, sources, written))
     taken = {i.name for i in session.get_inputs()}
     differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
@@ -179,21 +181,11 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
             theirs = _from_onnx(tensor, imported.orders[tensor.name], value)
             differences[name].append(np.abs(ours[tensor.name][sample].astype(np.int16) - theirs))
     rows = []
-    for layer, op, tensor, channels in results:
-        steps = np.stack(differences[tensor.onnx_name])[:, channels]
-        rows.append(LayerDifference(layer.name, op, tensor.name, steps.size, int(np.count_nonzero(steps)),
-                                    int(steps.max(initial=0))))
+    for name, op, tensor in results:
+        found = np.stack(differences[tensor.onnx_name])
+        rows.append(LayerDifference(name, op, tensor.name, found.size, int(np.count_nonzero(found)),
+                                    int(found.max(initial=0))))
     return rows
-
-
-def _of_model(graph: Graph, name: str) -> tuple[Tensor, slice] | None:
-    """A tensor of the model, and its channels that a tensor of the graph has: itself, or what it is part of."""
-    _, channels = origin(graph.tensors, name)
-    for holder in (name, *wholes(graph.tensors, name)):
-        if graph.tensors[holder].onnx_name:
-            _, others = origin(graph.tensors, holder)
-            return graph.tensors[holder], slice(channels.start - others.start, channels.stop - others.start)
-    return None
 
 
 def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],

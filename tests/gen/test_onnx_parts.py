@@ -9,6 +9,10 @@ from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.graph import Conv, Graph, Pool
 from gen.onnx.importer import load
+from gen.options import CompileOptions
+from gen.run.inputs import Samples
+from gen.run.runner import run_model
+from gen.run.workload import open_workload
 from tests.gen.qdq import Builder
 from tests.gen.test_compiler import run_and_compare
 from tests.gen.test_onnx_import import check
@@ -103,6 +107,17 @@ def test_blocks(block: object, convolutions: int, copies: int, number: type, rng
 def test_blocks_on_the_machine(block: object, rng: Rng, seed: int, tmp_path: Path) -> None:
     program, graph = compile_graph(made(block, rng, tmp_path), EIGHT)
     run_and_compare(program, graph, seed, ("load", "compute", "store", 1), reused=True)
+
+
+def test_runs_compare_each_value_once(rng: Rng, tmp_path: Path) -> None:
+    made(cross_stage_block, rng, tmp_path)
+    workload = open_workload(tmp_path / "model.onnx", EIGHT, CompileOptions(keep_all=True))
+    x = rng.integers(-128, 128, (1, 3, 6, 6)).astype(np.int8)
+    result = run_model(workload, Samples({"x": x}, None), "functional")
+    # Of a whole those of its parts.
+    tensors = {layer.output for layer in workload.graph.layers} | {"x"}
+    assert result.mismatches == 0
+    assert result.compared == sum(np.prod(workload.graph.tensors[name].shape) for name in tensors)
 
 
 def test_parts_within_blocks(rng: Rng, seed: int, tmp_path: Path) -> None:
