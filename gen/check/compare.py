@@ -167,8 +167,11 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
         if graph.tensors[layer.output].onnx_name:
             results.append((layer.name, op, graph.tensors[layer.output]))
     joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output))
-    results += [(name, "concat", graph.tensors[name]) for name in joined if graph.tensors[name].onnx_name]
-    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results)) if t.onnx_name}
+    # A whole of which nobody reads some part may lack that.
+    results += [(name, "concat", graph.tensors[name]) for name in joined
+                if graph.tensors[name].onnx_name and name in ours]
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results))
+               if t.onnx_name and t.name in ours}
     written = {t.onnx_name: t for *_, t in results}
     session = _session(_cut(imported, sources, written))
     taken = {i.name for i in session.get_inputs()}

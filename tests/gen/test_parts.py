@@ -172,7 +172,7 @@ def move(placed: PlacedGraph, name: str, beats: int, **changes: object) -> Place
 
 
 @pytest.mark.parametrize("channels, message", [
-    ((TN - 1, TN), "tensor t1 ends within a block of t3"), ((1, TN), "tensor t1 ends within a block of t3")])
+    ((TN - 1, TN), "tensor t2 does not begin at a block of t3"), ((TN, 1, TN), "tensor t3 does not begin at a block")])
 def test_mapped_parts(channels: tuple[int, int], message: str, rng: Rng) -> None:
     graph = side_by_side(rng, *channels)
     with pytest.raises(StageError, match=message):
