@@ -255,6 +255,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("blocks", 10, minimum=1),          # channel blocks to write; from a bank at most tm / tn
         Field("bank", 1),
         Field("pooled", 1),                      # source: 0 accumulator bank, 1 pool unit
+        Field("repeats", 5),                     # further times that each pixel is written in its row
     ),
 }
 

@@ -90,7 +90,7 @@ class StoreEngine(wiring.Component):
             parameters.release.eq(requantizer.released),
             sequencer.parameters_loaded.eq(parameters.loaded),
             self.side.ready.eq(parameters.beats.ready | (issue.valid & add)),
-            self.pooled.ready.eq(issue.valid & store.pooled),
+            self.pooled.ready.eq(sequencer.pooled_ready),
 
             self.read_enable.eq(sequencer.read),
             self.read_bank.eq(store.bank),

@@ -49,6 +49,7 @@ class StoreSequencer(wiring.Component):
             "room": In(1),                      # for another beat
             "side_valid": In(1),                # the side ring has a beat
             "pooled_valid": In(1),              # the pool unit has one
+            "pooled_ready": Out(1),             # it is taken
             "parameters_wanted": Out(1),        # take those of the next block
             "parameters_loaded": In(1),         # they are complete
             "runs_start": Out(1),               # begin the STORE's runs
@@ -95,6 +96,8 @@ class StoreSequencer(wiring.Component):
             self.read_address.eq(pixels.address),
             self.issue.valid.eq(issue),
             self.issue.pooled.eq(store.pooled),
+            # A pixel that is written several times waits there.
+            self.pooled_ready.eq(issue & store.pooled & pixels.leaves),
             self.issue.select.eq(pixels.select),
             self.issue.load.eq(pixels.block_start | add),
             self.issue.release.eq(Mux(add, pixels.block_end, pixels.block_start)),

@@ -101,7 +101,7 @@ class Store:
         """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
         shared, config = self.shared, self.shared.config
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
-        rows, cols = geometry["rows"], geometry["cols"]
+        rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["winograd"] and not pooled
         pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add else 1
         # Pixels of a beat.
@@ -119,7 +119,7 @@ class Store:
                 offset = instruction["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                 self._runs_free = run = max(run, self._address_free)
                 burst = run
-                left, filled = cols, 0
+                left, filled, column = cols, 0, 0
                 beats = -(-cols // group)
                 for length in [beats] if local else burst_lengths(config, offset, beats):
                     if local:
@@ -134,7 +134,8 @@ class Store:
                         while (add and not shared.side.available) or (pooled and not shared.pooled.available):
                             yield "residual or pooled pixels"
                         count = min(count, shared.side.available) if add else count
-                        count = min(count, shared.pooled.available) if pooled else count
+                        # The first pooled beat may have been written before, and stays until its last column.
+                        count = min(count, shared.pooled.available * copies - column % copies) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group))
                         allowed = np.maximum(np.repeat(places, group)[filled:filled + count], time + 1)
                         unhindered = time + pace * count
@@ -143,14 +144,17 @@ class Store:
                         if add:
                             allowed = np.maximum(allowed, shared.side.readable(count))
                         if pooled:
-                            allowed = np.maximum(allowed, shared.pooled.readable(count))
+                            columns = column + np.arange(count)
+                            ready = shared.pooled.readable(-(-(column % copies + count) // copies))
+                            allowed = np.maximum(allowed, ready[columns // copies - column // copies])
                         if add:
                             times = earliest(_turn(allowed), pace)
                             shared.side.pop(times)
                         else:
                             times = earliest(allowed, pace)
                         if pooled:
-                            shared.pooled.pop(times)
+                            shared.pooled.pop(times[(columns % copies == copies - 1) | (columns == cols - 1)])
+                        column += count
                         # A beat leaves with its last pixel.
                         full = (filled + np.arange(1, count + 1)) % group == 0
                         full[-1] |= count == pixels

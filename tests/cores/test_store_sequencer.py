@@ -58,7 +58,7 @@ class SequencerBench(Bench):
             flags = {flag: int(rng.integers(2)) for flag in ("wait_compute", "post_compute", "post_load")}
             instructions.append(Instruction(
                 Opcode.STORE, offset=int(rng.integers(1 << 20)), bank=int(rng.integers(2)), blocks=store["blocks"],
-                pooled=int(rng.random() < 0.3 and not geometry["winograd"]), **flags))
+                repeats=store["repeats"], pooled=int(rng.random() < 0.3 and not geometry["winograd"]), **flags))
         return instructions
 
     def program(self, instructions: list[Instruction]) -> None:
@@ -78,10 +78,12 @@ class SequencerBench(Bench):
         words, selects = store_places(self.config, geometry, store)
         for number, (word, select) in enumerate(zip(words.tolist(), selects.tolist(), strict=True)):
             pixel = number % size
+            column, copies = pixel % cols, 1 + store["repeats"]
             self.pixels.append({
                 "index": index, "geometry": geometry, "second": second, "store": store, "word": word,
                 "select": select, "begins": number == 0, "block": self.blocks + number // size,
-                "block_start": pixel == 0, "block_end": pixel == size - 1, "row_end": pixel % cols == cols - 1,
+                "block_start": pixel == 0, "block_end": pixel == size - 1, "row_end": column == cols - 1,
+                "leaves": column == cols - 1 or column % copies == copies - 1,
                 "end": number == len(words) - 1, "stores": self.stores, "waits": self.waits + store["wait_compute"]})
         self.blocks += store["blocks"]
         self.stores += 1
@@ -103,7 +105,7 @@ class SequencerBench(Bench):
             for name, value in {**ready, "compute_level": self.level, "drained": drained, "parameters_loaded": load,
                                 "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
-            names = ("issue", "read", "read_address", "compute_take", "post_compute", "runs_start", "error", "index",
+            names = ("issue", "read", "read_address", "pooled_ready", "compute_take", "post_compute", "runs_start", "error", "index",
                      "idle", "geometry", "second", "store", "state")
             queue = sequencer.queue
             _, reset, offered, taken, word, *found = await ctx.tick().sample(
@@ -138,6 +140,7 @@ class SequencerBench(Bench):
         # A residual's addition takes two further cycles.
         adds = self.cycle - self.added_at < ADD_CYCLES
         assert works or adds or STATES[cycle["state"]] != "busy"
+        assert cycle["pooled_ready"] == (issue.valid and store["pooled"] and pixel["leaves"])
         if not works:
             return False
         assert STATES[cycle["state"]] == "busy" and not cycle["idle"] and ready["room"]
