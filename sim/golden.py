@@ -11,7 +11,7 @@ from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BIT
 
 __all__ = [
     "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize",
-    "residual_add", "run_layer", "run_stages", "winograd_accumulate", "winograd_input", "winograd_output",
+    "residual_add", "run_layer", "run_stages", "upsample", "winograd_accumulate", "winograd_input", "winograd_output",
     "winograd_tiles", "winograd_weights",
 ]
 
@@ -83,6 +83,11 @@ def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shif
     """
     total = np.asarray(a, np.int64) * multiplier_a + np.asarray(b, np.int64) * multiplier_b + constant
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
+
+
+def upsample(x: np.ndarray, factors: tuple[int, int]) -> np.ndarray:
+    """(..., H, W) with every row and every column as often as ``factors`` say: the nearest neighbour."""
+    return x if factors == (1, 1) else x.repeat(factors[0], axis=-2).repeat(factors[1], axis=-1)
 
 
 def _windows(x: np.ndarray, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],
@@ -232,6 +237,7 @@ def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
         acc = pool_accumulate(x, layer.maximum, layer.kernel, layer.stride, layer.pads, layer.pad_value)
     first = layer.requantize
     middle = requantize(acc, first.bias, first.multiplier, first.shift, first.zero_point, first.low, first.high)
+    middle = upsample(middle, layer.upsample)
     if layer.residual is None:
         return middle, middle
     second = layer.residual

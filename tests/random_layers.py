@@ -26,8 +26,22 @@ class RandomBuilder:
     depthwise: float | None = None
     #: Share of convolutions that are dense, 3x3 and of stride 1; None: as they come.
     winograd: float | None = None
+    #: Share of layers that are upsampled.
+    upsampled: float = 0.15
     tensors: dict[str, Tensor] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        #: Of its own, so that a seed's layers are the same with and without.
+        self._scaling, = self.rng.spawn(1)
+
+    def upsample(self, size: _Pair) -> _Pair:
+        """Factors by which a layer's output of this size is upsampled."""
+        if self._scaling.random() >= self.upsampled:
+            return 1, 1
+        largest = max(1, 2 * self.max_size // max(size))
+        down, across = (min(largest, int(self._scaling.choice([1, 2, 2, 3, 5, 33 - axis]))) for axis in range(2))
+        return down, across
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
@@ -126,7 +140,8 @@ class RandomBuilder:
 
     def make_conv(self, source: Tensor, channels: int, depthwise: bool, kernel: _Pair, stride: _Pair,
                   pads: tuple[int, int, int, int], size: _Pair) -> Tensor:
-        target = self.tensor((channels, *size))
+        factors = self.upsample(size)
+        target = self.tensor((channels, size[0] * factors[0], size[1] * factors[1]))
         weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
         spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
         requantize = self.requantize(channels, spread, target)
@@ -134,7 +149,7 @@ class RandomBuilder:
         if residual and self.chance(0.3):
             requantize = self.wide(requantize)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads,
-                                requantize, residual))
+                                requantize, residual, upsample=factors))
         return target
 
     def pair(self, source: Tensor) -> Tensor:
@@ -164,11 +179,13 @@ class RandomBuilder:
     def pool(self, source: Tensor) -> Tensor:
         maximum = self.chance(0.5)
         kernel, stride, pads, size = self.window(source, 5)
-        target = self.tensor((source.shape[0], *size))
+        factors = self.upsample(size)
+        target = self.tensor((source.shape[0], size[0] * factors[0], size[1] * factors[1]))
         spread = 74.0 * (1 if maximum else float(np.sqrt(kernel[0] * kernel[1])))
         self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
                                 -128 if maximum else source.zero_point,
-                                self.requantize(source.shape[0], spread, target), self.residual(target)))
+                                self.requantize(source.shape[0], spread, target), self.residual(target),
+                                upsample=factors))
         return target
 
 

@@ -161,8 +161,10 @@ def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[s
     if not is_integer(pad_value(layer, source), *_INT8):
         yield f"the padding must be int8, not {layer.pad_value!r}"
     top, left, bottom, right = layer.pads
-    made = (oc, output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
-            output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
+    if not _are_integers(layer.upsample, 2, 1):
+        yield f"upsample must be a tuple of two positive numbers, not {layer.upsample!r}"
+    made = (oc, layer.upsample[0] * output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
+            layer.upsample[1] * output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
     if target.shape != made:
         yield f"output is {target.shape}, its layer makes {made}"
 

@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+from gen.ir.graph import unscaled
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.steps import MappedGraph
 from gen.memory.placement import ALIGNMENT
@@ -33,7 +34,8 @@ def verify_mapped(mapped: MappedGraph) -> None:
             for tensor in (layer.input, layer.other):
                 _require(tensor is None or tensor in written, f"layer {name} reads {tensor} before it is written")
             _require(output not in written, f"layer {name} writes {output} again")
-            _require(layer.target is mapped.graph.tensors[output], f"layer {name} has another output than the graph")
+            _require(layer.target == unscaled(layer.layer, mapped.graph.tensors[output]),
+                     f"layer {name} has another output than the graph")
             _require(_covers(plan), f"the tiles of layer {name} do not cover its output once")
             written.add(output)
     for name, (tensor, _) in mapped.graph.outputs.items():

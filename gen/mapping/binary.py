@@ -15,7 +15,7 @@ from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value
+from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value, unscaled
 from gen.ir.queries import count_readers, only_signs
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import Region, data_of
@@ -123,7 +123,7 @@ def _choose(graph: Graph, config: NpuConfig,
 
 def _map(item: _OnUnit, survey: Survey, *, map_out: bool) -> "BinaryMapping":
     layer, config, tensors = item.layer, survey.config, survey.graph.tensors
-    source, target = tensors[layer.input], tensors[layer.output]
+    source, target = tensors[layer.input], unscaled(layer, tensors[layer.output])
     geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
     tiles = _passes(layer, item.signs, config)
     cost = _Cost(layer, tiles, geometry, config, input_blocks=item.signs.blocks)

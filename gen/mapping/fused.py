@@ -92,6 +92,8 @@ def fusable(graph: Graph, first: Layer, second: Layer) -> bool:
     """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
     if not (isinstance(first, Conv) and first.depthwise and first.residual is None):
         return False
+    if not first.upsample == second.upsample == (1, 1):
+        return False
     if first.weights.shape[2:] == (1, 1):
         return False
     if not (isinstance(second, Conv) and not second.depthwise and second.input == first.output):

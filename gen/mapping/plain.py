@@ -198,7 +198,7 @@ class ConvCost:
             for steps, beats, narrow in self.steps)
 
     def _store(self, window: Window, blocks: int) -> int:
-        return blocks * (window.rows * window.cols * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
+        return blocks * (self.geometry.store_beats(window) * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
 
     def estimate(self, windows: Sequence[tuple[Window, int]]) -> Estimate:
         depth = self.config.input_depth
@@ -211,12 +211,12 @@ class ConvCost:
         weight_beats = sum(steps * beats for steps, beats, _ in self.steps)
         cycles = beats_moved = 0.0
         for window, count in windows:
-            pixels = window.rows * window.cols
+            written = self.geometry.store_beats(window)
             rounds = 1 if held else self.tiles
             chunks = -(-self.in_blocks // chunk)
             compute = self._compute(window) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
             activations = self.load(window)
-            load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * pixels)
+            load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * written)
             stalls = 0.0
             if (held or chunks == 1) and tile_entries * 2 > depth:
                 # What finds no room beside this tile waits until the last output tile frees its blocks.
@@ -225,7 +225,7 @@ class ConvCost:
             elif chunks > 1 and not held and chunk * largest.entries * 2 > depth:
                 stalls = min(load, compute)
             cycles += count * (max(compute, load, self._store(window, self.out_blocks)) + stalls)
-            beats_moved += count * (load + self.out_blocks * pixels)
+            beats_moved += count * (load + self.out_blocks * written)
         fill = 2 * LATENCY + chunk * self.load(windows[0][0]) / self.in_blocks
         drain = LATENCY + self._store(windows[-1][0], min(self.config.oc_groups, self.out_blocks))
         return cycles + fill + drain, beats_moved, chunk, held

@@ -164,7 +164,7 @@ class Pending(_Result):
 
     @property
     def only_copies(self) -> bool:
-        """Whether this is a tensor as it stands, but for scale and bias."""
+        """Whether this is a tensor as it stands, but for scale and bias, perhaps upsampled."""
         windows = tuple(self.arguments.get(key) for key in ("kernel", "stride", "pads"))
         return self.layer is Pool and windows == ((1, 1), (1, 1), (0, 0, 0, 0))
 

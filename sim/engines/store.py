@@ -75,7 +75,7 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
             sums = accumulators.sums[bank, places[:, block]]
             if signs is not None:
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
-            sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
+        sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
         values = _requantize(machine, index, geometry, second, parameters, sums, residual)
         write = _keep_rows if geometry["local"] else _write_rows
         write(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
