@@ -31,7 +31,8 @@ def fuse_residual(graph: Graph) -> Graph:
     layers: list[Layer] = []
     for layer in graph.layers:
         residual = layer.residual
-        if not residual or not only_clips(layer) or (layer.requantize.low, layer.requantize.high) != (-128, 127):
+        if (not residual or not only_clips(layer) or layer.upsample != (1, 1)
+                or (layer.requantize.low, layer.requantize.high) != (-128, 127)):
             layers.append(layer)
             continue
         operands = {layer.input, residual.other}
