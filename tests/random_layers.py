@@ -207,14 +207,14 @@ def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size
 
 
 def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24,
-                 depthwise: float | None = None, winograd: float | None = None) -> Graph:
+                 depthwise: float | None = None, winograd: float | None = None, upsampled: float = 0.15) -> Graph:
     """A graph of ``layers`` (default: one to three) random layers; the same seed gives the same graph.
 
     ``depthwise``: share of depthwise layers among the convolutions, which then have one stride, 1 or 2, for both axes.
-    ``winograd``: share of dense 3x3 layers of stride 1.
+    ``winograd``: share of dense 3x3 layers of stride 1. ``upsampled``: share of layers whose output is upsampled.
     """
     rng = np.random.default_rng(seed)
-    builder = RandomBuilder(rng, max_channels, max_size, depthwise, winograd)
+    builder = RandomBuilder(rng, max_channels, max_size, depthwise, winograd, upsampled)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
     for _ in range(layers or builder.between(1, 3)):
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)

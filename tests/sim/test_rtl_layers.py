@@ -1,10 +1,14 @@
 """Random layers on the generated Verilog: every value of every tensor equals the golden layers'."""
 
+from functools import partial
+
 import pytest
 
 from cores.config import NpuConfig
-from sim.rtl import RtlMachine
+from sim.cycles import estimate
+from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_random
+from tests.random_layers import random_graph
 from tests.selection import with_full
 
 from .on_rtl import check_on_rtl
@@ -36,6 +40,17 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:
 @pytest.mark.parametrize("number", range(14))
 def test_random_layers(machine, seed, number):
     check(machine, seed + number, max_size=16)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_upsampled_layers(machine, seed, number):
+    """Values, and the time model's cycles."""
+    make = partial(random_graph, upsampled=0.9, max_channels=40)
+    program, graph = compile_random(machine.config, seed + number, max_size=10, make=make)
+    assert any(layer.upsample != (1, 1) for layer in graph.layers)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus(), reused=True)
+    modelled = estimate(program.config, program.code).cycles
+    assert abs(modelled - result.cycles) <= max(8, 0.01 * result.cycles), (modelled, result.cycles)
 
 
 @pytest.mark.full
