@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
+from gen.ir.graph import Bend, Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
 from gen.ir.verify import verify
 
 __all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs"]
@@ -42,6 +42,16 @@ class RandomBuilder:
         largest = max(1, 2 * self.max_size // max(size))
         down, across = (min(largest, int(self._scaling.choice([1, 2, 2, 3, 5, 33 - axis]))) for axis in range(2))
         return down, across
+
+    def bend(self, target: Tensor, residual: Residual | None) -> Bend | None:
+        """Another second stage, now and then where there is none."""
+        rng = self._scaling
+        if residual or rng.random() >= 0.2:
+            return None
+        low, high = (-128, 127) if rng.random() < 0.5 else sorted(int(v) for v in rng.integers(-128, 128, 2))
+        factors = rng.integers(0, 1 << MULTIPLIER_BITS, 2).tolist()
+        middle = Tensor(f"{target.name}_middle", target.shape, 1.0, 0)
+        return Bend(middle, *factors, int(rng.integers(15, 18)), target.zero_point, low, high)
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
@@ -149,7 +159,7 @@ class RandomBuilder:
         if residual and self.chance(0.3):
             requantize = self.wide(requantize)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads,
-                                requantize, residual, upsample=factors))
+                                requantize, residual, upsample=factors, bend=self.bend(target, residual)))
         return target
 
     def pair(self, source: Tensor) -> Tensor:
@@ -182,10 +192,11 @@ class RandomBuilder:
         factors = self.upsample(size)
         target = self.tensor((source.shape[0], size[0] * factors[0], size[1] * factors[1]))
         spread = 74.0 * (1 if maximum else float(np.sqrt(kernel[0] * kernel[1])))
+        residual = self.residual(target)
         self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
                                 -128 if maximum else source.zero_point,
-                                self.requantize(source.shape[0], spread, target), self.residual(target),
-                                upsample=factors))
+                                self.requantize(source.shape[0], spread, target), residual, upsample=factors,
+                                bend=self.bend(target, residual)))
         return target
 
 

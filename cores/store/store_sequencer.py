@@ -42,6 +42,7 @@ class StoreSequencer(wiring.Component):
             "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
             "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
             "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
+            "residual": Out(1),                 # each of its pixels takes a beat of the side ring
             "issue": Out(PixelIssue(config)),  # a pixel sets out
             "read": Out(1),                     # a word of sums is read
             "read_address": Out(range(config.acc_depth)),  # its address
@@ -68,7 +69,7 @@ class StoreSequencer(wiring.Component):
 
         blocks_to_load = Signal.like(store.blocks)
         fresh = Signal()  # parameters are held that no pixel has used yet
-        m.d.comb += self.parameters_wanted.eq(blocks_to_load != 0)
+        m.d.comb += [self.parameters_wanted.eq(blocks_to_load != 0), self.residual.eq(add & ~self.second.bend)]
         with m.If(self.parameters_loaded):
             m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), fresh.eq(1)]
 
@@ -87,7 +88,7 @@ class StoreSequencer(wiring.Component):
             m.d.comb += issue.eq(go)
         m.d.comb += [
             lacks_parameters.eq(pixels.block_start & ~fresh),
-            lacks_residual.eq(add & ~self.side_valid),
+            lacks_residual.eq(self.residual & ~self.side_valid),
             lacks_pooled.eq(store.pooled & ~self.pooled_valid),
             self.read.eq(go & ~store.pooled),
             pixels.step.eq(go),

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from gen.ir.graph import Graph, Layer, Pool, Tensor
+from gen.ir.graph import Graph, Layer, Pool, Tensor, second_stage
 
 __all__ = ["count_readers", "only_clips", "only_signs", "used_tensors"]
 
@@ -35,8 +35,8 @@ def only_signs(layer: Layer) -> bool:
     if not _reads_single(layer) or layer.upsample != (1, 1):
         return False
     stage = layer.requantize
-    return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not layer.residual and not stage.bias.any()
-            and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
+    return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not second_stage(layer)
+            and not stage.bias.any() and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
 
 
 def only_clips(layer: Layer) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gen.ir.graph import Conv, Graph, Layer, Pool, Tensor, pad_value
-from sim.golden import requantize, residual_add
+from sim.golden import finish, requantize
 
 __all__ = ["Range", "any_values", "input_ranges", "product_range", "sum_range", "window_range"]
 
@@ -59,7 +59,7 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
         channels = graph.tensors[name].shape[0]
         ranges[name] = np.full(channels, -128), np.full(channels, 127)
     for layer in graph.layers:
-        first, second = layer.requantize, layer.residual
+        first = layer.requantize
         inputs = reads[layer.name] = _padded(layer, graph.tensors[layer.input], ranges[layer.input])
         if isinstance(layer, Conv) and layer.winograd:      # whose sums are rounded
             low, high = (np.full(len(first.bias), end) for end in (first.low, first.high))
@@ -69,10 +69,7 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
                 requantize(end[:, None, None], first.bias, first.multiplier, first.shift, first.zero_point, first.low,
                            first.high)[:, 0, 0]
                 for end in sum_range(layer, inputs))
-        if second:
-            low, high = (
-                residual_add(own, other, second.multiplier_a, second.multiplier_b, second.constant, second.shift,
-                             second.zero_point, second.low, second.high)
-                for own, other in zip((low, high), ranges[second.other], strict=True))
+        others = ranges[layer.residual.other] if layer.residual else (None, None)
+        low, high = (finish(layer, own, other) for own, other in zip((low, high), others, strict=True))
         ranges[layer.output] = low.astype(np.int64), high.astype(np.int64)
     return reads

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS
+from gen.ir.graph import second_stage
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer, Region
 from gen.lowering.places import TensorWrites
@@ -112,30 +113,33 @@ class Stores:
     def _store_copy(self, tile: OutputTile, copy: int) -> int:
         """Emit the STORE of a copy and its side data; returns its position."""
         emitter, mapped = self._emitter, tile.layer.mapped
-        window, first, second = tile.window, mapped.requantize, mapped.layer.residual
-        across = mapped.layer.upsample[1]
+        window, first, residual, bend = tile.window, mapped.requantize, mapped.layer.residual, mapped.layer.bend
+        second, across = second_stage(mapped.layer), mapped.layer.upsample[1]
+        # What is bent counts from its zero point.
+        origin = first.zero_point if bend else 0
         row_pitch, block_pitch, offset = self._places(tile, copy)
         signs = tile.local is None and self._tensors[mapped.layer.output].signs
         emitter.set(
             Opcode.STORE_SET, rows=window.rows, cols=window.cols * across, row_pitch=row_pitch,
-            block_pitch=block_pitch, zero_point=first.zero_point, low=first.low, high=first.high,
-            add=int(second is not None), binary=int(signs), local=int(tile.local is not None), **tile.words)
+            block_pitch=block_pitch, zero_point=first.zero_point - origin, low=first.low - origin,
+            high=first.high - origin, add=int(second is not None), binary=int(signs),
+            local=int(tile.local is not None), **tile.words)
         if second:
             emitter.set(
                 Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
-                constant=second.constant, shift=second.shift, zero_point=second.zero_point, low=second.low,
-                high=second.high)
+                constant=residual.constant if residual else 0, shift=second.shift, zero_point=second.zero_point,
+                low=second.low, high=second.high, bend=int(bend is not None))
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         position = emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
             blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled), repeats=across - 1)
-        if second is None:
+        if residual is None:
             for block in tile.blocks[::_PARAMETER_BLOCKS]:
                 self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks.stop - block))
         else:
             for block in tile.blocks:
                 self._load_parameters(tile, block, 1)
-                self._load_residual(tile, second.other, block, copy)
+                self._load_residual(tile, residual.other, block, copy)
         return position
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:

@@ -24,7 +24,7 @@ from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
 from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, Window
 from gen.tiling.weights import PackedWeights, Pass, Passes
-from sim.golden import requantize, residual_add
+from sim.golden import finish, requantize
 
 __all__ = ["BinaryLayers", "BinaryMapping", "SignSource"]
 
@@ -145,13 +145,11 @@ def _beyond(graph: Graph) -> dict[str, int]:
         return np.full((1, 1, 1), number)
 
     for layer in graph.layers:
-        first, second = layer.requantize, layer.residual
+        first = layer.requantize
         value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
                            first.low, first.high)
-        if second:
-            value = residual_add(value, single(values[second.other]), second.multiplier_a, second.multiplier_b,
-                                 second.constant, second.shift, second.zero_point, second.low, second.high)
-        values[layer.output] = int(value.flat[0])
+        other = single(values[layer.residual.other]) if layer.residual else None
+        values[layer.output] = int(finish(layer, value, other).flat[0])
     return values
 
 

@@ -23,12 +23,12 @@ from gen.tiling.schedule import (
     CHUNK_CYCLES,
     COMPUTE_OVERHEAD,
     LATENCY,
-    STORE_CYCLES,
     Estimate,
     Plan,
     candidates,
     cheapest,
     step_pace,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
 
@@ -165,7 +165,7 @@ class ConvCost:
         self.narrow = self.narrow and geometry.output_size[1] > config.pixel_lanes
         self.out_blocks = -(-layer.weights.shape[0] // config.ic_lanes)
         self.in_blocks = min(input_blocks, config.oc_groups) if layer.depthwise else input_blocks
-        self.residual = layer.residual is not None
+        self.residual, self.store_cycles = layer.residual is not None, store_cycles(layer)
         taps = geometry.steps(config)
         #: (steps, beats of a step, narrow) of all output tiles.
         self.steps: list[tuple[int, int, bool]] = []
@@ -198,7 +198,7 @@ class ConvCost:
             for steps, beats, narrow in self.steps)
 
     def _store(self, window: Window, blocks: int) -> int:
-        return blocks * (self.geometry.store_beats(window) * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
+        return blocks * (self.geometry.store_beats(window) * self.store_cycles + PARAMETER_BEATS)
 
     def estimate(self, windows: Sequence[tuple[Window, int]]) -> Estimate:
         depth = self.config.input_depth

@@ -18,13 +18,13 @@ from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, Window, part_c
 from gen.tiling.schedule import (
     COMPUTE_OVERHEAD,
     LATENCY,
-    STORE_CYCLES,
     Estimate,
     Plan,
     Tiling,
     candidates,
     cost_of,
     samples,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS
 
@@ -79,7 +79,7 @@ def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
     # A window takes a cycle for each tap, and no less than the store engine takes for its pixels.
     down, across = layer.upsample
-    pixel_cycles = down * max(layer.kernel[0] * layer.kernel[1], across * STORE_CYCLES[layer.residual is not None])
+    pixel_cycles = down * max(layer.kernel[0] * layer.kernel[1], across * store_cycles(layer))
     block_cycles = max(largest.rows * largest.cols * pixel_cycles, largest.load_beats)
     # A quarter of the buffer at most, so that loading runs ahead.
     chunk = min(blocks, MAX_BLOCKS, max(1, config.input_depth // 4 // largest.entries),

@@ -23,13 +23,13 @@ from gen.tiling.geometry import MAX_KERNEL, Geometry, Window, split
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
     LATENCY,
-    STORE_CYCLES,
     WINDOW_OVERHEAD,
     Estimate,
     Plan,
     candidates,
     cost_of,
     step_pace,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
 
@@ -293,9 +293,9 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, win
             # The next chunk's first part is loaded when this one's last is computed.
             load += compute / blocks * -(-blocks // chunk) / len(parts)
         loads, computes = loads + count * load, computes + count * compute
-        stores += count * blocks * (written * STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
+        stores += count * blocks * (written * store_cycles(layer) + len(parts) * PARAMETER_BEATS)
     first, last = geometry.parts(windows[0][0], config)[0], geometry.parts(windows[-1][0], config)[-1]
-    fill, drain = chunk * first.load_beats, geometry.store_beats(last) * STORE_CYCLES[residual]
+    fill, drain = chunk * first.load_beats, geometry.store_beats(last) * store_cycles(layer)
     between = steps / blocks * geometry.step_cycles(last, config)
     cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
     return cycles + 3 * LATENCY, beats, chunk, False

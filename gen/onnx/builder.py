@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Layer, Requantize, Residual, Tensor
+from gen.ir.graph import MAX_VALUES, Bend, Layer, Requantize, Residual, Tensor
 from gen.ir.host import HostStep
 from gen.onnx.model import ModelInput, Node, NodeError
 from gen.onnx.names import unique
@@ -155,7 +155,7 @@ class GraphBuilder:
     # -- layers --------------------------------------------------------------------------------------------------
 
     def add_layer(self, value: Pending, requantize: Requantize, residual: Residual | None = None, *,
-                  result: Result) -> Quantised:
+                  bend: Bend | None = None, result: Result) -> Quantised:
         """Put the layer of ``value`` into the graph."""
         name = unique(value.name, self._layer_names)
         self._layer_names.add(name)
@@ -169,10 +169,10 @@ class GraphBuilder:
         self.tensors[tensor] = Tensor(tensor, value.shape, quantisation.scale, quantisation.internal, onnx_name,
                                       quantisation.unsigned, result.signs)
         self.orders[tensor] = value.order
-        last = residual or requantize
+        last = residual or bend or requantize
         self._clip_bounds[tensor] = last.low, last.high
         nodes = (*value.nodes, result.node.name) if result.node else value.nodes
-        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
+        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual, bend=bend,
                                        onnx_nodes=nodes, **value.arguments))
         return Quantised(tensor, value.order, quantisation.unsigned)
 

@@ -1,16 +1,16 @@
-"""A copy that only clips or upsamples goes into the layer in front of it."""
+"""A copy that only clips, upsamples or bends goes into the layer in front of it."""
 
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
-from gen.ir.graph import Conv, Graph, Layer, Requantize, Residual
+from gen.ir.graph import Bend, Conv, Graph, Layer, Requantize, Residual, second_stage
 from gen.ir.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_copies"]
 
-Stage = TypeVar("Stage", Requantize, Residual)
+Stage = TypeVar("Stage", Requantize, Residual, Bend)
 
 
 def _clipped(stage: Stage, clip: Requantize) -> Stage:
@@ -18,37 +18,47 @@ def _clipped(stage: Stage, clip: Requantize) -> Stage:
     return replace(stage, low=low, high=high)
 
 
-def _can_be_upsampled(maker: Layer, factors: tuple[int, int]) -> bool:
-    """Whether a layer's output can be made so many times as large.
+def _takes(maker: Layer, copy: Layer) -> bool:
+    """Whether a layer can do what a copy does, beside its own work.
 
-    One that adds would add a tensor of that size; windows would be pooled again for each copy of a row.
+    A store has one second stage, and one that adds would add a tensor of the larger size. Windows would be pooled again
+    for each copy of a row.
     """
-    if factors == (1, 1):
-        return True
-    return maker.residual is None and (isinstance(maker, Conv) or maker.kernel == (1, 1))
+    if second_stage(maker) and (copy.bend or copy.upsample != (1, 1)):
+        return False
+    if copy.bend and (copy.upsample != (1, 1) or copy.requantize.zero_point != maker.requantize.zero_point):
+        return False
+    return copy.upsample == (1, 1) or isinstance(maker, Conv) or maker.kernel == (1, 1)
+
+
+def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
+    down, across = (n * m for n, m in zip(maker.upsample, copy.upsample, strict=True))
+    merged = replace(maker, output=copy.output, upsample=(down, across),
+                     onnx_nodes=(*maker.onnx_nodes, *copy.onnx_nodes))
+    if maker.residual:
+        return replace(merged, residual=_clipped(maker.residual, copy.requantize))
+    if maker.bend:
+        return replace(merged, bend=_clipped(maker.bend, copy.requantize))
+    merged = replace(merged, requantize=_clipped(maker.requantize, copy.requantize))
+    if copy.bend:
+        merged = replace(merged, bend=replace(copy.bend, middle=graph.tensors[copy.input]))
+    return merged
 
 
 def fuse_copies(graph: Graph) -> Graph:
-    """Merge a copy that only clips or upsamples into the layer that made its input, if nobody else reads that.
+    """Merge a copy that only clips, upsamples or bends into the layer that made its input, if nobody else reads that.
 
-    A copy that clips is an activation function with a quantisation of its own; one that upsamples is a Resize.
+    A copy that clips or bends is an activation function with a quantisation of its own; one that upsamples is a Resize.
     """
     readers = count_readers(graph)
     layers: list[Layer] = []
     for layer in graph.layers:
         made = next((i for i, earlier in enumerate(layers) if earlier.output == layer.input), None)
         if (made is None or readers[layer.input] != 1 or layer.residual or not only_clips(layer)
-                or not _can_be_upsampled(layers[made], layer.upsample)):
+                or not _takes(layers[made], layer)):
             layers.append(layer)
-            continue
-        maker, clip = layers[made], layer.requantize
-        down, across = (n * m for n, m in zip(maker.upsample, layer.upsample, strict=True))
-        merged = replace(maker, output=layer.output, upsample=(down, across),
-                         onnx_nodes=(*maker.onnx_nodes, *layer.onnx_nodes))
-        if maker.residual:
-            layers[made] = replace(merged, residual=_clipped(maker.residual, clip))
         else:
-            layers[made] = replace(merged, requantize=_clipped(maker.requantize, clip))
+            layers[made] = _merged(graph, layers[made], layer)
     if len(layers) == len(graph.layers):
         return graph
     graph = replace(graph, layers=layers)

@@ -64,12 +64,13 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
             places, signs = tile_places(machine, index, geometry, cols)
         else:
             places, signs = sum_places(machine, index, geometry, rows, cols), None
+    adds = bool(geometry["add"]) and second is not None and not second["bend"]
     for block in range(instruction["blocks"]):
         parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
         if instruction["pooled"]:
-            sums, residual = yield from _take_pooled(machine, rows, columns, bool(geometry["add"]))
+            sums, residual = yield from _take_pooled(machine, rows, columns, adds)
         else:
-            residual = (yield from _take_side(machine, count, "residual pixels")) if geometry["add"] else None
+            residual = (yield from _take_side(machine, count, "residual pixels")) if adds else None
             if machine.strict:
                 machine.hazards.store_reads(index, bank, places[:, block])
             sums = accumulators.sums[bank, places[:, block]]
@@ -145,17 +146,20 @@ def _requantize(machine: Machine, index: int, geometry: Instruction, second: Ins
         machine.require(all(stage["low"] <= stage["high"] for stage in stages), index,
                         "a clip's bounds are not in order")
         machine.require(bool(geometry["add"]) or -128 <= geometry["low"] and geometry["high"] <= 127, index,
-                        "clip bounds beyond int8 are for a result that something is added to")
+                        "clip bounds beyond int8 are for a result that has a second stage")
         shifts = [*shift, second["shift"]] if geometry["add"] and second else shift
         machine.require(MIN_SHIFT <= min(shifts) and max(shifts) <= MAX_SHIFT, index,
                         f"shifts must be in {MIN_SHIFT}..{MAX_SHIFT}")
     # A shift below MIN_SHIFT has no meaning; the golden model still needs one it can compute.
     values = golden.requantize(sums.T.reshape(shape), bias, multiplier, np.maximum(shift, 1),
                                geometry["zero_point"], geometry["low"], geometry["high"])
-    if residual is not None and second is not None:
-        other = residual.view(np.int8).T.reshape(shape)
-        values = golden.residual_add(values, other, second["multiplier_a"], second["multiplier_b"], second["constant"],
-                                     max(second["shift"], 1), second["zero_point"], second["low"], second["high"])
+    if geometry["add"] and second:
+        stage = (second["multiplier_a"], second["multiplier_b"], second["constant"], max(second["shift"], 1),
+                 second["zero_point"], second["low"], second["high"])
+        if residual is None:
+            values = golden.bend(values, *stage)
+        else:
+            values = golden.residual_add(values, residual.view(np.int8).T.reshape(shape), *stage)
     return values.astype(np.int8).transpose(1, 2, 0)
 
 

@@ -55,6 +55,7 @@ class Store:
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.STORE
         geometry: Instruction | None = None
+        bends = False
         queue = shared.queues[engine]
         free = drained = 0
         setup = StoreSequencer.SETUP_CYCLES
@@ -69,6 +70,8 @@ class Store:
                 queue.pop_one(taken)
                 if instruction.opcode == Opcode.STORE_SET:
                     geometry = instruction
+                else:
+                    bends = bool(instruction["bend"])
                 shared.in_hand(engine, index, taken, taken)
                 free = taken + 1
                 shared.finished[engine] += 1
@@ -82,7 +85,8 @@ class Store:
             shared.spent(engine, "setup", index, setup)
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
-            last, drained = yield from self._store(index, geometry, instruction, taken + setup, go)
+            last, drained = yield from self._store(index, geometry, instruction, taken + setup, go,
+                                                           residual=bool(geometry["add"]) and not bends)
             free = max(last + 1, self._runs_free) + 1
             shared.spent(engine, "wait_bus", index, free - last - 1)
             shared.in_hand(engine, index, taken + 1, free - 1)
@@ -96,8 +100,8 @@ class Store:
             self.clock = free
             yield None
 
-    def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int,
-               go: int) -> Generator[str | None, None, tuple[int, int]]:
+    def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int, go: int, *,
+               residual: bool) -> Generator[str | None, None, tuple[int, int]]:
         """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
         shared, config = self.shared, self.shared.config
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
@@ -131,9 +135,9 @@ class Store:
                     left -= pixels
                     while pixels:
                         count = min(pixels, self._beats.room * group - filled)
-                        while (add and not shared.side.available) or (pooled and not shared.pooled.available):
+                        while (residual and not shared.side.available) or (pooled and not shared.pooled.available):
                             yield "residual or pooled pixels"
-                        count = min(count, shared.side.available) if add else count
+                        count = min(count, shared.side.available) if residual else count
                         # The first pooled beat may have been written before, and stays until its last column.
                         count = min(count, shared.pooled.available * copies - column % copies) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group))
@@ -141,7 +145,7 @@ class Store:
                         unhindered = time + pace * count
                         allowed[0] = max(allowed[0], loaded + 1)
                         parameters = max(0, loaded - time)
-                        if add:
+                        if residual:
                             allowed = np.maximum(allowed, shared.side.readable(count))
                         if pooled:
                             columns = column + np.arange(count)
@@ -149,9 +153,10 @@ class Store:
                             allowed = np.maximum(allowed, ready[columns // copies - column // copies])
                         if add:
                             times = earliest(_turn(allowed), pace)
-                            shared.side.pop(times)
                         else:
                             times = earliest(allowed, pace)
+                        if residual:
+                            shared.side.pop(times)
                         if pooled:
                             shared.pooled.pop(times[(columns % copies == copies - 1) | (columns == cols - 1)])
                         column += count
@@ -163,7 +168,7 @@ class Store:
                         self._beats.push(times[full])
                         self._beats.pop(leaving)
                         late = int(times[-1]) + pace - 1 - unhindered
-                        self._account(index, count * pace, late, parameters, add, pooled)
+                        self._account(index, count * pace, late, parameters, residual, pooled)
                         first = int(times[0]) if first == NEVER else first
                         time, pixels = int(times[-1]) + pace - 1, pixels - count
                         sent = int(leaving[-1]) + 1 if len(leaving) else sent
@@ -187,12 +192,12 @@ class Store:
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
         return time if tiles else time - pace + 1, sent if local else sent - FIFO
 
-    def _account(self, index: int, busy: int, late: int, parameters: int, add: bool, pooled: bool) -> None:
+    def _account(self, index: int, busy: int, late: int, parameters: int, residual: bool, pooled: bool) -> None:
         shared = self.shared
         shared.spent(Queue.STORE, "busy", index, busy)
         side = min(parameters, late)
         shared.spent(Queue.STORE, "wait_side", index, side)
-        state = "wait_compute" if pooled else "wait_side" if add else "wait_bus"
+        state = "wait_compute" if pooled else "wait_side" if residual else "wait_bus"
         shared.spent(Queue.STORE, state, index, late - side)
 
     def _parameters(self, wanted: int) -> TimedSteps:

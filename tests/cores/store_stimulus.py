@@ -8,7 +8,7 @@ import numpy as np
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.arch.numerics import FIRST_BITS, POOL_WIDTH
 from cores.config import NpuConfig
-from sim.golden import requantize, residual_add, winograd_output
+from sim.golden import requantize, winograd_output
 from sim.signs import pack_map
 from tests.cores.store_values import (
     pack,
@@ -17,6 +17,7 @@ from tests.cores.store_values import (
     random_clip,
     random_second_stage,
     random_sources,
+    second_result,
 )
 
 __all__ = ["StoreStimulus"]
@@ -116,8 +117,9 @@ class StoreStimulus:
             result = requantize(source, *channels, *clip)[..., columns]
             if geometry["add"]:
                 residual = rng.integers(-128, 128, result.shape)
-                self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
-                result = residual_add(result, residual, **self.second)
+                if not self.second["bend"]:
+                    self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
+                result = second_result(result, residual, self.second)
             if geometry["binary"]:
                 signs = pack_map(result.transpose(1, 2, 0))
                 beats = signs.shape[1]

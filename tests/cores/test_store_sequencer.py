@@ -105,8 +105,8 @@ class SequencerBench(Bench):
             for name, value in {**ready, "compute_level": self.level, "drained": drained, "parameters_loaded": load,
                                 "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
-            names = ("issue", "read", "read_address", "pooled_ready", "compute_take", "post_compute", "runs_start",
-                     "error", "index", "idle", "geometry", "second", "store", "state")
+            names = ("issue", "read", "read_address", "pooled_ready", "residual", "compute_take", "post_compute",
+                     "runs_start", "error", "index", "idle", "geometry", "second", "store", "state")
             queue = sequencer.queue
             _, reset, offered, taken, word, *found = await ctx.tick().sample(
                 queue.valid, queue.ready, queue.p.word, *(getattr(sequencer, name) for name in names))
@@ -147,7 +147,8 @@ class SequencerBench(Bench):
         assert cycle["index"] == pixel["index"]
         assert self.takes >= pixel["waits"] and self.started > pixel["stores"]
         assert self.loaded > pixel["block"], "parameters that are not there"
-        assert ready["side_valid"] or not geometry["add"]
+        assert cycle["residual"] == (geometry["add"] and not pixel["second"]["bend"])
+        assert ready["side_valid"] or not cycle["residual"]
         assert ready["pooled_valid"] or not store["pooled"]
         for name, instruction in (("geometry", geometry), ("second", pixel["second"]), ("store", store)):
             if name != "second" or geometry["add"]:

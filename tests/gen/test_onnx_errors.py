@@ -153,7 +153,10 @@ def _resized(b: Builder, x: str, scales: list[float], *, mode: str = "nearest", 
 
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Sigmoid", x), ("Sigmoid is not supported", "docs/models.md")),
-    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(0.1))), ("PRelu is not supported, but Relu is",)),
+    (lambda b, x: b.node("Selu", x), ("Selu is not supported, but Relu is",)),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.array([[[0.1]], [[0.2]], [[0.1]]], np.float32))),
+     ("prelu", "has 3 different slopes", "one for a layer")),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(-1))), ("prelu", "the slope must not be negative, not -1")),
     (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), ("leakyrelu", "alpha must not be negative, not -0.1")),
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), ("leakyrelu", "unquantised result of node conv")),
     (lambda b, x: b.node("Concat", x, x, axis=1), ("quantizelinear", "repeats one", "nothing but outputs")),
