@@ -192,11 +192,10 @@ class RandomBuilder:
         factors = self.upsample(size)
         target = self.tensor((source.shape[0], size[0] * factors[0], size[1] * factors[1]))
         spread = 74.0 * (1 if maximum else float(np.sqrt(kernel[0] * kernel[1])))
-        residual = self.residual(target)
+        requantize, residual = self.requantize(source.shape[0], spread, target), self.residual(target)
         self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
                                 -128 if maximum else source.zero_point,
-                                self.requantize(source.shape[0], spread, target), residual, upsample=factors,
-                                bend=self.bend(target, residual)))
+                                requantize, residual, upsample=factors, bend=self.bend(target, residual)))
         return target
 
 
