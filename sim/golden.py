@@ -86,14 +86,13 @@ def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shif
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
 
 
-def bend(a, multiplier_a: int, multiplier_b: int, constant: int, shift: int, zero_point: int, low: int,
-         high: int) -> np.ndarray:
+def bend(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
     """Second stage of a store: integers times one factor, or another where they are negative -> int8.
 
     ``a``: the first stage's result less its zero point.
     """
     a = np.asarray(a, np.int64)
-    total = a * np.where(a < 0, multiplier_b, multiplier_a) + constant
+    total = a * np.where(a < 0, multiplier_b, multiplier_a)
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
 
 
@@ -257,7 +256,7 @@ def finish(layer, middle: np.ndarray, residual: np.ndarray | None = None) -> np.
     """What a layer's last stage makes of the result of its first."""
     if layer.bend is not None:
         last = layer.bend
-        return bend(middle.astype(np.int16) - layer.requantize.zero_point, last.multiplier_a, last.multiplier_b, 0,
+        return bend(middle.astype(np.int16) - layer.requantize.zero_point, last.multiplier_a, last.multiplier_b,
                     last.shift, last.zero_point, last.low, last.high)
     if layer.residual is None:
         return middle

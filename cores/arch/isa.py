@@ -240,7 +240,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("position_words", 12),             # winograd: words from a position to the next
     ),
     # Second stage: y = clip(((a * multiplier_a + b * multiplier_b + constant) >> shift, rounded) + zero_point), b from
-    # the side ring. With ``bend`` there is no b, and a takes multiplier_b where it is negative, else multiplier_a.
+    # the side ring. With ``bend`` there is neither b nor constant, and a takes multiplier_b where it is negative.
     Opcode.STORE_ADD: (
         Field("multiplier_a", MULTIPLIER_BITS),
         Field("multiplier_b", MULTIPLIER_BITS),

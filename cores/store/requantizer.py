@@ -43,7 +43,8 @@ class Requantizer(wiring.Component):
     Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual``
     are taken then, ``accumulators`` in cycle 1. With ``winograd`` in the configuration a source is a sum of words,
     the last of them its pixel's own, and all but reading and selecting these is a cycle later. With ``add`` every
-    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart. ``add``, ``first`` and
+    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no residual, none
+    sets out `SECOND` cycles behind another. ``add``, ``first`` and
     ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
     may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``.
 
@@ -123,7 +124,7 @@ class Requantizer(wiring.Component):
             control.clear_bias.eq(add),
             control.load_factor.eq(load[2]),
             control.take_factor.eq(add),
-            control.residual.eq(valid[2 + b]),
+            control.residual.eq(valid[2 + b] & ~second.bend),
             control.load_shift.eq(load[4]),
             control.take_shift.eq(add),
             control.shift.eq(second.shift - MIN_SHIFT),
@@ -136,8 +137,8 @@ class Requantizer(wiring.Component):
         early = {
             "factor": factor,
             "negative_factor": Mux(own & second.bend, second.multiplier_b, factor),
-            "subtrahend": Mux(in_second[3 + b], second.constant, 0),
-            "accumulate": in_second[3 + a],
+            "subtrahend": Mux(in_second[3 + b] & ~second.bend, second.constant, 0),
+            "accumulate": in_second[3 + a] & ~second.bend,
             "zero_point": Mux(in_second[7 + a], second.zero_point, first.zero_point),
             "low": Mux(in_second[8 + a], second.low, first.low),
             "high": Mux(in_second[8 + a], second.high, first.high),

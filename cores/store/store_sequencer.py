@@ -78,7 +78,10 @@ class StoreSequencer(wiring.Component):
         m.d.sync += phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1))
         go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
             "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
-        turn = phase == 0
+        # Without residuals as many pixels as there is time to their second turns, then these.
+        burst = Signal(range(2 * Requantizer.SECOND))
+        m.d.sync += burst.eq(burst + 1)
+        turn = Mux(self.second.bend, burst < Requantizer.SECOND, phase == 0)
         if config.winograd:
             # What a pixel needs stays there, so its words follow the first without a gap; eight later the turn is 0.
             turn = Mux(geometry.winograd, (phase == 1) | ~pixels.first, turn)
@@ -141,7 +144,8 @@ class StoreSequencer(wiring.Component):
                         m.next = "CHECK"
             with m.State("CHECK"):
                 m.d.comb += pixels.restart.eq(1)
-                m.d.sync += blocks_to_load.eq(store.blocks)
+                # The parameters take as long to come as one half of the bursts.
+                m.d.sync += [blocks_to_load.eq(store.blocks), burst.eq(Requantizer.SECOND)]
                 m.next = "WAIT"
                 with m.If(geometry.cols == 0):
                     m.d.comb += error_code.eq(ErrorCode.ILLEGAL)

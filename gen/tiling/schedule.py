@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from cores.store.requantizer import Requantizer
-from gen.ir.graph import Layer, second_stage
+from gen.ir.graph import Layer
 from gen.tiling.geometry import Geometry, Split, Window, tilings
 from sim.timing.latencies import MEMORY
 
@@ -36,7 +36,9 @@ BEAT_WEIGHT = 0.03
 
 def store_cycles(layer: Layer) -> int:
     """Cycles of the store engine for a pixel of a block."""
-    return 1 if second_stage(layer) is None else Requantizer.ADD_CYCLES
+    if layer.residual:
+        return Requantizer.ADD_CYCLES
+    return 2 if layer.bend else 1
 
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:

@@ -154,12 +154,13 @@ def _requantize(machine: Machine, index: int, geometry: Instruction, second: Ins
     values = golden.requantize(sums.T.reshape(shape), bias, multiplier, np.maximum(shift, 1),
                                geometry["zero_point"], geometry["low"], geometry["high"])
     if geometry["add"] and second:
-        stage = (second["multiplier_a"], second["multiplier_b"], second["constant"], max(second["shift"], 1),
-                 second["zero_point"], second["low"], second["high"])
+        factors = second["multiplier_a"], second["multiplier_b"]
+        last = max(second["shift"], 1), second["zero_point"], second["low"], second["high"]
         if residual is None:
-            values = golden.bend(values, *stage)
+            values = golden.bend(values, *factors, *last)
         else:
-            values = golden.residual_add(values, residual.view(np.int8).T.reshape(shape), *stage)
+            other = residual.view(np.int8).T.reshape(shape)
+            values = golden.residual_add(values, other, *factors, second["constant"], *last)
     return values.astype(np.int8).transpose(1, 2, 0)
 
 

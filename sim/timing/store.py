@@ -31,6 +31,14 @@ def _turn(times: np.ndarray) -> np.ndarray:
     return times + (_ADD_TURN - times) % Requantizer.ADD_CYCLES
 
 
+def _bursts(times: np.ndarray, origin: int) -> np.ndarray:
+    """When pixels that bend set out: in the first half of every twice `SECOND` cycles from ``origin`` on."""
+    half = Requantizer.SECOND
+    burst, place = np.divmod(times - origin, 2 * half)
+    burst, place = np.divmod(earliest(half * burst + np.minimum(place, half)), half)
+    return origin + 2 * half * burst + place
+
+
 class Store:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -86,7 +94,7 @@ class Store:
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
             last, drained = yield from self._store(index, geometry, instruction, taken + setup, go,
-                                                           residual=bool(geometry["add"]) and not bends)
+                                                           bends=bool(geometry["add"]) and bends)
             free = max(last + 1, self._runs_free) + 1
             shared.spent(engine, "wait_bus", index, free - last - 1)
             shared.in_hand(engine, index, taken + 1, free - 1)
@@ -101,13 +109,15 @@ class Store:
             yield None
 
     def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int, go: int, *,
-               residual: bool) -> Generator[str | None, None, tuple[int, int]]:
+               bends: bool) -> Generator[str | None, None, tuple[int, int]]:
         """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
         shared, config = self.shared, self.shared.config
+        residual = bool(geometry["add"]) and not bends
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["winograd"] and not pooled
-        pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add else 1
+        in_bursts, origin = bends and not tiles, wanted + Requantizer.SECOND
+        pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add and not in_bursts else 1
         # Pixels of a beat.
         group = MAP_PIXELS if geometry["binary"] else 1
         latency = Requantizer.latency(config, add=add)
@@ -143,6 +153,9 @@ class Store:
                         places = self._beats.writable(-(-(filled + count) // group))
                         allowed = np.maximum(np.repeat(places, group)[filled:filled + count], time + 1)
                         unhindered = time + pace * count
+                        if in_bursts:
+                            unhindered = int(_bursts(np.full(count, time + 1), origin)[-1])
+                        busy = unhindered - time
                         allowed[0] = max(allowed[0], loaded + 1)
                         parameters = max(0, loaded - time)
                         if residual:
@@ -151,7 +164,9 @@ class Store:
                             columns = column + np.arange(count)
                             ready = shared.pooled.readable(-(-(column % copies + count) // copies))
                             allowed = np.maximum(allowed, ready[columns // copies - column // copies])
-                        if add:
+                        if in_bursts:
+                            times = _bursts(allowed, origin)
+                        elif add:
                             times = earliest(_turn(allowed), pace)
                         else:
                             times = earliest(allowed, pace)
@@ -168,7 +183,7 @@ class Store:
                         self._beats.push(times[full])
                         self._beats.pop(leaving)
                         late = int(times[-1]) + pace - 1 - unhindered
-                        self._account(index, count * pace, late, parameters, residual, pooled)
+                        self._account(index, busy, late, parameters, residual, pooled)
                         first = int(times[0]) if first == NEVER else first
                         time, pixels = int(times[-1]) + pace - 1, pixels - count
                         sent = int(leaving[-1]) + 1 if len(leaving) else sent

@@ -67,7 +67,8 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     due: list[int] = []
     word, done, cycle, issued = 0, 0, 0, 0
     while done < pixels:
-        go = issued < pixels and cycle % raster == 0 and random.random() < 0.7
+        turn = cycle % 16 < 8 if second and second["bend"] else cycle % raster == 0
+        go = issued < pixels and turn and random.random() < 0.7
         place = random.randrange(PLACES)
         dut.accumulators.value = word
         word = random.getrandbits(WIDTH * CONFIG.acc_lanes)

@@ -237,7 +237,10 @@ async def one_side_slow(dut):
 
 @cocotb.test()
 async def full_rate(dut):
-    """A beat a cycle without add, also from block to block and of pixels that are repeated; in three cycles with it."""
+    """A beat a cycle without add, also from block to block and of pixels that are repeated; in three cycles with it.
+
+    Eight beats in sixteen cycles of pixels that bend.
+    """
     rng = begin(dut)
     rows, cols = 3, 11  # incomplete words and pairs of rows
     pixels = rows * cols
@@ -254,6 +257,10 @@ async def full_rate(dut):
         environment.check()
         gaps = np.diff(environment.beat_cycles)
         from_block_to_block = gaps[pixels - 1::pixels]
+        if add and stimulus.second["bend"] and order != "winograd":
+            block = np.array(environment.beat_cycles[:pixels])
+            assert (block[8:] - block[:-8] == 16).all(), gaps
+            continue
         cocotb.log.info("%s add=%s: cycles between blocks %s, all %d", order, add, from_block_to_block,
                         environment.cycle)
         assert (np.delete(gaps, np.arange(pixels - 1, len(gaps), pixels)) == rate).all(), gaps
@@ -276,6 +283,7 @@ async def full_rate_of_signs(dut):
         environment = await start(dut, stimulus)
         await environment.run()
         environment.check()
+        rate = 16 if add and stimulus.second["bend"] else rate
         assert (np.diff(environment.beat_cycles) == rate).all(), environment.beat_cycles
 
 

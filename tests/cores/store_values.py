@@ -67,8 +67,10 @@ def random_second_stage(rng: np.random.Generator) -> dict[str, int]:
 
 def second_result(own: np.ndarray, residual: np.ndarray, fields: dict[str, int]) -> np.ndarray:
     """What the second stage makes of the first's result; with ``bend`` the residual is not looked at."""
-    numbers = {name: value for name, value in fields.items() if name != "bend"}
-    return bend(own, **numbers) if fields["bend"] else residual_add(own, residual, **numbers)
+    numbers = {name: value for name, value in fields.items() if name not in ("bend", "constant")}
+    if fields["bend"]:
+        return bend(own, **numbers)
+    return residual_add(own, residual, constant=fields["constant"], **numbers)
 
 
 def pack_parameters(bias, multiplier, shift, beat_bytes: int) -> list[int]:

@@ -87,7 +87,8 @@ class Schedule:
             self.ports[turn + 2]["source"] = 0
         self.ports[cycle + RESIDUAL + 2]["residual"] = residual
         self.control[cycle + RESIDUAL + 4]["subtrahend"] = second["constant"]
-        self.control[cycle + RESULT + 4] |= {"accumulate": 1, "take_shift": 1, "shift": second["shift"] - MIN_SHIFT}
+        self.control[cycle + RESULT + 4] |= {"accumulate": 1 - bends, "subtrahend": 0, "take_shift": 1,
+                                             "shift": second["shift"] - MIN_SHIFT}
         self._clip(cycle + RESULT, second)
         first = requantize(np.full((1, 1, 1), source), *channels, clip["zero_point"], clip["low"], clip["high"])
         self.outputs[cycle + RESULT + LATENCY] = int(second_result(first, residual, second)[0, 0, 0])

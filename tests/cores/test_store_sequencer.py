@@ -21,6 +21,8 @@ STATES = ENGINE_STATES["store"]
 UNDER_WAY = 20
 #: Words that make a Winograd pixel, and multiplications' cycles of one to which a residual is added.
 WORDS, ADD_CYCLES = 9, 3
+#: Cycles to a pixel's second turn at the multiplier.
+SECOND = 8
 
 
 class SequencerBench(Bench):
@@ -167,7 +169,9 @@ class SequencerBench(Bench):
             wanted["row_end"] = pixel["row_end"]
         assert {name: issue[name] for name in wanted} == wanted
         self.compare_reads(pixel)
-        if geometry["add"] and not pixel["begins"]:
+        if geometry["add"] and pixel["second"]["bend"] and not geometry["winograd"]:
+            assert self.cycle - SECOND not in self.issued_at, "a second turn is due"
+        elif geometry["add"] and not pixel["begins"]:
             assert (self.cycle - self.issued_at[-1]) % ADD_CYCLES == 0
         self.issued_at.append(self.cycle)
         if geometry["add"]:
@@ -207,10 +211,13 @@ def test_random_stores(name, idle, scarce, rng):
     bench.run(compare, background=[bench.surround])
 
 
-@pytest.mark.parametrize("add", [0, 1])
+@pytest.mark.parametrize("add, bend", [(0, 0), (1, 0), (1, 1)])
 @pytest.mark.parametrize("name", ["spread", "winograd"])
-def test_rate(name, add, rng):
-    """A pixel a cycle, also from block to block; three with a residual; nine of a Winograd layer, with or without."""
+def test_rate(name, add, bend, rng):
+    """A pixel a cycle, also from block to block; three with a residual; nine of a Winograd layer, with or without.
+
+    Eight in sixteen cycles that bend.
+    """
     config = CONFIGS[name]
     bench = SequencerBench(config, rng=rng)
     winograd = int(name == "winograd")
@@ -219,9 +226,13 @@ def test_rate(name, add, rng):
     store = Instruction(Opcode.STORE, blocks=config.oc_groups)
 
     async def compare(ctx):
-        bench.program([geometry, Instruction(Opcode.STORE_ADD, shift=12), store])
+        bench.program([geometry, Instruction(Opcode.STORE_ADD, shift=12, bend=bend), store])
         count = len(bench.pixels)
         await bench.until(ctx, lambda: not bench.pixels)
+        if bend and not winograd:
+            starts = [at - bench.issued_at[0] for at in bench.issued_at[::8]]
+            assert starts[:3] == [0, 16, 32]    # the first block's
+            return
         pace = WORDS if winograd else ADD_CYCLES if add else 1
         assert bench.issued_at[-1] - bench.issued_at[0] == pace * (count - 1)
 
