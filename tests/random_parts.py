@@ -12,7 +12,12 @@ __all__ = ["random_parts"]
 
 
 class _Parts(RandomBuilder):
-    """Layers of one height and width; ``channels`` are often a multiple of 4."""
+    """Layers whose results have one height and width; ``channels`` are often a multiple of 4."""
+
+    factors = 1, 1
+
+    def upsample(self, size: tuple[int, int]) -> tuple[int, int]:
+        return self.factors
 
     def channels(self) -> int:
         return 4 * self.between(1, self.max_channels // 4) if self.chance(0.6) else self.between(1, self.max_channels)
@@ -22,8 +27,11 @@ class _Parts(RandomBuilder):
         kernel = self.between(0, 1)
         depthwise = self.chance(0.2)
         channels = source.shape[0] if depthwise else self.channels()
-        return self.make_conv(source, channels, depthwise, (1 + 2 * kernel,) * 2, (1, 1), (kernel,) * 4,
-                              (size[0], size[1]))
+        halved = not any(length % 2 for length in size) and self.chance(0.2)
+        self.factors = stride = (2, 2) if halved else (1, 1)
+        height, width = (length // stride[0] for length in size)
+        return self.make_conv(source, channels, depthwise, (1 + 2 * kernel,) * 2, stride, (kernel,) * 4,
+                              (height, width))
 
     def copy(self, source: Tensor, like: Tensor) -> Tensor:
         """``source`` as values of ``like``, clipped now and then."""

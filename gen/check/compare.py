@@ -20,7 +20,7 @@ from rich.table import Table
 
 from gen.ir import reference
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, Tensor
+from gen.ir.graph import Graph, Tensor, second_stage
 from gen.ir.parts import wholes
 from gen.onnx.importer import Imported, load_model
 from sim.golden import run_stages
@@ -34,7 +34,7 @@ _CUT = "/cut"
 class LayerDifference:
     """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
 
-    A layer that adds a residual has two: one up to the tensor in front of the addition, and one with the ``op`` "add".
+    A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add" or "bend".
     A tensor that is made of parts has one of its own name, with the ``op`` "concat".
     """
 
@@ -136,10 +136,11 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     _, kept = reference.run(graph, inputs, keep=True)
     assert kept is not None
     for layer in graph.layers:
-        if layer.residual:
-            middle, _ = run_stages(layer, kept[layer.input], kept[layer.residual.other],
+        if second := second_stage(layer):
+            residual = kept[layer.residual.other] if layer.residual else None
+            middle, _ = run_stages(layer, kept[layer.input], residual,
                                    zero_point=graph.tensors[layer.input].zero_point)
-            kept[layer.residual.middle.name] = middle
+            kept[second.middle.name] = middle
     return kept
 
 
@@ -161,9 +162,9 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
     results: list[tuple[str, str, Tensor]] = []
     for layer in graph.layers:
         op: str = layer.op
-        if layer.residual and layer.residual.middle.onnx_name:
-            results.append((layer.name, op, layer.residual.middle))
-            op = "add"      # the middle is an input of its own
+        if (second := second_stage(layer)) and second.middle.onnx_name:
+            results.append((layer.name, op, second.middle))
+            op = "add" if layer.residual else "bend"    # the middle is an input of its own
         if graph.tensors[layer.output].onnx_name:
             results.append((layer.name, op, graph.tensors[layer.output]))
     joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output))

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from gen.ir.graph import Graph, Layer, Pool, Tensor
+from gen.ir.graph import Graph, Layer, Pool, Tensor, second_stage
 from gen.ir.parts import origin, wholes
 
 __all__ = ["count_readers", "only_clips", "only_signs", "read_by", "used_tensors"]
@@ -40,18 +40,23 @@ def used_tensors(graph: Graph) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in graph.tensors.items() if name in used}
 
 
+def _reads_single(layer: Layer) -> bool:
+    """Whether a layer is a copy: each value is made of one."""
+    return isinstance(layer, Pool) and (layer.kernel, layer.stride, layer.pads) == ((1, 1), (1, 1), (0, 0, 0, 0))
+
+
 def only_signs(layer: Layer) -> bool:
     """Whether a layer gives the signs of its input's values as they are, +1 for 0."""
-    if not isinstance(layer, Pool) or (layer.kernel, layer.stride, layer.pads) != ((1, 1), (1, 1), (0, 0, 0, 0)):
+    if not _reads_single(layer) or layer.upsample != (1, 1):
         return False
     stage = layer.requantize
-    return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not layer.residual and not stage.bias.any()
-            and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
+    return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not second_stage(layer)
+            and not stage.bias.any() and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
 
 
 def only_clips(layer: Layer) -> bool:
-    """Whether a layer's first stage copies its input's values as they are, but for the bounds."""
-    if not isinstance(layer, Pool) or (layer.kernel, layer.stride, layer.pads) != ((1, 1), (1, 1), (0, 0, 0, 0)):
+    """Whether a layer's first stage copies its input's values as they are, but for the bounds, perhaps upsampled."""
+    if not _reads_single(layer):
         return False
     requantize = layer.requantize
     return (bool((requantize.multiplier == np.int64(1) << requantize.shift).all())

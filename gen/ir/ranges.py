@@ -6,7 +6,7 @@ import numpy as np
 
 from gen.ir.graph import Conv, Graph, Layer, Pool, Tensor, pad_value
 from gen.ir.parts import ByChannel
-from sim.golden import requantize, residual_add
+from sim.golden import finish, requantize
 
 __all__ = ["Range", "any_values", "input_ranges", "product_range", "sum_range", "window_range"]
 
@@ -61,7 +61,7 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
         channels = graph.tensors[name].shape[0]
         ranges[name] = np.array([np.full(channels, -128), np.full(channels, 127)])
     for layer in graph.layers:
-        first, second = layer.requantize, layer.residual
+        first = layer.requantize
         low, high = ranges[layer.input]
         inputs = reads[layer.name] = _padded(layer, graph.tensors[layer.input], (low, high))
         if isinstance(layer, Conv) and layer.winograd:      # whose sums are rounded
@@ -72,10 +72,7 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
                 requantize(end[:, None, None], first.bias, first.multiplier, first.shift, first.zero_point, first.low,
                            first.high)[:, 0, 0]
                 for end in sum_range(layer, inputs))
-        if second:
-            low, high = (
-                residual_add(own, other, second.multiplier_a, second.multiplier_b, second.constant, second.shift,
-                             second.zero_point, second.low, second.high)
-                for own, other in zip((low, high), ranges[second.other], strict=True))
+        others = ranges[layer.residual.other] if layer.residual else (None, None)
+        low, high = (finish(layer, own, other) for own, other in zip((low, high), others, strict=True))
         ranges[layer.output] = np.array([low, high], np.int64)
     return reads

@@ -14,6 +14,7 @@ from cores.arch.numerics import CONSTANT_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT,
 from gen.ir.errors import GraphError
 from gen.ir.graph import (
     MAX_VALUES,
+    Bend,
     Conv,
     Graph,
     Layer,
@@ -24,6 +25,7 @@ from gen.ir.graph import (
     Tensor,
     output_size,
     pad_value,
+    second_stage,
 )
 from gen.ir.host import HostStep, is_integer, is_scale, step_problems
 from gen.ir.parts import Present
@@ -125,6 +127,8 @@ def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collect
     yield from _first_stage_problems(layer.requantize, target.shape[0], FIRST_BITS if layer.residual else 8)
     if layer.residual:
         yield from _second_stage_problems(layer.residual, graph.tensors[layer.residual.other], target)
+    if layer.bend:
+        yield from _bend_problems(layer, layer.bend, target)
     if target.signs and not _makes_signs(layer, source):
         yield "output is not limited to -1 and +1"
 
@@ -182,8 +186,10 @@ def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[s
     if not is_integer(pad_value(layer, source), *_INT8):
         yield f"the padding must be int8, not {layer.pad_value!r}"
     top, left, bottom, right = layer.pads
-    made = (oc, output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
-            output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
+    if not _are_integers(layer.upsample, 2, 1):
+        yield f"upsample must be a tuple of two positive numbers, not {layer.upsample!r}"
+    made = (oc, layer.upsample[0] * output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
+            layer.upsample[1] * output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
     if target.shape != made:
         yield f"output is {target.shape}, its layer makes {made}"
 
@@ -215,6 +221,18 @@ def _second_stage_problems(stage: Residual, other: Tensor, target: Tensor) -> It
     yield from _range_problems(stage, 8)
 
 
+def _bend_problems(layer: Layer, stage: Bend, target: Tensor) -> Iterator[str]:
+    if layer.residual:
+        yield "it adds and bends; a store has one second stage"
+    if stage.middle.shape != target.shape:
+        yield f"its own result is {stage.middle.shape}, the output {target.shape}"
+    factors = stage.multiplier_a, stage.multiplier_b
+    if not all(map(is_integer, (*factors, stage.shift))):
+        yield "multipliers and shift of a bend must be integers"
+    yield from _scaling_problems((min(factors), max(factors)), (stage.shift, stage.shift))
+    yield from _range_problems(stage, 8)
+
+
 def _scaling_problems(multipliers: tuple[int, int], shifts: tuple[int, int]) -> Iterator[str]:
     """Of the least and the largest multiplier and shift of a stage."""
     for name, (least, most), (low, high) in (("multipliers", multipliers, _MULTIPLIER), ("shifts", shifts, _SHIFT)):
@@ -222,7 +240,7 @@ def _scaling_problems(multipliers: tuple[int, int], shifts: tuple[int, int]) -> 
             yield f"requantisation {name} must be in {low}..{high}, not {least}..{most}"
 
 
-def _range_problems(stage: Requantize | Residual, bits: int) -> Iterator[str]:
+def _range_problems(stage: Requantize | Residual | Bend, bits: int) -> Iterator[str]:
     if not is_integer(stage.zero_point, *_INT8):
         yield f"a stage's zero point must be int8, not {stage.zero_point!r}"
     limit = 1 << bits - 1
@@ -233,7 +251,7 @@ def _range_problems(stage: Requantize | Residual, bits: int) -> Iterator[str]:
 def _makes_signs(layer: Layer, source: Tensor) -> bool:
     """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
     stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
-    if layer.residual or (stage.low, stage.high) != (-1, 1):
+    if second_stage(layer) or (stage.low, stage.high) != (-1, 1):
         return False
     if isinstance(layer, Pool) and layer.maximum and source.signs:
         return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()

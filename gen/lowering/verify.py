@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+from gen.ir.graph import unscaled
 from gen.ir.parts import Present, origin
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.steps import MappedGraph
@@ -40,7 +41,8 @@ def verify_mapped(mapped: MappedGraph) -> None:
             for tensor in (layer.input, layer.other):
                 _require(tensor is None or written.all_of(tensor), f"layer {name} reads {tensor} before it is written")
             _require(not written.any_of(output), f"layer {name} writes {output} again")
-            _require(layer.target is tensors[output], f"layer {name} has another output than the graph")
+            _require(layer.target == unscaled(layer.layer, tensors[output]),
+                     f"layer {name} has another output than the graph")
             _require(_covers(plan), f"the tiles of layer {name} do not cover its output once")
             written.add(output)
     for name, (tensor, _) in mapped.graph.outputs.items():

@@ -15,7 +15,7 @@ from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value
+from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value, unscaled
 from gen.ir.queries import count_readers, only_signs
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import Region, data_of
@@ -24,7 +24,7 @@ from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
 from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, Window
 from gen.tiling.weights import PackedWeights, Pass, Passes
-from sim.golden import requantize, residual_add
+from sim.golden import finish, requantize
 
 __all__ = ["BinaryLayers", "BinaryMapping", "SignSource"]
 
@@ -124,7 +124,7 @@ def _choose(graph: Graph, config: NpuConfig,
 
 def _map(item: _OnUnit, survey: Survey, *, map_out: bool) -> "BinaryMapping":
     layer, config, tensors = item.layer, survey.config, survey.graph.tensors
-    source, target = tensors[layer.input], tensors[layer.output]
+    source, target = tensors[layer.input], unscaled(layer, tensors[layer.output])
     geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
     tiles = _passes(layer, item.signs, config)
     cost = _Cost(layer, tiles, geometry, config, input_blocks=item.signs.blocks)
@@ -149,15 +149,13 @@ def _beyond(graph: Graph) -> dict[str, int]:
         return np.full((1, 1, 1), number)
 
     for layer in graph.layers:
-        first, second = layer.requantize, layer.residual
+        first = layer.requantize
         value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
                            first.low, first.high)
-        if second and second.other not in values:
+        if layer.residual and layer.residual.other not in values:
             continue
-        if second:
-            value = residual_add(value, single(values[second.other]), second.multiplier_a, second.multiplier_b,
-                                 second.constant, second.shift, second.zero_point, second.low, second.high)
-        values[layer.output] = int(value.flat[0])
+        other = single(values[layer.residual.other]) if layer.residual else None
+        values[layer.output] = int(finish(layer, value, other).flat[0])
     return values
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer
+from gen.ir.graph import Conv, Graph, Layer, second_stage
 from gen.ir.queries import count_readers
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.places import Chunk
@@ -27,10 +27,10 @@ from gen.tiling.schedule import (
     CHUNK_CYCLES,
     COMPUTE_OVERHEAD,
     LATENCY,
-    STORE_CYCLES,
     WINDOW_OVERHEAD,
     Plan,
     step_pace,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS
 
@@ -90,7 +90,9 @@ class FusedPlan:
 
 def fusable(graph: Graph, first: Layer, second: Layer) -> bool:
     """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
-    if not (isinstance(first, Conv) and first.depthwise and first.residual is None):
+    if not (isinstance(first, Conv) and first.depthwise and second_stage(first) is None):
+        return False
+    if not first.upsample == second.upsample == (1, 1):
         return False
     if first.weights.shape[2:] == (1, 1):
         return False
@@ -205,7 +207,7 @@ class _Costs:
         self.windows, self.second = windows, second
         self.blocks = len(windows.tiles)
         self.out_blocks = -(-second.target.shape[0] // config.ic_lanes)
-        self.residual = second.other is not None
+        self.residual, self.store_cycles = second.other is not None, store_cycles(second.layer)
         self.narrow = (is_narrow(second.layer, len(second.tiles) - 1, config)
                        and pointwise.output_size[1] > config.pixel_lanes)
         self.all_narrow = self.narrow and len(second.tiles) == 1
@@ -229,7 +231,7 @@ class _Costs:
         return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.second.tiles))
 
     def pointwise_store(self, unit: Window) -> float:
-        pixels = unit.cols * STORE_CYCLES[self.residual]
+        pixels = unit.cols * self.store_cycles
         return self.out_blocks * (pixels + self.residual * PARAMETER_BEATS) + len(self.second.tiles) * _STORE_SET_GAP
 
     def load(self, part: Window) -> float:
@@ -307,7 +309,7 @@ def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[W
         cycles += max(array, store, load, port)
         if part is not None and serial:
             cycles += min(load, array)
-    cycles += costs.out_blocks / len(costs.second.tiles) * units[-1].cols * STORE_CYCLES[costs.residual]
+    cycles += costs.out_blocks / len(costs.second.tiles) * units[-1].cols * costs.store_cycles
     return cycles, beats, chunk, places, place
 
 

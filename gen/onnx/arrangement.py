@@ -13,6 +13,7 @@ from gen.onnx.values import (
     Host,
     Pending,
     PendingAdd,
+    PendingBend,
     PendingConcat,
     Quantised,
     QuantisedConstant,
@@ -45,7 +46,7 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
             return replace(value, quantised=replace(value.quantised, order=change(value.order)))
         case Quantised() | RawInput():
             return replace(value, order=change(value.order))
-        case Pending() | PendingAdd() | PendingConcat():
+        case Pending() | PendingAdd() | PendingBend() | PendingConcat():
             return replace(value, order=change(value.order), nodes=(*value.nodes, node.name))
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))

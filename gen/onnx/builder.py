@@ -7,7 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Layer, Part, Requantize, Residual, Tensor
+from gen.ir.graph import MAX_VALUES, Bend, Layer, Part, Requantize, Residual, Tensor
 from gen.ir.host import HostStep
 from gen.onnx.model import ModelInput, Node, NodeError
 from gen.onnx.names import unique
@@ -197,7 +197,7 @@ class GraphBuilder:
     # -- layers --------------------------------------------------------------------------------------------------
 
     def add_layer(self, value: Pending, requantize: Requantize, residual: Residual | None = None, *,
-                  result: Result, part: Part | None = None) -> Quantised:
+                  bend: Bend | None = None, result: Result, part: Part | None = None) -> Quantised:
         """Put the layer of ``value`` into the graph; ``part``: its output is part of another tensor."""
         name = unique(value.name, self._layer_names)
         self._layer_names.add(name)
@@ -206,12 +206,12 @@ class GraphBuilder:
             raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
                              "together; take smaller images, or fewer layers")
         tensor = self._add_tensor(f"{name}/result", value.shape, value.order, result, part)
-        last = residual or requantize
+        last = residual or bend or requantize
         self._clip_bounds[tensor] = last.low, last.high
         if part is not None:
             self._widen(part.whole, self._clip_bounds[tensor])
         nodes = (*value.nodes, result.node.name) if result.node else value.nodes
-        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
+        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual, bend=bend,
                                        onnx_nodes=nodes, **value.arguments))
         return Quantised(tensor, value.order, result.quantisation.unsigned)
 

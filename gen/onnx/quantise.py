@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS
-from gen.ir.graph import Part, Requantize, Residual, Tensor
+from gen.ir.graph import Bend, Part, Requantize, Residual, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
@@ -18,6 +18,7 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
+    PendingBend,
     PendingConcat,
     PendingPool,
     Quantisation,
@@ -48,6 +49,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
             return _emit_sum(context, value, quantisation)
+        case PendingBend():
+            return _emit_bend(context, value, quantisation)
         case PendingConcat():
             return _emit_concat(context, value, quantisation)
         case Pending():
@@ -127,6 +130,21 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
     return graph.add_layer(replace(layer, order=value.order), first, residual,
                            result=Result(context.node, quantisation))
+
+
+def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation) -> Quantised:
+    """A copy whose second stage bends; `fuse_copies` moves that into the layer in front of it."""
+    graph, real, scale = context.graph, value.real, quantisation.scale
+    source = graph.tensors[real.quantised.tensor]
+    middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
+    try:
+        multiplier_a, multiplier_b, shift = quantize_residual(real.scale / scale, value.slope * real.scale / scale)
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
+    bend = Bend(middle, multiplier_a, multiplier_b, shift, quantisation.internal, low, high)
+    layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order)
+    return graph.add_layer(layer, same(middle, source.shape[0]), bend=bend, result=Result(context.node, quantisation))
 
 
 def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,

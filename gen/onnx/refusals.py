@@ -7,6 +7,7 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
+    PendingBend,
     PendingConcat,
     PendingPool,
     Quantised,
@@ -21,7 +22,7 @@ __all__ = ["obstacle", "refusal"]
 def obstacle(value: Value | None) -> str:
     """What keeps ``value`` from being a dequantised tensor."""
     match value:
-        case Pending() | PendingAdd() | PendingConcat() | PendingPool():
+        case Pending() | PendingAdd() | PendingBend() | PendingConcat() | PendingPool():
             return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                     "behind that")
         case Padded() | QuantisedPadded():

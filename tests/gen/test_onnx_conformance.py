@@ -53,6 +53,30 @@ REFUSED = {
     "ReduceMean": {"name its axes": {"reduce_mean_default_axes_keepdims_example",
                                      "reduce_mean_default_axes_keepdims_random"}},
     "Relu": {},
+    "Resize": {
+        "mode cubic": {
+            "resize_downsample_scales_cubic", "resize_downsample_scales_cubic_A_n0p5_exclude_outside",
+            "resize_downsample_scales_cubic_align_corners", "resize_downsample_scales_cubic_antialias",
+            "resize_downsample_sizes_cubic", "resize_downsample_sizes_cubic_antialias", "resize_upsample_scales_cubic",
+            "resize_upsample_scales_cubic_A_n0p5_exclude_outside", "resize_upsample_scales_cubic_align_corners",
+            "resize_upsample_scales_cubic_asymmetric", "resize_upsample_sizes_cubic"},
+        "mode linear": {
+            "resize_downsample_scales_linear", "resize_downsample_scales_linear_align_corners",
+            "resize_downsample_scales_linear_antialias", "resize_downsample_scales_linear_half_pixel_symmetric",
+            "resize_downsample_sizes_linear_antialias", "resize_downsample_sizes_linear_pytorch_half_pixel",
+            "resize_tf_crop_and_resize", "resize_tf_crop_and_resize_axes_2_3", "resize_tf_crop_and_resize_axes_3_2",
+            "resize_tf_crop_and_resize_extrapolation_value", "resize_upsample_scales_linear",
+            "resize_upsample_scales_linear_align_corners", "resize_upsample_scales_linear_half_pixel_symmetric"},
+        "only whole factors": {
+            "resize_downsample_scales_nearest", "resize_downsample_sizes_nearest", "resize_upsample_sizes_nearest",
+            "resize_upsample_sizes_nearest_axes_2_3", "resize_upsample_sizes_nearest_axes_3_2"},
+        "other neighbours": {
+            "resize_upsample_sizes_nearest_ceil_half_pixel", "resize_upsample_sizes_nearest_floor_align_corners",
+            "resize_upsample_sizes_nearest_round_prefer_ceil_asymmetric"},
+        "aspect ratio": {
+            "resize_downsample_sizes_nearest_not_larger", "resize_downsample_sizes_nearest_not_smaller",
+            "resize_upsample_sizes_nearest_not_larger", "resize_upsample_sizes_nearest_not_smaller"},
+    },
 }
 
 
@@ -89,7 +113,7 @@ def wrapped(case: TestCase) -> tuple[onnx.ModelProto, dict[str, np.ndarray], np.
     nodes, initializers, inputs, feeds, names = [], [], [], {}, []
     for position, (name, array) in enumerate(zip((n for n in node.input if n), arrays, strict=True)):
         array = np.asarray(array)
-        if array.dtype != np.float32 or (node.op_type == "Clip" and position):
+        if array.dtype != np.float32 or (node.op_type in ("Clip", "Resize") and position):
             initializers.append(numpy_helper.from_array(array, name))
             names.append(name)
             continue

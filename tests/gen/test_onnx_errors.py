@@ -147,13 +147,27 @@ def _padded(b: Builder, x: str) -> str:
     return b.node("Pad", x, b.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1])))
 
 
+def _resized(b: Builder, x: str, scales: list[float], *, mode: str = "nearest", **attributes: str) -> str:
+    return b.node("Resize", x, "", b.constant(np.array(scales, np.float32)), mode=mode, **attributes)
+
+
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Sigmoid", x), ("Sigmoid is not supported", "docs/models.md")),
-    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(0.1))), ("PRelu is not supported, but Relu is",)),
+    (lambda b, x: b.node("Selu", x), ("Selu is not supported, but Relu is",)),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.array([[[0.1]], [[0.2]], [[0.1]]], np.float32))),
+     ("prelu", "has 3 different slopes", "one for a layer")),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(-1))), ("prelu", "the slope must not be negative, not -1")),
     (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), ("leakyrelu", "alpha must not be negative, not -0.1")),
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), ("leakyrelu", "unquantised result of node conv")),
     (lambda b, x: b.node("Concat", x, x, axis=1), ("quantizelinear", "repeats one", "nothing but outputs")),
     (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1), ("concat", "shapes (3, 6, 6), (4, 4, 4)")),
+    (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"), ("resize", "has mode linear", "only nearest")),
+    (lambda b, x: _resized(b, x, [1, 1, 1.5, 2]), ("resize", "by 1, 1, 1.5, 2", "only whole factors")),
+    (lambda b, x: _resized(b, x, [1, 1, 0.5, 0.5]), ("resize", "by 1, 1, 0.5, 0.5", "only whole factors")),
+    (lambda b, x: _resized(b, x, [1, 2, 2, 2]), ("resize", "multiplies samples or channels, by (1, 2)")),
+    (lambda b, x: _resized(b, x, [1, 1, 3, 3], nearest_mode="floor"),
+     ("resize", "coordinates half_pixel, nearest_mode floor", "asymmetric and floor")),
+    (lambda b, x: conv(b, _resized(b, x, [1, 1, 2, 2])), ("conv", "unquantised result of node resize")),
     (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])), ("slice", "result of node conv")),
     (lambda b, x: conv(b, b.node("Slice", x, b.constant([0]), b.constant([2]), b.constant([3]))), ("only a part",)),
     (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])), ("slice", "leaves nothing")),

@@ -40,7 +40,7 @@ TN = CONFIGS[0].ic_lanes
 
 def side_by_side(rng: Rng, *channels: int) -> Graph:
     """Layers ``t1``, ``t2``, ... that read an input and make the parts of ``whole``, which another layer reads."""
-    b = RandomBuilder(rng, 64, 6, depthwise=0)
+    b = RandomBuilder(rng, 64, 6, depthwise=0, upsampled=0)
     entrance = b.tensor((3, 5, 6))
 
     def pointwise(name: str, count: int) -> str:

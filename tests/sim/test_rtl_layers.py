@@ -1,10 +1,14 @@
 """Random layers on the generated Verilog: every value of every tensor equals the golden layers'."""
 
+from functools import partial
+
 import pytest
 
 from cores.config import NpuConfig
-from sim.rtl import RtlMachine
+from sim.cycles import estimate
+from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_random
+from tests.random_layers import random_graph
 from tests.random_parts import random_parts
 from tests.selection import with_full
 
@@ -46,6 +50,16 @@ def test_random_parts(machine, seed):
         check_on_rtl(machine, program, graph, seed + number, reused=True)
         parts += sum(place.whole is not None for place in program.tensors.values())
     assert parts
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_upsampled_layers(machine, seed, number):
+    """Values, and the time model's cycles."""
+    make = partial(random_graph, upsampled=0.9, layers=3, max_channels=40)
+    program, graph = compile_random(machine.config, seed + number, max_size=10, make=make)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus(), reused=True)
+    modelled = estimate(program.config, program.code).cycles
+    assert abs(modelled - result.cycles) <= max(8, 0.01 * result.cycles), (modelled, result.cycles)
 
 
 @pytest.mark.full

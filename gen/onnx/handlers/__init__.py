@@ -16,6 +16,7 @@ from gen.onnx.handlers import (
     product,
     qlinear,
     quantisation,
+    resize,
     sign,
     softmax,
 )
@@ -24,5 +25,7 @@ from gen.onnx.registry import Registry
 __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
-for family in (quantisation, conv, product, pool, add, affine, activation, pad, concat, layout, softmax, sign, qlinear):
+for family in (
+        quantisation, conv, product, pool, resize, add, affine, activation, pad, concat, layout, softmax, sign,
+        qlinear):
     HANDLERS.add(family.HANDLERS)
