@@ -15,8 +15,8 @@ __all__ = ["Builder", "Tensor", "floats", "pictures"]
 
 #: Batch norms are of opset 15, the newest operator here; ONNX 1.12 (IR 8) brought opset 17.
 _OPSET, _IR_VERSION = 17, 8
-#: Pictures that statistics are measured on.
-_PICTURES = 2
+#: Statistics are measured on so many pixels of pictures: at least two, and more of small ones.
+_PIXELS, _FEWEST, _MOST = 100_000, 2, 32
 #: A channel's statistics count as much as so many values of what all channels have in common.
 _PRIOR = 8.0
 
@@ -72,7 +72,8 @@ class Builder:
     def image(self, shape: tuple[int, int, int]) -> Tensor:
         """The model's input, pixels of 0..1."""
         self._graph.input.append(helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, (1, *shape)))
-        return Tensor(name="image", sample=pictures(self._rng, _PICTURES, shape))
+        count = min(max(_PIXELS // prod(shape[1:]), _FEWEST), _MOST)
+        return Tensor(name="image", sample=pictures(self._rng, count, shape))
 
     def node(self, op: str, *inputs: Tensor | np.ndarray, name: str, **attributes: Any) -> Tensor:
         """An operator of one output, which has the node's name. Arrays become initializers."""
