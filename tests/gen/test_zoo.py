@@ -5,7 +5,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from pathlib import Path
 
 import numpy as np
 import onnx
