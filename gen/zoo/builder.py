@@ -56,9 +56,10 @@ _Inputs = Sequence[Tensor | np.ndarray]
 class Builder:
     """Every node is run on seeded pictures as it is added, so what follows it knows its shape and its values.
 
-    Weights are drawn as He et al. (2015) do, with standard deviation sqrt(2 / fan-in). Batch norms have the statistics
-    of their input, and the weights and biases of other layers are chosen by them, so that values keep a variance of
-    about one, in every channel and however many layers are in front.
+    Weights have the standard deviation sqrt(2 / fan-in) of He et al. (2015) and Laplace's distribution: like trained
+    ones, many are near zero and a few are large. Batch norms have the statistics of their input, and the weights and
+    biases of other layers are chosen by them, so that values keep a variance of about one, in every channel and however
+    many layers are in front.
     """
 
     def __init__(self, *, name: str, seed: int) -> None:
@@ -134,8 +135,10 @@ class Builder:
         self._graph.output.append(helper.make_tensor_value_info(tensor.name, number, dims))
 
     def _drawn(self, *shape: int) -> np.ndarray:
-        weights = self._rng.standard_normal(shape, np.float32)
-        weights *= np.float32(np.sqrt(2 / prod(shape[1:])))     # in place: there may be half a gigabyte of them
+        """Weights (outputs, ...): two exponential numbers, one from the other, are a Laplace one of variance 2."""
+        weights = self._rng.standard_exponential(shape, np.float32)
+        weights -= self._rng.standard_exponential(shape, np.float32)
+        weights *= np.float32(1 / np.sqrt(prod(shape[1:])))     # in place: there may be half a gigabyte of them
         return weights
 
     def _beta(self, channels: int) -> np.ndarray:

@@ -27,7 +27,7 @@ LISTED = {
     "ssd-mobilenetv1-3x3": "SSD-MobileNetV1-300-VOC(3x3 heads)", "yolov3": "YOLOv3-416(80cls)",
     "yolov3-tiny": "YOLOv3-tiny-416(80cls)",
 }
-LONG = {"vgg16", "alexnet", "yolov3", "birealnet18-dense", "ssd-mobilenetv1-3x3"}
+LONG = {"vgg16", "alexnet", "yolov3", "mobilenetv1", "birealnet18", "birealnet18-dense", "ssd-mobilenetv1-3x3"}
 #: Of the smallest sizes at which all of a network's layers still have something to do.
 SMALL = {"alexnet": (95, 95), "ssd-mobilenetv1": (96, 128), "ssd-mobilenetv1-3x3": (64, 64)}
 
