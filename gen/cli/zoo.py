@@ -1,6 +1,8 @@
 """``gen zoo``"""
 
 import argparse
+import io
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +17,12 @@ if TYPE_CHECKING:
 
     from gen.zoo.network import Network
 
+#: Of --pictures.
+_PICTURES = 16
+
 EXAMPLE = """example:
   %(prog)s --list
-  %(prog)s resnet18 -o build/resnet18.onnx
+  %(prog)s resnet18 -o build/resnet18.onnx --pictures build/pictures.npz
   %(prog)s yolov3-tiny --classes 2 --size 256x320 --seed 7 -o build/tiny.onnx"""
 
 
@@ -29,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--classes", type=int, metavar="N",
                         help="how many it tells apart, for an SSD with the background (default: as --list says)")
     parser.add_argument("--size", type=_size, metavar="HxW", help="of its image (default: as --list says)")
+    parser.add_argument("--pictures", type=Path, metavar="X.npz",
+                        help=f"write {_PICTURES} seeded pictures for it too, to calibrate with and to run")
     parser.add_argument("--list", action="store_true", help="list the networks and do nothing else")
     add_json_option(parser)
 
@@ -49,8 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.zoo.registry import NETWORKS, get_network
 
     if arguments.list:
-        if arguments.network or arguments.output:
-            raise UsageError("--list goes without NAME and -o")
+        if arguments.network or arguments.output or arguments.pictures:
+            raise UsageError("--list goes without NAME, -o and --pictures")
         _list(list(NETWORKS.values()), as_json=arguments.json)
         return
     if not (arguments.network and arguments.output):
@@ -72,13 +79,23 @@ def _list(networks: list["Network"], *, as_json: bool) -> None:
 
 
 def _write(network: "Network", arguments: argparse.Namespace) -> None:
+    import numpy as np
+
+    from gen.zoo.builder import pictures
     from gen.zoo.network import make
 
-    require_writable(arguments.output)
+    if arguments.pictures and os.path.realpath(arguments.output) == os.path.realpath(arguments.pictures):
+        raise UsageError(f"-o and --pictures are both {arguments.output}")
+    for path in filter(None, (arguments.output, arguments.pictures)):
+        require_writable(path)
     with status(f"making {network.title}"):
         made = make(network, seed=arguments.seed, classes=arguments.classes, size=arguments.size)
         write_file(arguments.output, made.model.SerializeToString())
     graph = made.model.graph
+    if arguments.pictures:
+        file, rng = io.BytesIO(), np.random.default_rng([arguments.seed, 1])    # not those that the weights are from
+        np.savez(file, image=pictures(rng, _PICTURES, (network.channels, *(arguments.size or network.size))))
+        write_file(arguments.pictures, file.getbuffer())
     facts = {
         "model": str(arguments.output), "network": network.name, "seed": arguments.seed,
         "inputs": {value.name: _shape(value) for value in graph.input},

@@ -18,8 +18,9 @@ _SIDES = (0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0)
 _FIRST_ASPECTS, _ASPECTS = (2.0, 1 / 2), (2.0, 1 / 2, 3.0, 1 / 3)
 #: What offsets of centres and logarithms of sizes are multiplied by.
 _VARIANCES = (0.1, 0.2)
-#: NonMaxSuppression: boxes of a class, overlap from which one of two goes, least score.
-_SELECTED, _OVERLAP, _SCORE = 100, 0.45, 0.25
+#: NonMaxSuppression: boxes of a class, overlap from which one of two goes, least score: a low one, as nothing has been
+#: learnt.
+_SELECTED, _OVERLAP, _SCORE = 100, 0.45, 0.1
 
 
 def _sizes() -> Iterator[list[tuple[float, float]]]:

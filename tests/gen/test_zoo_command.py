@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 
 from gen.cli import main
@@ -25,6 +27,16 @@ def test_writes_a_model(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert path.read_bytes() != first
 
 
+def test_pictures(tmp_path: Path):
+    """Samples for the model's input, over its range."""
+    path = tmp_path / "pictures.npz"
+    assert main(["zoo", "lenet5", "-o", str(tmp_path / "lenet5.onnx"), "--pictures", str(path), "--size", "32x40"]) == 0
+    images = np.load(path)["image"]
+    assert (images.shape, images.dtype) == ((16, 1, 32, 40), np.float32)
+    assert 0 <= images.min() < 0.1 and 0.9 < images.max() <= 1
+    ort.InferenceSession(tmp_path / "lenet5.onnx").run(None, {"image": images[:1]})
+
+
 def test_lists(capsys: pytest.CaptureFixture):
     assert main(["zoo", "--list"]) == 0
     text = capsys.readouterr().out
@@ -39,7 +51,8 @@ def test_lists(capsys: pytest.CaptureFixture):
     (["resnet50", "-o", "x.onnx"], 2, "no network 'resnet50' in the zoo; it has vgg16"),
     (["lenet5"], 2, "give NAME and -o F.onnx; `python -m gen zoo --list` has the names"),
     (["-o", "x.onnx"], 2, "give NAME and -o F.onnx"),
-    (["lenet5", "--list"], 2, "--list goes without NAME and -o"),
+    (["lenet5", "--list"], 2, "--list goes without NAME, -o and --pictures"),
+    (["lenet5", "-o", "x.onnx", "--pictures", "x.onnx"], 2, "-o and --pictures are both x.onnx"),
     (["lenet5", "-o", "x.onnx", "--size", "28"], 2, "argument --size: must be height and width, such as 224x224"),
     (["lenet5", "-o", "x.onnx", "--size", "30x28"], 2, "--size 30x28: lenet5 takes sides of 20 to 448 in steps of 4"),
     (["lenet5", "-o", "x.onnx", "--seed", "-1"], 2, "argument --seed: must be a whole number from 0 on, not -1"),
