@@ -19,7 +19,7 @@ from gen.zoo.registry import NETWORKS, get_network
 from tests.conftest import ROOT
 
 TABLE = ROOT.parent / "shared" / "networks.csv"
-#: Rows of the table under which a network stands, and its classes there if they are not the zoo's own.
+#: The name under which the table has a network.
 LISTED = {
     "vgg16": "VGG16", "resnet18": "ResNet-18", "mobilenetv1": "MobileNetV1-224", "mobilenetv2": "MobileNetV2-224",
     "birealnet18": "BiRealNet-18", "birealnet18-dense": "BiRealNet-18", "lenet5": "LeNet-5(28x28,pad2)",
