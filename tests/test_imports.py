@@ -52,6 +52,8 @@ EDGES = {
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling "
                    "sim sim.golden",
     "gen.compiler": "cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
+    # models to try
+    "gen.zoo": "cores.errors",
     # what is done with it
     "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition gen.program "
                "sim sim.rtl",
@@ -60,7 +62,7 @@ EDGES = {
                  "sim.golden sim.rtl",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
-               "gen.options gen.partition gen.program gen.run sim sim.rtl",
+               "gen.options gen.partition gen.program gen.run gen.zoo sim sim.rtl",
     "gen": "gen.cli gen.name",
 }
 

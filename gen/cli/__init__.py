@@ -21,6 +21,7 @@ COMMANDS = {
     "profile": "cycles, utilisation and stalls of each layer",
     "disasm": "list the instructions of a program",
     "compare": "compare every layer with onnxruntime",
+    "zoo": "write a float ONNX model of a known network, with seeded weights",
     "boards": "list the known boards",
     "doctor": "check that everything the commands need is there",
     "bench": "measure layers, networks, area and speed, beside published figures",
