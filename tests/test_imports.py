@@ -57,8 +57,8 @@ EDGES = {
     "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition gen.program "
                "gen.quantize sim sim.rtl",
     "gen.check": "gen.ir gen.onnx sim.golden",
-    "gen.bench": "cores.arch cores.config gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes gen.program "
-                 "sim.golden sim.rtl",
+    "gen.bench": "cores.arch cores.config gen.check gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes "
+                 "gen.program gen.quantize sim.golden sim.rtl",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
                "gen.options gen.partition gen.program gen.quantize gen.run sim sim.rtl",
