@@ -54,12 +54,14 @@ def equalize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions)
     copied.CopyFrom(model)
     pairs = [pair for pair in _pairs(copied)
              if options.keep_float.isdisjoint((pair.first.name, pair.second.name))]
+    if not pairs:
+        return copied
     ranges = _ranges(copied, [pair.between for pair in pairs], samples)
     constants = initializers(copied)
     arrays = {name: numpy_helper.to_array(constants[name]).astype(np.float64)
               for pair in pairs for node in (pair.first, pair.second) for name in node.input[1:] if name}
     for _ in range(_ROUNDS):
-        if max((_equalized(pair, arrays, ranges, options) for pair in pairs), default=0.0) < _SETTLED:
+        if max(_equalized(pair, arrays, ranges, options) for pair in pairs) < _SETTLED:
             break
     for name, array in arrays.items():
         constants[name].CopyFrom(numpy_helper.from_array(array.astype(np.float32), name))

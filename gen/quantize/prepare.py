@@ -68,7 +68,7 @@ def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
         options.optimized_model_filepath = str(path)
-        options.log_severity_level = 3
+        options.log_severity_level = 4      # what goes wrong is raised
         try:
             ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         except Exception as error:      # onnxruntime's own exception types are not public

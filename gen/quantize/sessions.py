@@ -54,7 +54,7 @@ def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
 def _session(model: onnx.ModelProto) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
+    options.log_severity_level = 4      # what goes wrong is raised
     options.intra_op_num_threads = 1        # several wait for each other in loops that take the processor's time
     try:
         return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
