@@ -46,9 +46,10 @@ def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool =
 
 def percentile(text: str) -> float:
     value = float(text)
-    if not 50 < value <= 100:
-        raise argparse.ArgumentTypeError(f"must be above 50 and at most 100, not {text}")
-    return value
+    try:
+        return QuantizeOptions(percentile=value).percentile
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def chosen_calibration(arguments: argparse.Namespace) -> "Calibration | None":

@@ -13,6 +13,7 @@ from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.onnx.read import read
 from gen.quantize.bias import with_biases
+from gen.quantize.calibrate import distributions
 from gen.quantize.equalize import equalize
 from gen.quantize.options import METHODS, QuantizeError, QuantizeOptions
 from gen.quantize.plan import plan_quantisation
@@ -141,7 +142,39 @@ def test_an_input_that_is_moved_first(rng: Rng):
     assert list(plan_quantisation(prepare(b.model(y))).tensors) == ["moved", "y"]
 
 
+def test_what_reads_the_input_is_the_machines(rng: Rng):
+    """Also where it has no weights, and behind a move."""
+    b = FloatBuilder(rng, [1, 8, 8, 3])
+    moved = b.node("Transpose", "x", name="moved", perm=[0, 3, 1, 2])
+    y = b.conv(b.node("MaxPool", moved, name="pool", kernel_shape=[2, 2], strides=[2, 2]), 3, 4, name="y")
+    plan = plan_quantisation(prepare(b.model(y)))
+    assert list(plan.tensors) == ["moved", "y"] and plan.like == {"pool": ("moved", "pool")}
+
+
 # -- ranges ------------------------------------------------------------------------------------------------------------
+
+
+def test_values_are_counted(rng: Rng):
+    """Over all samples, in bins up to the largest, but for zeros."""
+    b = FloatBuilder(rng, [1, 3, 8, 8])
+    model = b.model(b.node("Relu", "x", name="y"))
+    x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32) * np.arange(1, 6, dtype=np.float32)[:, None, None, None]
+    found = distributions(model, {"x": "", "y": "y"}, {"x": x}, lambda done, total, what: None)
+    for name, values in (("x", x), ("y", np.maximum(x, 0))):
+        assert (found[name].low, found[name].high) == (values.min(), values.max())
+        assert found[name].counts.sum() == np.count_nonzero(values)
+        expected, _ = np.histogram(values[values != 0], 2 * BINS, (-found[name].largest, found[name].largest))
+        assert np.abs(found[name].counts - expected).sum() <= 4     # at edges
+
+
+def test_symmetric_ranges_have_as_many_steps_on_both_sides(rng: Rng, samples: np.ndarray):
+    b = FloatBuilder(rng, [1, 3, 12, 12])
+    model = b.model(b.node("Relu", b.conv("x", 3, 4, name="conv"), name="y"))
+    for symmetric, steps in ((True, 127), (False, 255)):
+        report = measure(quantized(model, samples, method="minmax", symmetric=symmetric), {"x": samples})
+        largest = np.maximum(outputs_of(prepare(model), samples), 0).max()
+        assert report.layers[-1].scale == pytest.approx(largest / steps)
+        assert report.layers[-1].zero_point == (0 if symmetric else -128)
 
 
 def distribution(values: np.ndarray) -> Distribution:

@@ -119,7 +119,7 @@ def test_weights_in_another_file(few: str):
      "digits_float.onnx: there is no node x that could stay float"),
     (("quantize", "MODEL", "--calibrate", "FEW", "--percentile", "99", "-o", "q.onnx"), 2,
      "--percentile goes with --method percentile"),
-    (("quantize", "MODEL", "--calibrate", "FEW", "--percentile", "5", "-o", "q.onnx"), 2, "must be above 50"),
+    (("quantize", "MODEL", "--calibrate", "FEW", "--percentile", "5", "-o", "q.onnx"), 2, "percentile must be above 50"),
     (("compile", "MODEL", "-o", "p.npu"), 1, "give --calibrate with samples, or have `quantize` write"),
     (("compile", "MODEL", "--equalize", "-o", "p.npu"), 2, "--equalize is for float models, and goes with --calibrate"),
     (("compile", "INT8", "--calibrate", "FEW", "-o", "p.npu"), 1, "is quantised already; leave out --calibrate"),
