@@ -215,11 +215,11 @@ def _quantization(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for network in NETWORKS:
         for options in _QUANTIZATIONS:
-            method = ", ".join([options["method"], *(name for name in options if name != "method")]).replace("_", " ")
+            method = ", ".join([options["method"], *(name.split("_")[0] for name in options if name != "method")])
             with status(f"{network.title}, {method}") as remark:
                 result = measure(network, folder, QuantizeOptions(**options), remark)
             shares = {"float_%": result.float_right, "quantised_%": result.quantized_right,
-                      "machine_%": result.machine_right, "same_label_%": result.same_label}
+                      "machine_%": result.machine_right, "same_%": result.same_answer}
             rows.append({
                 "network": f"{network.title}: {method}", "samples": result.samples,
                 **{name: None if share is None else 100 * share for name, share in shares.items()},
