@@ -45,6 +45,7 @@ EDGES = {
     "gen.passes": "cores.config gen.ir sim.golden",
     "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
+    "gen.quantize": "cores.errors gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
     "gen.memory": "cores.arch",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory sim.signs",
@@ -56,13 +57,13 @@ EDGES = {
     "gen.zoo": "cores.errors",
     # what is done with it
     "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition gen.program "
-               "sim sim.rtl",
+               "gen.quantize sim sim.rtl",
     "gen.check": "gen.ir gen.onnx sim.golden",
-    "gen.bench": "cores.arch cores.config gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes gen.program "
-                 "sim.golden sim.rtl",
+    "gen.bench": "cores.arch cores.config gen.check gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes "
+                 "gen.program gen.quantize sim.golden sim.rtl",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
-               "gen.options gen.partition gen.program gen.run gen.zoo sim sim.rtl",
+               "gen.options gen.partition gen.program gen.quantize gen.run gen.zoo sim sim.rtl",
     "gen": "gen.cli gen.name",
 }
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board
@@ -56,14 +57,16 @@ def density(text: str) -> float:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="quantised ONNX model")
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx",
+                        help="ONNX model, quantised, or float with --calibrate")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="PROGRAM",
                         help="the program, usually *.npu")
-    parser.add_argument("--calibrate", type=Path, metavar="X.npz",
+    parser.add_argument("--winograd-calibrate", type=Path, metavar="X.npz",
                         help="with --winograd narrow: samples of the model's inputs, to choose each layer's shifts by")
     parser.add_argument("--no-check", dest="check", action="store_false",
                         help="leave out the comparison of a random sample with onnxruntime, layer by layer")
     add_compiler_options(parser)
+    add_calibration_options(parser)
     parser.add_argument("--keep-all", action="store_true",
                         help="give every tensor a place of its own in memory, so that `run` can compare them all "
                              "(default: tensors that nobody reads any more make room for others)")
@@ -100,21 +103,24 @@ def checked(application: "Application", model: Path) -> dict[str, Any] | None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.config)
+    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.winograd_calibrate,
+                      arguments.config)
     config, board = chosen_config(arguments), named_board(arguments)
-    if arguments.calibrate and arguments.winograd_mode != "narrow":
-        raise UsageError("--calibrate goes with --winograd narrow: its samples choose the shifts")
+    calibration = chosen_calibration(arguments)
+    if arguments.winograd_calibrate and arguments.winograd_mode != "narrow":
+        raise UsageError("--winograd-calibrate goes with --winograd narrow: its samples choose the shifts")
     require_writable(arguments.output)
     if is_zip(arguments.model):
         raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")
     from gen.run.application import open_application
 
-    with status(f"compiling {arguments.model.name}"):
+    with status(f"compiling {arguments.model.name}") as remark:
         application = open_application(
-            arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all),
-            calibration=arguments.calibrate, board=board, host=arguments.host != "off",
-            rebuild=arguments.reconstruct != "off")
+            arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
+            winograd_samples=arguments.winograd_calibrate, board=board, host=arguments.host != "off",
+            rebuild=arguments.reconstruct != "off", progress=progress_of(remark))
         programs = [workload.program for workload in application.workloads]
+    say(application.remarks)
     application.save(arguments.output)
     check = None
     if arguments.check:

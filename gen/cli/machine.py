@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from boards.board import Board
 from boards.registry import BOARDS, get_board
 from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
+from gen.cli.calibration import chosen_calibration, progress_of, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
 from gen.files.write import require_file
@@ -199,9 +200,13 @@ def open_given(arguments: argparse.Namespace, path: Path) -> "Application":
     from gen.run.application import open_application
     from gen.run.workload import is_program
 
-    with status(f"reading {path.name}"):
+    calibration = chosen_calibration(arguments)
+    with status(f"reading {path.name}") as remark:
         compiled = is_program(path)
         own = compiled and not _machine_given(arguments)
-        return open_application(path, None if own else config, compile_options(arguments, keep_all=not compiled),
-                                board=arguments.board if compiled else named_board(arguments),
-                                host=arguments.host != "off", rebuild=arguments.reconstruct != "off")
+        application = open_application(
+            path, None if own else config, compile_options(arguments, keep_all=not compiled), calibration=calibration,
+            board=arguments.board if compiled else named_board(arguments), host=arguments.host != "off",
+            rebuild=arguments.reconstruct != "off", progress=progress_of(remark))
+    say(application.remarks)
+    return application

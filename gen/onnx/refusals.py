@@ -36,7 +36,7 @@ def obstacle(value: Value | None) -> str:
                     "they are elsewhere in the model")
         case RawInput():
             return (f"is the float input {value.name}; this compiler takes quantised models (QDQ or QLinear): "
-                    "quantise it first, for example with onnxruntime.quantization (docs/models.md)")
+                    "give --calibrate with samples, or have `quantize` write a quantised one (docs/quantization.md)")
         case Host():
             return "comes from an operator that runs on the processor; only rearranging may follow, to the outputs"
         case Quantised():
