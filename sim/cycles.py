@@ -20,7 +20,7 @@ from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
 from .timing.latencies import MEMORY
 from .timing.load import Requester, Writer
-from .timing.state import Process, Shared
+from .timing.state import Process, Shared, Steps
 from .timing.store import Store
 
 __all__ = ["Timing", "cycles_below", "estimate", "estimate_instructions"]
@@ -89,6 +89,10 @@ def _taken(config: NpuConfig, instructions: Sequence[Instruction]) -> list[Instr
     return program
 
 
+def _clock(process: tuple[Process, Steps]) -> int:
+    return process[0].clock
+
+
 def _cycles(shared: Shared, limit: float = math.inf) -> int | None:
     """Run all engines to the end; None as soon as it is certain that it takes ``limit`` cycles."""
     dispatcher, requester, compute = Dispatcher(shared), Requester(shared), Compute(shared)
@@ -98,10 +102,13 @@ def _cycles(shared: Shared, limit: float = math.inf) -> int | None:
         if compute.clock + compute.to_come >= limit:
             return None
         # The one that is furthest behind goes first, so that the bus is asked nearly in order.
-        processes.sort(key=lambda process: process[0].clock)
-        for _, steps in processes:
+        processes.sort(key=_clock)
+        for number, (part, steps) in enumerate(processes):
             if next(steps, "") is None:
                 shared.patient = True
+                # And goes on while it still is.
+                while not number and part.clock <= processes[1][0].clock and next(steps, "") is None:
+                    pass
                 break
         else:
             if shared.keeps and shared.patient:

@@ -136,7 +136,9 @@ class Store:
                         count = min(count, shared.side.available) if add else count
                         count = min(count, shared.pooled.available) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group))
-                        allowed = np.maximum(np.repeat(places, group)[filled:filled + count], time + 1)
+                        if group > 1:
+                            places = np.repeat(places, group)[filled:filled + count]
+                        allowed = np.maximum(places, time + 1)
                         unhindered = time + pace * count
                         allowed[0] = max(allowed[0], loaded + 1)
                         parameters = max(0, loaded - time)
@@ -151,12 +153,14 @@ class Store:
                             times = earliest(allowed, pace)
                         if pooled:
                             shared.pooled.pop(times)
-                        # A beat leaves with its last pixel.
-                        full = (filled + np.arange(1, count + 1)) % group == 0
-                        full[-1] |= count == pixels
-                        filled = (filled + count) % group if count < pixels else 0
-                        leaving = earliest(np.maximum(times[full] + latency, sent))
-                        self._beats.push(times[full])
+                        whole = times
+                        if group > 1:   # a beat leaves with its last pixel
+                            full = (filled + np.arange(1, count + 1)) % group == 0
+                            full[-1] |= count == pixels
+                            filled = (filled + count) % group if count < pixels else 0
+                            whole = times[full]
+                        leaving = earliest(np.maximum(whole + latency, sent))
+                        self._beats.push(whole)
                         self._beats.pop(leaving)
                         late = int(times[-1]) + pace - 1 - unhindered
                         self._account(index, count * pace, late, parameters, add, pooled)
