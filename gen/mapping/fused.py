@@ -38,8 +38,6 @@ __all__ = ["FusedPair", "FusedPlan", "fusable", "fuse"]
 
 #: Fused layers take this share of the cycles at most: what is around them can change by the rest.
 _GAIN = 0.98
-#: Pairs that by themselves take this many times the best one's cycles may be the best with their neighbours.
-_NEAR = 1.3
 #: Cycles of the store engine from a STORE to the next, without another STORE_SET between them or with one: estimates
 #: that suit the tilings that were measured, made of several depths and of tokens' ways.
 _STORE_GAP, _STORE_SET_GAP = 11, 26
@@ -159,16 +157,22 @@ def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
     steps: list[Step] = list(mapped.steps)
     for first, second in pairwise(mapped.steps):
         pairs = _pairs(first.layers[0], second.layers[0], mapped)
-        # By themselves, to see which are good; then with their neighbours, whose waiting they decide.
-        alone = [trial.cycles([pair]) for pair in pairs]
-        if not pairs or min(alone) >= _GAIN * trial.cycles([first, second]):
+        if not pairs:
+            continue
+        # By themselves, to see whether any is good; then with their neighbours, whose waiting they decide.
+        limit = _GAIN * trial.cycles([first, second])
+        if not any(trial.cycles([pair], limit) < limit for pair in pairs):
             continue
         at = steps.index(first)
         before, behind = steps[max(0, at - 1):at], steps[at + 2:at + 3]
-        cycles, number = min((trial.cycles([*before, pair, *behind]), number)
-                             for number, pair in enumerate(pairs) if alone[number] <= _NEAR * min(alone))
-        if cycles < _GAIN * trial.cycles([*before, first, second, *behind]):
-            steps[at:at + 2] = [pairs[number]]
+        limit = _GAIN * trial.cycles([*before, first, second, *behind])
+        best: FusedPair | None = None
+        for pair in pairs:
+            cycles = trial.cycles([*before, pair, *behind], limit)
+            if cycles < limit:
+                limit, best = cycles, pair
+        if best is not None:
+            steps[at:at + 2] = [best]
     return replace(mapped, steps=steps)
 
 

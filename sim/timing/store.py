@@ -151,7 +151,9 @@ class Store:
                         # The first pooled beat may have been written before, and stays until its last column.
                         count = min(count, shared.pooled.available * copies - column % copies) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group))
-                        allowed = np.maximum(np.repeat(places, group)[filled:filled + count], time + 1)
+                        if group > 1:
+                            places = np.repeat(places, group)[filled:filled + count]
+                        allowed = np.maximum(places, time + 1)
                         unhindered = time + pace * count
                         if in_bursts:
                             unhindered = int(_bursts(np.full(count, time + 1), origin)[-1])
@@ -175,12 +177,14 @@ class Store:
                         if pooled:
                             shared.pooled.pop(times[(columns % copies == copies - 1) | (columns == cols - 1)])
                         column += count
-                        # A beat leaves with its last pixel.
-                        full = (filled + np.arange(1, count + 1)) % group == 0
-                        full[-1] |= count == pixels
-                        filled = (filled + count) % group if count < pixels else 0
-                        leaving = earliest(np.maximum(times[full] + latency, sent))
-                        self._beats.push(times[full])
+                        whole = times
+                        if group > 1:   # a beat leaves with its last pixel
+                            full = (filled + np.arange(1, count + 1)) % group == 0
+                            full[-1] |= count == pixels
+                            filled = (filled + count) % group if count < pixels else 0
+                            whole = times[full]
+                        leaving = earliest(np.maximum(whole + latency, sent))
+                        self._beats.push(whole)
                         self._beats.pop(leaving)
                         late = int(times[-1]) + pace - 1 - unhindered
                         self._account(index, busy, late, parameters, residual, pooled)
