@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "main", "make_parser"]
 COMMANDS = {
     "build": "write the Verilog, the driver's files and the vendor project of an NPU",
     "compile": "compile an ONNX model into a program",
+    "prune": "prune a model to a density of its blocks, or by whole channels",
     "run": "run a model or a program on the reference, a simulator or the Verilog",
     "profile": "cycles, utilisation and stalls of each layer",
     "disasm": "list the instructions of a program",
