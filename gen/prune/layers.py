@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -79,7 +80,7 @@ class PrunableLayer:
 
     def array(self, weights: np.ndarray, like: np.ndarray) -> np.ndarray:
         """The inverse of `weights`; ``like``: the array that the initializer has."""
-        matrix = weights.reshape(len(weights), -1)
+        matrix: np.ndarray = weights.reshape(len(weights), -1)
         if self.order is not None:
             matrix = matrix[:, self.order]
         if self.op in ("Conv", "QLinearConv"):
@@ -129,7 +130,7 @@ def _zero_point(view: ModelView, node: NodeProto, weights: str) -> np.ndarray:
 
 
 def _layer(view: ModelView, node: NodeProto, entrances: set[str]) -> PrunableLayer | None:
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     weights = node.input[_WEIGHTS[node.op_type]]
     initializer = view.behind(weights, (*_QUANTISING, "Identity"))
     if initializer not in view.constants:
