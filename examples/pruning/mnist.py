@@ -2,8 +2,8 @@
 
     python examples/pruning/mnist.py t10k-images-idx3-ubyte.gz t10k-labels-idx1-ubyte.gz -o build/mnist
 
-writes `start.onnx`, `train.npz` (the first 8,000 images) and `test.npz` (the last 2,000) there; `mnist.json` beside this
-script trains it. docs/pruning.md has what comes of it.
+writes `start.onnx`, `train.npz` (the first 8,000 images) and `test.npz` (the last 2,000) there; `mnist.json` beside
+this script trains it. docs/pruning.md has what comes of it.
 """
 
 import argparse

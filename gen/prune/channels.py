@@ -21,9 +21,9 @@ __all__ = ["ChannelMap", "Consumer", "Slice"]
 #: Operators that work on each channel by itself.
 _PASSING = frozenset("""
     Abs AveragePool Cast Celu Clip Dropout Elu Erf Exp Floor Gelu GlobalAveragePool GlobalLpPool GlobalMaxPool
-    HardSigmoid HardSwish Identity InstanceNormalization LeakyRelu LpPool MaxPool Mish Neg Relu Round Selu Sigmoid Sign
+    HardSigmoid HardSwish Identity LeakyRelu LpPool MaxPool Mish Neg Relu Round Selu Sigmoid Sign
     Softplus Softsign Sqrt Tanh ThresholdedRelu
-""".split()) - {"InstanceNormalization"}
+""".split())
 _ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu", "Pow")
 _RECTIFYING = ("Relu", "Clip")
 

@@ -111,8 +111,8 @@ def _order(view: ModelView, name: str) -> tuple[np.ndarray | None, tuple[int, ..
     model = helper.make_model(graph, opset_imports=view.model.opset_import)
     places = np.arange(np.prod(shape[1:])).reshape(1, *shape[1:])
     channels, *spatial = shape[1:]
-    return (ReferenceEvaluator(model).run(None, {source: places})[0].reshape(-1),
-            (channels, int(np.prod(spatial[:-1])), spatial[-1]))
+    moved: Any = ReferenceEvaluator(model).run(None, {source: places})
+    return moved[0].reshape(-1), (channels, int(np.prod(spatial[:-1])), spatial[-1])
 
 
 def _zero_point(view: ModelView, node: NodeProto, weights: str) -> np.ndarray:

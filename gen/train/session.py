@@ -20,7 +20,7 @@ _Weight = Annotated[float, Meta(ge=0, le=1e6)]
 _MAX_FILE = 1 << 20
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+class _Strict(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """A field that is not known is an error: a mistyped one would be left out without a word."""
 
 
@@ -90,7 +90,7 @@ class Session(_Strict, kw_only=True, frozen=True):
 
 def _yaml(content: bytes) -> Any:
     try:
-        import yaml  # type: ignore[import-untyped]
+        import yaml
     except ModuleNotFoundError:
         raise TrainError("YAML needs the package pyyaml: pip install 'npugen[train]', or write the session as "
                          "JSON") from None
