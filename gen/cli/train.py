@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = arguments.model or folder / session.model
     refuse_to_replace(arguments.output, model)
     with status(f"training {model.name}") as remark:
-        trained = train(session, read_model(model), folder, remark)
+        trained = train(session, read_model(model), folder, name=str(model), progress=remark)
     write_file(arguments.output, trained.model.SerializeToString(deterministic=True))
     if arguments.json:
         print_json({"model": str(arguments.output), "before": trained.before,

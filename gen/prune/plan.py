@@ -97,7 +97,13 @@ class Pruner:
         self._inputs, self._labels, self._given = found.inputs, found.labels, True
 
     def prune(self, goal: Goal) -> Pruned:
-        """Raises PruneError where the goal cannot be reached."""
+        """Raises PruneError, which names the file, where the goal cannot be reached."""
+        try:
+            return self._prune(goal)
+        except PruneError as error:
+            raise PruneError(f"{self._name}: {error}") from None
+
+    def _prune(self, goal: Goal) -> Pruned:
         judge = Judge.of(self._model, self._inputs, self._labels)
         before = self._twin.times(self._config) if self._twin else None
         found: dict[str, Sensitivity] = {}
@@ -138,13 +144,13 @@ class Pruner:
         return model(last_that(states, lambda state: judge.accuracy(model(state)) >= least))
 
     def _too_few(self, budget: int, reached: int) -> PruneError:
-        return PruneError(f"{self._name}: {budget:,} cycles cannot be had by pruning: with all that can go it takes "
+        return PruneError(f"{budget:,} cycles cannot be had by pruning: with all that can go it takes "
                           f"{reached:,} on this machine; allow more, or take a larger one")
 
     def _prune_channels(self, goal: Goal, judge: Judge) -> onnx.ModelProto:
         if is_quantised(self._model):
-            raise PruneError(f"{self._name}: channels are taken out of float models; prune the model that this one was "
-                             "made from, and quantise it again")
+            raise PruneError("channels are taken out of float models; prune the model that this one was made from, and "
+                             "quantise it again")
         model = self._model
         if goal.share is not None:
             for _ in range(goal.rounds):

@@ -22,7 +22,7 @@ from gen.run.inputs import Samples, read_samples
 from sim import cycles
 from sim.profile import layer_timings
 
-__all__ = ["Times", "Twin", "is_quantised", "random_inputs"]
+__all__ = ["Times", "Twin", "is_quantised", "quantised", "random_inputs"]
 
 
 #: The opset in which DequantizeLinear learnt of scales for each channel.
@@ -97,7 +97,7 @@ def _is_output(model: onnx.ModelProto, name: str) -> bool:
     return any(output.name == name for output in model.graph.output)
 
 
-def _quantised(model: onnx.ModelProto) -> onnx.ModelProto:
+def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
     """A float model as int8, with scales that mean nothing. Raises PruneError."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "int8.onnx")
@@ -125,8 +125,8 @@ class Twin:
     @classmethod
     def of(cls, model: onnx.ModelProto, *, name: str) -> "Twin":
         """Raises GraphError, PruneError for a model that the machine cannot compute; ``name`` is its file's."""
-        quantised = model if is_quantised(model) else _quantised(model)
-        imported = load_model(name, quantised.SerializeToString())
+        integers = model if is_quantised(model) else quantised(model)
+        imported = load_model(name, integers.SerializeToString())
         return cls(imported, {node: layer.name for layer in imported.graph.layers for node in layer.onnx_nodes})
 
     def samples(self, path: Path, limit: int | None) -> Samples:

@@ -45,9 +45,9 @@ class Trained:
     epochs: tuple[Epoch, ...]
 
 
-def train(session: Session, model: onnx.ModelProto, folder: Path,
+def train(session: Session, model: onnx.ModelProto, folder: Path, *, name: str,
           progress: Callable[[str], None] = lambda text: None) -> Trained:
-    """Train ``model`` as the session says, whose paths begin at ``folder``.
+    """Train ``model``, which errors call ``name``, as the session says, whose paths begin at ``folder``.
 
     One thread, so that the same session gives the same model. Raises TrainError, OSError.
     """
@@ -55,13 +55,16 @@ def train(session: Session, model: onnx.ModelProto, folder: Path,
     torch.manual_seed(session.seed)
     value = model.graph.input[0]
     if len(model.graph.input) != 1:
-        raise TrainError("models of one input can be trained; this one has "
+        raise TrainError(f"{name}: models of one input can be trained; this one has "
                          f"{', '.join(other.name for other in model.graph.input)}")
     shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim[1:])
     progress("reading the data")
     data = read_dataset(session.train, session, folder, name=value.name, shape=shape)
     test = session.test and read_dataset(session.test, session, folder, name=value.name, shape=shape)
-    teacher = Network(model)
+    try:
+        teacher = Network(model)
+    except TrainError as error:
+        raise TrainError(f"{name}: {error}") from None
     before = accuracy(teacher, test) if test else None
     epochs: list[Epoch] = []
     for number, stage in enumerate(session.stages, 1):

@@ -180,7 +180,8 @@ def test_pruning_by_accuracy(digits: Path, tmp_path: Path, capsys: pytest.Captur
     ([], 2, "is required"),
     (["--ratio", "0.5", "--channels", "apoz"], 1, "channels are taken out of float models"),
 ])
-def test_errors(argv: list[str], status: int, message: str, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_errors(argv: list[str], status: int, message: str, digits: Path, tmp_path: Path,
+                capsys: pytest.CaptureFixture):
     output = tmp_path / "p.onnx"
     assert main(["prune", str(digits / "digits_int8.onnx"), "-o", str(output), *argv]) == status
     captured = capsys.readouterr()
