@@ -94,7 +94,11 @@ class Pruner:
     def take_samples(self, samples: Path, limit: int | None) -> None:
         """Judge by the samples of a file, and by its labels if it has any, instead of random ones."""
         found = self._required().samples(samples, limit)
-        self._inputs, self._labels, self._given = found.inputs, found.labels, True
+        self.judge_by(found.inputs, found.labels)
+
+    def judge_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> None:
+        """As `take_samples`, of samples at hand."""
+        self._inputs, self._labels, self._given = inputs, labels, True
 
     def prune(self, goal: Goal) -> Pruned:
         """Raises PruneError, which names the file, where the goal cannot be reached."""
