@@ -2,8 +2,9 @@
 
     python examples/pruning/table.py build/mnist/float.onnx examples/pruning/mnist_tune.json
 
-Blocks at 75, 50 and 25 % density, then channels by gamma and by APoZ, down to the cycles of `--like`. Scores are measured
-on the first training samples, accuracy on the test samples; cycles are the time model's, with 256 MACs.
+Blocks at 75, 50 and 25 % density, then channels by gamma and by APoZ, down to the cycles of the density `--like`.
+Scores are measured on the first training samples, accuracy on the test samples; cycles are those of the time model
+with 256 MACs.
 """
 
 import argparse

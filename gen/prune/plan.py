@@ -19,7 +19,8 @@ from gen.prune.measure import Judge
 from gen.prune.scores import apoz_scores, gamma_scores, removals
 from gen.prune.search import Sensitivity, first_that, last_that, path, sensitivities
 from gen.prune.shrink import shrink
-from gen.prune.timing import Times, Twin, is_quantised, random_inputs
+from gen.prune.timing import Times, Twin, is_quantised, random_inputs, specs_of
+from gen.run.inputs import read_samples
 
 __all__ = ["Goal", "Pruned", "Pruner", "layer_rows", "read_model"]
 
@@ -93,7 +94,7 @@ class Pruner:
 
     def take_samples(self, samples: Path, limit: int | None) -> None:
         """Judge by the samples of a file, and by its labels if it has any, instead of random ones."""
-        found = self._required().samples(samples, limit)
+        found = read_samples(samples, specs_of(self._model), limit=limit)
         self.judge_by(found.inputs, found.labels)
 
     def judge_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> None:

@@ -18,11 +18,11 @@ from gen.onnx.passes import drop_unused
 from gen.options import CompileOptions
 from gen.passes.prune import prune
 from gen.prune.errors import PruneError
-from gen.run.inputs import Samples, read_samples
+from gen.run.inputs import InputSpec
 from sim import cycles
 from sim.profile import layer_timings
 
-__all__ = ["Times", "Twin", "is_quantised", "quantised", "random_inputs"]
+__all__ = ["Times", "Twin", "is_quantised", "quantised", "random_inputs", "specs_of"]
 
 
 #: The opset in which DequantizeLinear learnt of scales for each channel.
@@ -50,18 +50,22 @@ class _Random(quantization.CalibrationDataReader):
 def random_inputs(model: onnx.ModelProto, samples: int) -> dict[str, np.ndarray]:
     """Standard normal numbers for float inputs, all values for integer ones; the same at every call."""
     rng, inputs = np.random.default_rng(0), {}
-    constants = {tensor.name for tensor in model.graph.initializer}
-    for value in model.graph.input:
-        if value.name in constants:
-            continue
-        shape = (samples, *(d.dim_value for d in value.type.tensor_type.shape.dim[1:]))
-        number = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if number.kind in "iu":
-            limits = np.iinfo(number)
-            inputs[value.name] = rng.integers(limits.min, limits.max, shape, number, endpoint=True)
+    for name, spec in specs_of(model).items():
+        shape = (samples, *spec.shape[1:])
+        if spec.dtype.kind in "iu":
+            limits = np.iinfo(spec.dtype)
+            inputs[name] = rng.integers(limits.min, limits.max, shape, spec.dtype, endpoint=True)
         else:
-            inputs[value.name] = rng.normal(size=shape).astype(number)
+            inputs[name] = rng.normal(size=shape).astype(spec.dtype)
     return inputs
+
+
+def specs_of(model: onnx.ModelProto) -> dict[str, InputSpec]:
+    """What the model's inputs take."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return {value.name: InputSpec((1, *(d.dim_value for d in value.type.tensor_type.shape.dim[1:])),
+                                  helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+            for value in model.graph.input if value.name not in constants}
 
 
 def is_quantised(model: onnx.ModelProto) -> bool:
@@ -128,11 +132,6 @@ class Twin:
         integers = model if is_quantised(model) else quantised(model)
         imported = load_model(name, integers.SerializeToString())
         return cls(imported, {node: layer.name for layer in imported.graph.layers for node in layer.onnx_nodes})
-
-    def samples(self, path: Path, limit: int | None) -> Samples:
-        """Samples for the model from a file. Raises InputError, OSError."""
-        shapes = {model_input.name: model_input.shape for model_input in self.imported.model.inputs}
-        return read_samples(path, self.imported.graph, shapes, limit=limit)
 
     def times(self, config: NpuConfig, density: Mapping[str, float] | None = None) -> Times:
         """With the layers of these nodes pruned to ``density``. Raises CompileError."""
