@@ -116,9 +116,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _totals(pruned: "Pruned") -> dict[str, Any]:
-    both = pruned.before is not None and pruned.after is not None
+    before, after = pruned.before, pruned.after
     return {
-        "cycles": {"before": pruned.before.total, "after": pruned.after.total} if both else None,  # type: ignore
+        "cycles": {"before": before.total, "after": after.total} if before and after else None,
         "sqnr_db": None if pruned.noise <= 0 else -10 * math.log10(pruned.noise),
         "accuracy": None if pruned.accuracy is None else dict(zip(("before", "after"), pruned.accuracy, strict=True)),
     }

@@ -147,7 +147,7 @@ class ChannelMap:
         visit = _VISITORS.get(node.op_type, ChannelMap._pass if node.op_type in _PASSING else None)
         if node.domain not in ("", "ai.onnx") or visit is None or not visit(self, node):
             reason = f"node {node.name} ({node.op_type})"
-            for name in node.input:
+            for name in (*node.input, *node.output):    # outputs: what was made of them before they were given up
                 self._pin(name, reason)
             for name in node.output:
                 self._new(name, reason)

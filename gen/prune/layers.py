@@ -124,8 +124,10 @@ def _zero_point(view: ModelView, node: NodeProto, weights: str) -> np.ndarray:
         axis = next((a.i for a in maker.attribute if a.name == "axis"), 1)
     elif node.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
         name, axis = node.input[5], 0 if node.op_type == "QLinearConv" else 1
-    points = view.array(name) if name in view.constants else np.zeros(1)
-    rank = len(view.shapes[view.behind(weights, _QUANTISING)])
+    initializer = view.behind(weights, _QUANTISING)
+    whole = view.constants[initializer].data_type != TensorProto.FLOAT      # else they are quantised as the model runs
+    points = view.array(name) if name in view.constants and whole else np.zeros(1)
+    rank = len(view.shapes[initializer])
     return points.reshape([points.size if a == axis % rank else 1 for a in range(rank)])
 
 
@@ -136,7 +138,8 @@ def _layer(view: ModelView, node: NodeProto, entrances: set[str]) -> PrunableLay
     if initializer not in view.constants:
         return None
     source = view.behind(node.input[0], (*_MOVING, *_QUANTISING, "Pad", "Cast"))
-    readers = sum(list(other.input).count(initializer) for other in view.model.graph.node)
+    readers = max(sum(list(other.input).count(name) for other in view.model.graph.node)
+                  for name in (weights, initializer))
     left = ""
     if source in entrances:
         left = "reads the model's input"

@@ -55,7 +55,8 @@ class Judge:
 
     @classmethod
     def of(cls, model: onnx.ModelProto, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> "Judge":
-        return cls(inputs, run_model(model, inputs), labels)
+        known = labels is not None and bool((labels >= 0).any())
+        return cls(inputs, run_model(model, inputs), labels if known else None)
 
     def noise(self, model: onnx.ModelProto) -> float:
         """Power of the outputs' change over that of the outputs; SQNR is -10 log10 of it."""

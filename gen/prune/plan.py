@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from cores.config import NpuConfig
-from gen.ir.errors import GraphError
+from gen.ir.errors import CompileError, GraphError
 from gen.onnx.read import read
 from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
 from gen.prune.channels import ChannelMap
@@ -67,8 +67,13 @@ class Pruned:
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """A model from a file, checked, each node with a name. Raises GraphError."""
+    """A model from a file, checked, each node with a name, constants as initializers. Raises GraphError."""
     model = read(path).proto
+    constant = [node for node in model.graph.node if node.op_type == "Constant" and node.attribute[0].name == "value"]
+    for node in constant:
+        model.graph.initializer.append(node.attribute[0].t)
+        model.graph.initializer[-1].name = node.output[0]
+        model.graph.node.remove(node)
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
     del model.graph.input[:]
@@ -83,10 +88,12 @@ class Pruner:
                  progress: Callable[[str], None] = lambda text: None) -> None:
         self._model, self._config, self._name, self._progress = model, config, name, progress
         self._twin: Twin | None = None
+        self._before: Times | None = None
         self._reason = ""
         try:
-            self._twin = Twin.of(model, name=name)
-        except (GraphError, PruneError) as error:
+            twin = Twin.of(model, name=name)
+            self._before, self._twin = twin.times(config), twin
+        except (CompileError, GraphError, PruneError) as error:
             self._reason = str(error)
         self._inputs: Mapping[str, np.ndarray] = random_inputs(model, _RANDOM_SAMPLES)
         self._labels: np.ndarray | None = None
@@ -110,7 +117,6 @@ class Pruner:
 
     def _prune(self, goal: Goal) -> Pruned:
         judge = Judge.of(self._model, self._inputs, self._labels)
-        before = self._twin.times(self._config) if self._twin else None
         found: dict[str, Sensitivity] = {}
         if goal.of_channels:
             model = self._prune_channels(goal, judge)
@@ -124,7 +130,7 @@ class Pruner:
         self._progress("the result")
         accuracy = (judge.original_accuracy, judge.accuracy(model)) if self._given else None
         after = Twin.of(model, name=self._name).times(self._config) if self._twin else None
-        return Pruned(model, before, after, judge.noise(model), accuracy, found, self._reason)
+        return Pruned(model, self._before, after, judge.noise(model), accuracy, found, self._reason)
 
     def _required(self) -> Twin:
         if self._twin is None:
@@ -194,13 +200,10 @@ class Pruner:
 def layer_rows(before: onnx.ModelProto, pruned: Pruned) -> list[dict[str, Any]]:
     """What became of each layer, ready for JSON."""
     old, new = densities(before), densities(pruned.model)
-    layers = {layer.node: layer for layer in find_layers(pruned.model)}
-    outputs = [{node: count for node, count in _outputs(model).items()} for model in (before, pruned.model)]
+    outputs = [_outputs(model) for model in (before, pruned.model)]
     rows = []
     for layer in find_layers(before):
         node = layer.node
-        if node not in layers:
-            continue
         found = pruned.sensitivities.get(node)
         rows.append({
             "name": node, "op": layer.op, "left": layer.left,

@@ -61,6 +61,39 @@ def test_the_same_weights_as_the_compiler(number: type, layout: str, rng: np.ran
             np.testing.assert_array_equal(old.requantize.bias, new.requantize.bias)
 
 
+def test_constants_are_initializers(tmp_path: Path, rng: np.random.Generator):
+    """Exporters write shapes, and some write weights, as nodes."""
+    builder = FloatBuilder(rng)
+    value = builder.node("Relu", builder.conv("x", 3, 16))
+    target = numpy_helper.from_array(np.array([0, -1]))
+    value = builder.node("Reshape", value, builder.node("Constant", value=target))
+    weights = numpy_helper.from_array(rng.normal(size=(16 * 36, 4)).astype(np.float32))
+    onnx.save(builder.build(builder.node("MatMul", value, builder.node("Constant", value=weights)), "N", 3, 8, 8),
+              tmp_path / "m.onnx")
+    model = read_model(tmp_path / "m.onnx")
+    assert [(layer.op, layer.left) for layer in find_layers(model)] == [("Conv", "reads the model's input"),
+                                                                        ("MatMul", "")]
+    assert "Constant" not in {node.op_type for node in model.graph.node}
+    onnx.checker.check_model(model, full_check=True)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_weights_that_are_quantised_as_the_model_runs(shared: bool, rng: np.random.Generator):
+    """Their zero is 0.0, whatever the zero point; weights that two layers read stay."""
+    builder = Builder(rng, number=np.uint8)
+    value = builder.requantize(builder.input("N", 16, 6, 6, number=np.float32))
+    weights = builder.requantize(builder.constant(rng.normal(size=(16, 16, 1, 1)).astype(np.float32)))
+    for kernel in (builder.weights(16, 16, 1, 1, number=np.uint8), *[weights] * (1 + shared)):
+        value = builder.requantize(builder.node("Conv", value, kernel))
+    builder.output(value, np.float32)
+    model = builder.build()
+    layer = find_layers(model)[1]
+    pruned = prune_blocks(model, {layer.node: 0.25}, CONFIG)
+    assert densities(pruned)[layer.node] == (1.0 if shared else 0.25)
+    array = next(numpy_helper.to_array(t) for t in pruned.graph.initializer if t.name == layer.initializer)
+    assert np.count_nonzero(array == 0) == (0 if shared else 192)
+
+
 def test_float_weights_as_integers(rng: np.random.Generator):
     """Magnitudes decide, and of equal ones the channel: floats of whole numbers are pruned as these."""
     weights = rng.integers(-5, 6, (9, 40, 3, 2)).astype(np.int16)

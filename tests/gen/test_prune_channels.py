@@ -130,7 +130,7 @@ def test_concatenated_channels_keep_their_places(rng: np.random.Generator):
         np.testing.assert_allclose(run_model(smaller, inputs)[0], run_model(last, {middle: values})[0], atol=1e-4)
 
 
-@pytest.mark.parametrize("op", ["grouped", "split", "softmax", "shared"])
+@pytest.mark.parametrize("op", ["grouped", "split", "softmax", "shared", "bias"])
 def test_what_is_not_understood_stays(op: str, rng: np.random.Generator):
     builder = FloatBuilder(rng)
     value = builder.node("Relu", builder.norm(builder.conv("x", 8, 8, kernel=1), gamma(rng, 8, 4)))
@@ -142,11 +142,16 @@ def test_what_is_not_understood_stays(op: str, rng: np.random.Generator):
         value = builder.node("Concat", "other", "half", axis=1)
     elif op == "softmax":
         value = builder.node("Softmax", value, axis=1)
+    elif op == "bias":
+        value = builder.node("Conv", value, weights, builder.node("Neg", builder.weights(8)))
     else:
         value = builder.node("Conv", builder.node("Conv", value, weights), weights)
     model = checked(builder.build(builder.conv(value, 8, 5, kernel=1), "N", 8, 4, 4, rank=4))
     channels = ChannelMap.of(model)
     assert not any(np.isin(group, channels.atoms[model.graph.node[2].output[0]]).any() for group in channels.groups())
+    smaller = shrink(model, channels, frozenset(root for group in channels.groups() for root in group.tolist()),
+                     random_inputs(model, 2), by_gamma=False)
+    onnx.checker.check_model(smaller, full_check=True)
 
 
 def test_whole_blocks_go_first_to_last(rng: np.random.Generator):
