@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ class ModelView:
         constants = {tensor.name: tensor for tensor in model.graph.initializer}
         shapes.update((name, tuple(tensor.dims)) for name, tensor in constants.items())
         return cls(model, {name: node for node in model.graph.node for name in node.output if name}, constants, shapes)
+
+    @cached_property
+    def signs(self) -> set[str]:
+        """Values that a Sign makes."""
+        return {node.output[0] for node in self.model.graph.node if node.op_type == "Sign"}
 
     def behind(self, name: str, passing: tuple[str, ...]) -> str:
         """The value that ``name`` is made of by operators of ``passing`` alone, as their first inputs."""
@@ -145,7 +151,7 @@ def _layer(view: ModelView, node: NodeProto, entrances: set[str]) -> PrunableLay
         left = "reads the model's input"
     elif attributes.get("group", 1) != 1:
         left = "depthwise, or in groups"
-    elif source in view.makers and view.makers[source].op_type == "Sign":
+    elif view.behind(source, (*_MOVING, "Pad", "MaxPool")) in view.signs:
         left = "binary"
     elif readers > 1:
         left = "shares its weights with another node"

@@ -94,6 +94,17 @@ def test_weights_that_are_quantised_as_the_model_runs(shared: bool, rng: np.rand
     assert np.count_nonzero(array == 0) == (0 if shared else 192)
 
 
+def test_what_stays(rng: np.random.Generator):
+    builder = FloatBuilder(rng)
+    value = builder.node("Relu", builder.conv("x", 3, 16))
+    value = builder.conv(value, 16, 16, group=16)
+    value = builder.conv(builder.conv(value, 16, 16, kernel=1), 16, 16, group=4)
+    value = builder.node("MaxPool", builder.node("Sign", value), kernel_shape=[2, 2])
+    model = builder.build(builder.conv(value, 16, 16, kernel=1), "N", 3, 12, 12, rank=4)
+    assert [layer.left for layer in find_layers(model)] == [
+        "reads the model's input", "depthwise, or in groups", "", "depthwise, or in groups", "binary"]
+
+
 def test_float_weights_as_integers(rng: np.random.Generator):
     """Magnitudes decide, and of equal ones the channel: floats of whole numbers are pruned as these."""
     weights = rng.integers(-5, 6, (9, 40, 3, 2)).astype(np.int16)
