@@ -16,12 +16,18 @@ PACKAGES = (boards, cores, gen, sim)
 #: whoever knows the node or the file.
 INTERNAL = {"StageError", "ArchiveError", "ArrayError", "NodeError", "PictureError", "WindowError"}
 
+NEED_TORCH = ("gen.train.fit", "gen.train.network", "gen.train.operators")
+
 
 def exceptions() -> set[type[Exception]]:
-    """All that the modules of the packages define, but for what sets the process up as a command."""
+    """All that the modules of the packages define, but for what sets the process up as a command, or needs PyTorch.
+
+    That is an extra, and modules that need it define none.
+    """
     names = [found.name for package in PACKAGES
              for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    modules = [importlib.import_module(name) for name in names
+               if not name.endswith("__main__") and name not in NEED_TORCH]
     return {value for module in modules for value in vars(module).values()
             if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == module.__name__}
 

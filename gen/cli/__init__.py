@@ -18,6 +18,8 @@ COMMANDS = {
     "build": "write the Verilog, the driver's files and the vendor project of an NPU",
     "quantize": "quantise a float ONNX model",
     "compile": "compile an ONNX model into a program",
+    "prune": "prune a model to a density of its blocks, or by whole channels",
+    "train": "train or fine-tune a model in PyTorch, as a session file says",
     "run": "run a model or a program on the reference, a simulator or the Verilog",
     "profile": "cycles, utilisation and stalls of each layer",
     "disasm": "list the instructions of a program",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board
+from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board, say_density
 from gen.cli.segments import facts_of, show_segments
 from gen.files.write import is_zip, require_writable
 from gen.name import called
@@ -24,7 +24,8 @@ EXAMPLE = "example: %(prog)s examples/digits/digits_int8.onnx --macs 256 -o buil
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
     """--density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
     parser.add_argument("--density", type=density, metavar="D",
-                        help="prune to this share of non-zero weights in every block, such as 0.25")
+                        help="prune to this share of non-zero weights in every block, such as 0.25, "
+                             "rounded to what the machine has (`prune` has more ways)")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
                         help="in a machine with the feature depthwise: plain computes depthwise layers as a machine "
                              "without it (default auto: the faster way for each layer)")
@@ -114,6 +115,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")
     from gen.run.application import open_application
 
+    used = say_density(arguments.density, config)
     with status(f"compiling {arguments.model.name}") as remark:
         application = open_application(
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
@@ -135,6 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
         "data_bytes": sum(program.data_beats for program in programs) * config.beat_bytes,
         "macs": sum(layer.macs for layer in layers), "useful_macs": sum(layer.useful_macs for layer in layers),
         "check": check, "partition": facts_of(application.partition),
+        "density": None if used is None else {"asked": arguments.density, "used": used},
     }
     if application.partition is not None:
         show_segments(application.partition)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
-    "named_board", "open_given",
+    "named_board", "open_given", "say_density",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -191,6 +191,19 @@ def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "Compil
                           gather=arguments.gather, winograd=arguments.winograd_mode, keep_all=keep_all)
 
 
+def say_density(asked: float | None, config: NpuConfig) -> float | None:
+    """The density that the machine has in place of the one asked for; a line on stderr if they differ."""
+    if asked is None:
+        return None
+    from gen.passes.prune import rounded_density
+
+    used = rounded_density(asked, config)
+    if used != asked:
+        messages.print(f"--density {asked:g}: {used:g} is the nearest that this machine has, in steps of "
+                       f"{1 / config.groups_dense:g}", soft_wrap=True)
+    return used
+
+
 def open_given(arguments: argparse.Namespace, path: Path) -> "Application":
     """The model or program at ``path``, for the machine of the options; a program brings its own if there are none.
 
@@ -204,6 +217,8 @@ def open_given(arguments: argparse.Namespace, path: Path) -> "Application":
     with status(f"reading {path.name}") as remark:
         compiled = is_program(path)
         own = compiled and not _machine_given(arguments)
+        if not compiled:
+            say_density(arguments.density, config)
         application = open_application(
             path, None if own else config, compile_options(arguments, keep_all=not compiled), calibration=calibration,
             board=arguments.board if compiled else named_board(arguments), host=arguments.host != "off",
