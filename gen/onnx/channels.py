@@ -22,14 +22,17 @@ def chosen(graph: GraphBuilder, value: Real) -> Real:
     NodeError for too many of these.
     """
     source = graph.tensors[value.quantised.tensor]
-    _, height, width = source.shape
+    count, height, width = source.shape
     number, pixel = np.divmod(value.order, height * width)
-    found, first, position = np.unique(number, return_index=True, return_inverse=True)
-    by_appearance = np.argsort(first)
-    channels = tuple(found[by_appearance].tolist())
-    order = np.argsort(by_appearance)[position].reshape(number.shape) * height * width + pixel
+    # Where each channel comes first: of several values for a place NumPy keeps the last.
+    first = np.full(count, value.order.size)
+    first[number.ravel()[::-1]] = np.arange(value.order.size)[::-1]
+    channels = tuple(np.argsort(first)[:np.count_nonzero(first < value.order.size)].tolist())
+    place = np.zeros(count, np.int64)
+    place[list(channels)] = np.arange(len(channels))
+    order = place[number] * height * width + pixel
     shape = len(channels), height, width
-    if source.signs or not is_whole(order, prod(shape)) or channels == tuple(range(source.shape[0])):
+    if source.signs or not is_whole(order, prod(shape)) or channels == tuple(range(count)):
         return value
     key = source.name, channels
     if key not in graph.chosen:

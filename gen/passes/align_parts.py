@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Layer, Part, Pool, Requantize, Residual, Tensor
+from gen.ir.graph import Conv, Graph, Layer, Part, Pool, Requantize, Residual, Tensor, second_stage
 from gen.ir.parts import wholes
 from gen.ir.queries import read_by, used_tensors
 from sim.golden import quantize_multiplier, quantize_residual
@@ -134,7 +134,9 @@ def _copy_of(edit: _Edit, name: str) -> int | None:
     number = next(number for number, layer in enumerate(graph.layers) if layer.output == name)
     layer = graph.layers[number]
     stage = layer.requantize
-    if not isinstance(layer, Pool) or layer.maximum or layer.residual or any(layer.pads):
+    if not isinstance(layer, Pool) or layer.maximum or any(layer.pads):
+        return None
+    if second_stage(layer) or layer.upsample != (1, 1):
         return None
     # Channels beside its own have sums of zero, which must stay the tensor's zero.
     fits = stage.zero_point == tensor.zero_point and stage.low <= stage.zero_point <= stage.high

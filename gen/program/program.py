@@ -125,7 +125,7 @@ class Program:
 
     @cached_property
     def written(self) -> tuple[str, ...]:
-        """The tensors in memory that are a model input or a layer's output, each value of all tensors once."""
+        """The tensors in memory that the host or a layer writes: of parts and wholes, each value once."""
         names = (*self.inputs.values(), *(layer.output for layer in self.layers))
         return tuple(name for name in names if name in self.tensors)
 

@@ -11,7 +11,7 @@ from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir import reference
 from gen.ir.errors import CompileError, GraphError
-from gen.ir.graph import Graph, Part
+from gen.ir.graph import Graph, Part, Pool
 from gen.ir.parts import origin
 from gen.ir.queries import count_readers
 from gen.ir.verify import verify
@@ -128,6 +128,25 @@ def test_passes_change_no_value(rng: Rng, seed: int) -> None:
             verify(moved)
             same_outputs(graph, moved, rng)
             assert all(origin(moved.tensors, name)[1].start % tn == 0 for name in moved.tensors)
+
+
+def test_copies_that_do_more_stay(rng: Rng) -> None:
+    """Upsampled ones, of which the layers that move channels know nothing."""
+    graph = side_by_side(rng, 5, 5)
+    parts = {name: replace(graph.tensors[name], shape=(5, 10, 6)) for name in ("t1", "t2")}
+    whole, end = (replace(graph.tensors[name], shape=(channels, 10, 6)) for name, channels in (("t3", 10), ("t4", 5)))
+    source = replace(graph.tensors["t1"], name="source", part=None)
+    first, _, last = graph.layers
+    copies = [Pool(f"copy {name}", "source", name, False, (1, 1), (1, 1), (0, 0, 0, 0), 0,
+                   replace(first.requantize, zero_point=whole.zero_point, low=-128, high=127), upsample=(2, 1))
+              for name in parts]
+    tensors = {**graph.tensors, **parts, "t3": whole, "t4": end, "source": source}
+    graph = replace(graph, tensors=tensors, layers=[replace(first, output="source"), *copies, last])
+    verify(graph)
+    moved = align_parts(graph, 8)
+    verify(moved)
+    same_outputs(graph, moved, rng)
+    assert [layer.upsample for layer in moved.layers] == [(1, 1), (2, 1), (2, 1), (1, 1), (1, 1), (1, 1)]
 
 
 def test_too_many_channels_to_move(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def blocks(context: Context, inputs: Inputs) -> Value:
 
 @HANDLERS.handles("Slice", "Split", "Gather")
 def select(context: Context, inputs: Inputs) -> list[Value]:
-    """Parts of a tensor, which nothing but outputs can be."""
+    """Some elements of a tensor; layers can read those that are whole channels (`gen.onnx.channels`)."""
     node, value = context.node, inputs[0]
     if not isinstance(value, Real | Quantised | Host):
         raise refusal(value, "its input")
