@@ -81,7 +81,11 @@ class StoreSequencer(wiring.Component):
         # Without residuals as many pixels as there is time to their second turns, then these.
         burst = Signal(range(2 * Requantizer.SECOND))
         m.d.sync += burst.eq(burst + 1)
-        turn = Mux(self.second.bend, burst < Requantizer.SECOND, phase == 0)
+        in_bursts = self.second.bend
+        if config.binary_rows:
+            # Their beats pass the lanes' last registers behind second turns, when the next burst's first ones do.
+            in_bursts = in_bursts & ~geometry.binary
+        turn = Mux(in_bursts, burst < Requantizer.SECOND, phase == 0)
         if config.winograd:
             # What a pixel needs stays there, so its words follow the first without a gap; eight later the turn is 0.
             turn = Mux(geometry.winograd, (phase == 1) | ~pixels.first, turn)

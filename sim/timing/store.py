@@ -116,7 +116,7 @@ class Store:
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["winograd"] and not pooled
-        in_bursts, origin = bends and not tiles, wanted + Requantizer.SECOND
+        in_bursts, origin = bends and not tiles and not geometry["binary"], wanted + Requantizer.SECOND
         pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add and not in_bursts else 1
         # Pixels of a beat.
         group = MAP_PIXELS if geometry["binary"] else 1

@@ -283,7 +283,6 @@ async def full_rate_of_signs(dut):
         environment = await start(dut, stimulus)
         await environment.run()
         environment.check()
-        rate = 16 if add and stimulus.second["bend"] else rate
         assert (np.diff(environment.beat_cycles) == rate).all(), environment.beat_cycles
 
 

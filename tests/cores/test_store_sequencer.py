@@ -169,7 +169,7 @@ class SequencerBench(Bench):
             wanted["row_end"] = pixel["row_end"]
         assert {name: issue[name] for name in wanted} == wanted
         self.compare_reads(pixel)
-        if geometry["add"] and pixel["second"]["bend"] and not geometry["winograd"]:
+        if geometry["add"] and pixel["second"]["bend"] and not geometry["winograd"] and not geometry["binary"]:
             assert self.cycle - SECOND not in self.issued_at, "a second turn is due"
         elif geometry["add"] and not pixel["begins"]:
             assert (self.cycle - self.issued_at[-1]) % ADD_CYCLES == 0

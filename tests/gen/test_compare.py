@@ -56,6 +56,23 @@ def test_networks(name: str, layers: int, samples: int, largest: int, models: Pa
         assert ((ours == theirs) | disputed).all()
 
 
+def test_detector(models: Path) -> None:
+    """YOLO with LeakyRelu, Resize and Concat: wholly on the machine, as near to onnxruntime as TFLite is."""
+    imported = load_model(models / "yolo_person_96_int8.onnx")
+    golden = np.load(models / "yolo_person_96_int8.golden.npz")
+    inputs = {"input_0": golden["input_0"]}
+    assert sum(layer.bend is not None for layer in imported.graph.layers) == 28
+    assert [layer.upsample for layer in imported.graph.layers if layer.upsample != (1, 1)] == [(2, 2)]
+    assert all(layer.op == "conv" for layer in imported.graph.layers if layer.bend)
+    comparison = compare_model(imported, inputs)
+    assert comparison.largest <= 1 and sum(row.differing for row in comparison.layers) < 100
+    outputs, _ = reference.run(imported.graph, inputs)
+    for name, output in outputs.items():
+        ours = np.abs(output.astype(int) - golden[f"ort_{name}"])
+        between = np.abs(golden[f"tflite_ref_{name}"].astype(int) - golden[f"ort_{name}"])
+        assert ours.max() <= between.max() and ours.mean() <= between.mean()
+
+
 class NormalSamples(CalibrationDataReader):
     """A few samples of normal noise."""
 

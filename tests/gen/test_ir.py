@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor
+from gen.ir.graph import Bend, Conv, Graph, Pool, Requantize, Residual, Tensor
 from gen.ir.host import HostStep
 from gen.ir.verify import verify
 
@@ -21,6 +21,7 @@ def requantize(channels: int = 4, **changes: object) -> Requantize:
 CONV = Conv("conv", "x", "y", np.ones((4, 3, 3, 3), np.int16), False, (1, 1), (1, 1, 1, 1), requantize())
 POOL = Pool("pool", "y", "z", True, (2, 2), (2, 2), (0, 0, 0, 0), -128, requantize())
 ADD = Residual(Tensor("m", (4, 3, 3), 1.0, 0), "y", 1 << 16, 1 << 16, 0, 16, 0, -128, 127)
+BEND = Bend(Tensor("m", (4, 6, 6), 1.0, 0), 1 << 16, 1 << 13, 16, 0, -128, 127)
 TENSORS = {name: Tensor(name, shape, 1.0, 0) for name, shape in
            dict(x=(3, 6, 6), y=(4, 6, 6), z=(4, 3, 3)).items()}
 
@@ -41,9 +42,21 @@ def added(**changes: object) -> Graph:
     return graph(CONV, second, output="s", s=Tensor("s", (4, 6, 6), 1.0, 0))
 
 
+def bent(**changes: object) -> Graph:
+    """A layer with a bend that these fields are changed of."""
+    return graph(replace(CONV, bend=replace(BEND, **changes)), POOL)  # type: ignore[arg-type]
+
+
 def test_whole_graph_passes() -> None:
     verify(graph(CONV, POOL))
     verify(added())
+    verify(bent())
+
+
+def test_one_second_stage() -> None:
+    _, second = added().layers
+    with pytest.raises(GraphError, match="layer second: it adds and bends; a store has one second stage"):
+        verify(replace(added(), layers=(CONV, replace(second, bend=BEND))))
 
 
 @pytest.mark.parametrize(("broken", "message"), [
@@ -92,6 +105,13 @@ def test_whole_graph_passes() -> None:
     (added(zero_point=128), "zero point must be int8, not 128"),
     (added(high=128), r"clip bounds must be ordered integers in -128..127, not -128..128"),
     (added(middle=Tensor("m", (4, 3, 3), 1.0, 0)), r"its own result is \(4, 3, 3\), the output \(4, 6, 6\)"),
+    (graph(replace(CONV, upsample=(2, 1))), r"output is \(4, 6, 6\), its layer makes \(4, 12, 6\)"),
+    (graph(replace(CONV, upsample=(0, 1))), r"upsample must be a tuple of two positive numbers, not \(0, 1\)"),
+    (bent(multiplier_b=1 << 17), "multipliers must be in 0..131071, not 65536..131072"),
+    (bent(multiplier_a=0.5), "of a bend must be integers"),
+    (bent(shift=11), "shifts must be in 12..43, not 11..11"),
+    (bent(high=128), r"clip bounds must be ordered integers in -128..127, not -128..128"),
+    (bent(middle=Tensor("m", (4, 3, 3), 1.0, 0)), r"its own result is \(4, 3, 3\), the output \(4, 6, 6\)"),
     # tensors
     (graph(CONV, POOL, y=Tensor("other", (4, 6, 6), 1.0, 0)), "tensor y: its name is 'other'"),
     (graph(CONV, POOL, y=Tensor("y", [4, 6, 6], 1.0, 0)), "tensor y: shape must be a tuple of three positive sizes"),

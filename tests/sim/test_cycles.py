@@ -291,6 +291,7 @@ def test_equals_the_rtl(seed):
 @pytest.mark.parametrize("macs", [16, 256])
 @pytest.mark.parametrize("name", [
     "tinymaix_mnist_resnet_int8", "mlperf_kws_dscnn_int8", "mlperf_resnet8_int8", "mlperf_vww_mnv1_025_int8",
+    "yolo_person_96_int8",
 ])
 def test_models_on_the_rtl(seed, models, name, macs):
     """A whole network within 2 %, each layer within 5 % (or 16 cycles)."""

@@ -9,6 +9,7 @@ import pytest
 from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 from sim import golden
 from sim.golden import (
+    bend,
     conv2d_accumulate,
     pool_accumulate,
     quantize_multiplier,
@@ -157,7 +158,7 @@ def test_residual_add(rng: Rng) -> None:
 def layer(**changes: object) -> SimpleNamespace:
     first = SimpleNamespace(bias=[10, 20], multiplier=[1, 2], shift=[12, 12], zero_point=3, low=-50, high=60)
     fields = dict(name="l", op="pool", maximum=False, kernel=(1, 1), stride=(1, 1), pads=(1, 0, 0, 0), pad_value=9,
-                  requantize=first, residual=None, winograd=None)
+                  requantize=first, residual=None, winograd=None, upsample=(1, 1), bend=None)
     return SimpleNamespace(**{**fields, **changes})
 
 
@@ -169,6 +170,35 @@ def test_stages(rng: Rng) -> None:
     middle, y = run_stages(layer(residual=second), x, other)
     assert np.array_equal(middle, run_layer(layer(), x))
     assert np.array_equal(y, residual_add(middle, other, 1 << 14, 1 << 15, 77, 15, 1, -9, 9))
+
+
+def test_bend(rng: Rng) -> None:
+    a = np.append(rng.integers(-255, 256, 60), [0, -1, 1, -255, 255])
+    y = bend(a, 70000, 131071, 17, -4, -90, 100)
+    for value, found in zip(a.tolist(), y.tolist(), strict=True):
+        exact = floor(value * (131071 if value < 0 else 70000) / 2**17 + 0.5) - 4
+        assert found == min(max(exact, -90), 100)
+
+
+def test_a_bent_stage_counts_from_its_zero_point(rng: Rng) -> None:
+    x = rng.integers(-128, 128, (2, 3, 3)).astype(np.int8)
+    last = SimpleNamespace(multiplier_a=1 << 14, multiplier_b=1 << 12, shift=14, zero_point=1, low=-100, high=100)
+    middle, y = run_stages(layer(bend=last), x)
+    assert np.array_equal(middle, run_layer(layer(), x))
+    above = middle.astype(int) - 3
+    assert np.array_equal(y, np.where(above < 0, np.floor(above / 4 + 0.5), above) + 1)
+
+
+def test_upsampled_in_front_of_the_addition(rng: Rng) -> None:
+    x = rng.integers(-128, 128, (2, 3, 3)).astype(np.int8)
+    second = SimpleNamespace(multiplier_a=1 << 14, multiplier_b=1 << 14, constant=0, shift=14, zero_point=0, low=-128,
+                             high=127)
+    other = rng.integers(-128, 128, (2, 8, 9)).astype(np.int8)
+    middle, y = run_stages(layer(residual=second, upsample=(2, 3)), x, other)
+    small = run_layer(layer(), x)
+    for channel, row, col in np.ndindex(y.shape):
+        assert middle[channel, row, col] == small[channel, row // 2, col // 3]
+    assert np.array_equal(y, np.clip(middle.astype(int) + other, -128, 127))
 
 
 def test_convolution_pads_with_the_zero_point(rng: Rng) -> None:

