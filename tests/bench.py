@@ -72,9 +72,9 @@ def produced_streams() -> list[str]:
 
 
 def _share_runtime(source: Path, target: Path) -> None:
-    """Copy Verilator's library objects, the same in every build: half of a small bench's build time."""
+    """Copy Verilator's library objects, which are the same in every build."""
     later = time.time() + 3600  # newer than the makefile of the build to come, on which they depend
-    for item in source.glob("verilat*.o"):
+    for item in source.glob("verilated*.o"):
         shutil.copy(item, target / item.name)
         os.utime(target / item.name, (later, later))
 

@@ -226,12 +226,10 @@ class Writer:
             # Only as far as it is known which cycles stores take.
             unhindered = (earliest(allowed) if len(shared.kept) else times)[sure - 1]
             times = times[:sure]
+            taken = times
             if padded:
                 pixels = data[:count] - done
-                pixels = pixels[pixels < sure]
-                taken = times[pixels]
-            else:
-                taken = times
+                taken = times[pixels[pixels < sure]]
             shared.load_data.pop(taken)
             shared.spent(Queue.LOAD, "busy", index, sure)
             shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered) - time - sure)
