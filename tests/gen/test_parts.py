@@ -133,12 +133,13 @@ def test_passes_change_no_value(rng: Rng, seed: int) -> None:
 def test_copies_that_do_more_stay(rng: Rng) -> None:
     """Upsampled ones, of which the layers that move channels know nothing."""
     graph = side_by_side(rng, 5, 5)
-    parts = {name: replace(graph.tensors[name], shape=(5, 10, 6)) for name in ("t1", "t2")}
+    point = graph.tensors["t3"].zero_point
+    parts = {name: replace(graph.tensors[name], shape=(5, 10, 6), zero_point=point) for name in ("t1", "t2")}
     whole, end = (replace(graph.tensors[name], shape=(channels, 10, 6)) for name, channels in (("t3", 10), ("t4", 5)))
     source = replace(graph.tensors["t1"], name="source", part=None)
     first, _, last = graph.layers
     copies = [Pool(f"copy {name}", "source", name, False, (1, 1), (1, 1), (0, 0, 0, 0), 0,
-                   replace(first.requantize, zero_point=whole.zero_point, low=-128, high=127), upsample=(2, 1))
+                   replace(first.requantize, zero_point=point, low=-128, high=127), upsample=(2, 1))
               for name in parts]
     tensors = {**graph.tensors, **parts, "t3": whole, "t4": end, "source": source}
     graph = replace(graph, tensors=tensors, layers=[replace(first, output="source"), *copies, last])
