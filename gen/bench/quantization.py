@@ -113,7 +113,7 @@ def _luminance(folder: Path) -> Images:
         return np.stack(scaled)[:, None].astype(np.float32) / 255
 
     images = _cifar(folder)
-    return Images(gray(images.calibration[::10]), gray(images.test[::200]), None)
+    return Images(gray(images.calibration[::10]), gray(images.test[::50]), None)
 
 
 NETWORKS = (
