@@ -133,7 +133,7 @@ class GraphBuilder:
             self.tensors[record.tensor] = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name,
                                                  record.unsigned)
             self.orders[record.tensor] = record.position.reshape(record.shape)
-        return Quantised(record.tensor, record.position[value.order], value.unsigned)
+        return replace(value, tensor=record.tensor, order=record.position[value.order])
 
     def clip_bounds(self, tensor: str) -> tuple[int, int]:
         """Lowest and highest int8 value that a tensor can hold."""
@@ -174,7 +174,7 @@ class GraphBuilder:
         nodes = (*value.nodes, result.node.name) if result.node else value.nodes
         self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
                                        onnx_nodes=nodes, **value.arguments))
-        return Quantised(tensor, value.order, quantisation.unsigned)
+        return Quantised(tensor, value.order, quantisation.unsigned, value.moved_by)
 
 
 def _input_key(name: str) -> str:

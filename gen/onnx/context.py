@@ -3,13 +3,12 @@
 from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
-
 from gen.onnx.builder import GraphBuilder
+from gen.onnx.edges import cropped
 from gen.onnx.fold import Folder
 from gen.onnx.model import Node, NodeError
-from gen.onnx.refusals import refusal
-from gen.onnx.values import Real, Value, channels_shape, is_whole
+from gen.onnx.refusals import rearranged_in_front_of, refusal
+from gen.onnx.values import Real, Value, channels_shape, is_plain, is_whole
 
 __all__ = ["Context"]
 
@@ -25,14 +24,20 @@ class Context:
     opset: int
 
     def activation(self, value: Value | None, what: str = "its input") -> Real:
-        """``value`` as a dequantised tensor of the graph, all of it. Raises NodeError for any other."""
+        """``value`` as a dequantised tensor of the graph, all of it. Raises NodeError for any other.
+
+        Rows and columns that are cut out of a tensor become one of their own.
+        """
         if not isinstance(value, Real):
             raise refusal(value, what)
         real = replace(value, quantised=self.graph.tensor(value.quantised, value.scale, value.zero_point))
         tensor = self.graph.tensors[real.quantised.tensor]
         if not is_whole(real.order, prod(tensor.shape)):
-            raise NodeError(f"{what} is only a part of tensor {tensor.name}, or repeats one; the machine moves no "
-                            "data, so nothing but outputs of the model may follow")
+            part = cropped(self.graph, real)
+            if part is None:
+                raise NodeError(f"{what} is only a part of tensor {tensor.name}, or repeats one; the machine moves no "
+                                "data, so nothing but outputs of the model may follow", at=real.moved_by)
+            return part
         return real
 
     def feature_map(self, value: Value | None) -> tuple[Real, tuple[int, int, int]]:
@@ -42,7 +47,6 @@ class Context:
         dims = channels_shape(real.order.shape)
         if dims is None or real.order.ndim < 3:
             raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes")
-        if dims != tensor.shape or not np.array_equal(real.order.ravel(), np.arange(real.order.size)):
-            raise NodeError(f"its input is a rearrangement of tensor {tensor.name}; the machine moves no data, "
-                            "reshape and transpose only in front of a Gemm or at an input or output")
+        if dims != tensor.shape or not is_plain(real.order):
+            raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)
         return real, tensor.shape

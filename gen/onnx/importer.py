@@ -24,13 +24,24 @@ from gen.ir.host import HostStep
 from gen.ir.verify import verify
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.context import Context
+from gen.onnx.edges import TAKE_PADDING, stored
 from gen.onnx.exact_sums import exact_sums
 from gen.onnx.fold import Folder
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import parse, read
 from gen.onnx.refusals import obstacle
-from gen.onnx.values import Constant, Host, Pending, Quantised, QuantisedConstant, Real, Value
+from gen.onnx.values import (
+    Constant,
+    Host,
+    Padded,
+    Pending,
+    Quantised,
+    QuantisedConstant,
+    QuantisedPadded,
+    Real,
+    Value,
+)
 from gen.passes import run_passes
 
 __all__ = ["Imported", "Importer", "load", "load_model"]
@@ -94,7 +105,8 @@ class Importer:
                 outputs = self._visit(node)
                 self._bound(outputs)
             except NodeError as error:
-                raise GraphError(f"{node}: {error}") from None
+                blamed = next((other for other in model.nodes if other.name == error.at), node)
+                raise GraphError(f"{blamed}: {error}") from None
             values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
             uses.subtract(node.inputs)
             for name in {*node.inputs, *node.outputs}:
@@ -106,7 +118,7 @@ class Importer:
 
     def _visit(self, node: Node) -> list[Value]:
         """The values of a node's outputs. Raises NodeError for a node that is refused."""
-        return self._apply(node, [self._operand(name) if name else None for name in node.inputs])
+        return self._apply(node, [self._operand(name, node) if name else None for name in node.inputs])
 
     def _apply(self, node: Node, inputs: list[Value | None]) -> list[Value]:
         arrays = _constants(node, {n: v for n, v in zip(node.inputs, inputs, strict=True) if n})
@@ -130,10 +142,13 @@ class Importer:
             raise NodeError(f"the results of the nodes up to here have more than {_MAX_NODE_VALUES:,} values together; "
                             "take smaller images, or fewer nodes")
 
-    def _operand(self, name: str) -> Value:
-        if name not in self._values:
+    def _operand(self, name: str, node: Node) -> Value:
+        value = self._values.get(name)
+        if value is None:
             raise NodeError(f"its input {name} {self._missing(name)}")
-        return self._values[name]
+        if isinstance(value, Padded | QuantisedPadded) and node.op not in TAKE_PADDING:
+            value = self._values[name] = stored(self._graph, value)
+        return value
 
     def _missing(self, name: str) -> str:
         """Why there is no value of that name."""
@@ -143,6 +158,11 @@ class Importer:
     def _output(self, name: str) -> tuple[str, tuple[HostStep, ...]]:
         """Tensor of a model output, and the host steps behind it."""
         value = self._values.get(name)
+        if isinstance(value, Padded | QuantisedPadded):
+            try:
+                value = stored(self._graph, value)
+            except NodeError as error:
+                raise GraphError(f"output {name}: {error}") from None
         match value:
             case Pending() if (sums := exact_sums(self._graph, value)) is not None:
                 return sums.tensor, sums.steps

@@ -9,6 +9,7 @@ from cores.arch.numerics import FIRST_BITS
 from gen.ir.graph import Requantize, Residual, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
+from gen.onnx.edges import integers_of_padded, padding
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
@@ -42,7 +43,7 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
         case RawInput():
             return context.graph.quantize_input(value, quantisation, context.node.outputs[0])
         case Padded():
-            return _padded(value, quantisation)
+            return _padded(context, value, quantisation)
         case Real() if (value.scale, value.zero_point) == (quantisation.scale, quantisation.internal):
             # The same numbers, if perhaps counted from another origin: int8 for uint8.
             return replace(value.quantised, unsigned=quantisation.unsigned)
@@ -62,13 +63,13 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
     raise refusal(value, "its input")
 
 
-def _padded(value: Padded, quantisation: Quantisation) -> QuantisedPadded:
-    """Exporters quantise behind a Pad as in front of it; anything else would make another tensor."""
+def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Value:
+    """Exporters quantise behind a Pad as in front of it; anything else makes another tensor."""
     if (value.real.scale, value.real.zero_point) != (quantisation.scale, quantisation.internal):
-        raise NodeError("quantises a padded tensor with other parameters than the tensor has; "
-                        "quantise it in front of the Pad")
+        return _emit(context, padding(context.graph, value), quantisation)
     quantised = replace(value.real.quantised, unsigned=quantisation.unsigned)
-    return QuantisedPadded(replace(value, real=replace(value.real, quantised=quantised)))
+    padded = replace(value, real=replace(value.real, quantised=quantised))
+    return QuantisedPadded(integers_of_padded(padded), context.node)
 
 
 def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 8) -> tuple[int, int]:
@@ -127,7 +128,7 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
         middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
         shift=shift, zero_point=zero_point, low=low, high=high,
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-    return graph.add_layer(replace(layer, order=value.order), first, residual,
+    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual,
                            result=Result(context.node, quantisation))
 
 
@@ -177,7 +178,8 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
         last = start + tensor.shape[0] == channels
         nodes, order = (value.nodes, value.order) if last else ((), plain)
         result = Result(context.node if last else None, quantisation)
-        written = graph.add_layer(replace(layer, nodes=nodes, order=order), stage, residual, result=result)
+        written = graph.add_layer(replace(layer, nodes=nodes, order=order, moved_by=value.moved_by), stage, residual,
+                                  result=result)
         start += tensor.shape[0]
     assert written is not None
     return written

@@ -143,8 +143,13 @@ def _too_large_scale(b: Builder, x: str) -> str:
     return b.node("Conv", x, weights)
 
 
-def _padded(b: Builder, x: str) -> str:
-    return b.node("Pad", x, b.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1])))
+def _behind_transposed(b: Builder, x: str) -> str:
+    y = b.node("ConvTranspose", x, b.weights(3, 4, 2, 2, axis=1), strides=[2, 2])
+    return b.node("Conv", b.requantize(b.node("Relu", y)), b.weights(4, 4, 1, 1))
+
+
+def _two_activations(b: Builder, x: str) -> str:
+    return b.node("MatMul", x, b.dequantize(b.input(1, 3, 6, 6, name="other")))
 
 
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
@@ -152,16 +157,28 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("PRelu", x, b.constant(np.float32(0.1))), ("PRelu is not supported, but Relu is",)),
     (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), ("leakyrelu", "alpha must not be negative, not -0.1")),
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), ("leakyrelu", "unquantised result of node conv")),
-    (lambda b, x: b.node("Concat", x, x, axis=1), ("quantizelinear", "repeats one", "nothing but outputs")),
+    (lambda b, x: b.node("Concat", x, x, axis=1), ("node concat", "repeats one", "nothing but outputs")),
     (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1), ("concat", "shapes (3, 6, 6), (4, 4, 4)")),
     (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])), ("slice", "result of node conv")),
-    (lambda b, x: conv(b, b.node("Slice", x, b.constant([0]), b.constant([2]), b.constant([3]))), ("only a part",)),
+    (lambda b, x: conv(b, b.node("Gather", x, b.constant([0, 1, 3]), axis=3)), ("node gather", "only a part")),
     (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])), ("slice", "leaves nothing")),
-    (lambda b, x: conv(b, b.node("DepthToSpace", b.requantize(conv(b, x)), blocksize=2)), ("moves no data",)),
+    (lambda b, x: conv(b, b.node("DepthToSpace", b.requantize(conv(b, x)), blocksize=2)),
+     ("node depthtospace", "a rearrangement of tensor quantizelinear", "moves no data")),
     (lambda b, x: conv(b, b.node("Softmax", x)), ("runs on the processor", "only rearranging may follow")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.ones(3, np.float32))), ("bias", "(3,)")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.full(4, np.nan, np.float32))), ("finite",)),
-    (lambda b, x: conv(b, x, dilations=[2, 2]), ("conv", "dilation")),
+    (lambda b, x: conv(b, x, dilations=[0, 2]), ("conv", "dilations must be positive")),
+    (lambda b, x: conv(b, x, dilations=[3, 3]), ("conv", "a window of 7 does not fit")),
+    (lambda b, x: b.node("ConvTranspose", x, b.weights(4, 3, 3, 3, axis=1)), ("convtranspose", "weights of shape")),
+    (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), strides=[0, 1]), ("must be positive",)),
+    (lambda b, x: b.node("ConvTranspose", x, b.weights(3, 4, 3, 3, axis=1), pads=[4, 4, 4, 4]), ("makes 0 rows",)),
+    (_behind_transposed, ("node convtranspose", "a rearrangement of tensor quantize", "node conv")),
+    (_two_activations, ("matmul", "two activations", "constant weights only")),
+    (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="edge"), ("pad", "mode edge")),
+    (lambda b, x: b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), mode="reflect"), ("pad", "mode reflect")),
+    (lambda b, x: b.node("Pad", x, b.constant([0, 1, 0, 0, 0, 0, 0, 0])), ("pad", "other axes than")),
+    (lambda b, x: conv(b, b.node("Pad", x, b.constant([0, 0, 1, 1, 0, 0, 1, 1]), b.constant(np.float32(0.07)))),
+     ("node pad", "pads with 0.07", "cannot hold")),
     (lambda b, x: conv(b, x, pads=[-1, 0, 0, 0]), ("conv", "pads")),
     (lambda b, x: conv(b, x, kernel_shape=[5, 5]), ("conv", "kernel_shape")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 9, 9)), ("conv", "does not fit")),
@@ -181,11 +198,9 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (_wide_weights, ("8 bits", "int32")),
     (_zero_scale, ("scales of its weights must be positive",)),
     (_volume, ("more than two spatial axes",)),
-    (_turned_map, ("moves no data",)),
+    (_turned_map, ("node transpose", "moves no data")),
     (_other_shapes, ("arranged alike",)),
     (_too_large_scale, ("cannot requantise", "check the scales")),
-    (lambda b, x: b.requantize(_padded(b, x), 0.2), ("quantizelinear", "in front of the Pad")),
-    (lambda b, x: b.node("MaxPool", _padded(b, x), kernel_shape=[2, 2]), ("maxpool", "which only a Conv can follow")),
     (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), ("quantizelinear", "x is bool")),
 ]
 

@@ -10,6 +10,7 @@ from gen.onnx.handlers import (
     affine,
     concat,
     conv,
+    conv_transpose,
     layout,
     pad,
     pool,
@@ -24,5 +25,6 @@ from gen.onnx.registry import Registry
 __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
-for family in (quantisation, conv, product, pool, add, affine, activation, pad, concat, layout, softmax, sign, qlinear):
+for family in (quantisation, conv, conv_transpose, product, pool, add, affine, activation, pad, concat, layout, softmax,
+               sign, qlinear):
     HANDLERS.add(family.HANDLERS)

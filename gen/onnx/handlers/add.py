@@ -40,4 +40,5 @@ def _sum(context: Context, a: Real | Pending, b: Real) -> PendingAdd:
     if shape != tensors[b.quantised.tensor].shape or not np.array_equal(a.order, b.order):
         raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
                         "the machine adds tensors of one shape")
-    return PendingAdd(name=context.node.name, nodes=(context.node.name,), order=a.order, a=a, b=b)
+    name = context.node.name
+    return PendingAdd(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)

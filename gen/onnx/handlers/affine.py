@@ -1,6 +1,7 @@
 """Constants behind a layer: BatchNormalization, Mul, Div, Sub and Neg become its scale and bias."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -23,12 +24,12 @@ HANDLERS = Registry()
 def _per_channel(value: Pending | PendingPool, number: np.ndarray) -> np.ndarray:
     """A constant operand as one number for each channel of a layer's result."""
     spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
-    numbers = np.empty(value.order.size)
-    numbers[value.order.ravel()] = spread.ravel()
-    channels = numbers.reshape(value.shape[0], -1)
-    if not (channels == channels[:, :1]).all():
+    owners = value.order.ravel() // prod(value.shape[1:])
+    numbers = np.ones(value.shape[0])       # of a channel that is cut off as a whole: any
+    numbers[owners] = spread.ravel()
+    if not (numbers[owners] == spread.ravel()).all():
         raise NodeError("the constant must be one number for each channel")
-    return channels[:, 0]
+    return numbers
 
 
 def _turned(graph: GraphBuilder, value: Pending, turn: np.ndarray) -> Pending:

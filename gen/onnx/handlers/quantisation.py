@@ -7,6 +7,7 @@ from onnx import TensorProto, helper
 
 from gen.onnx.constants import activation_scale, float_scales, parameter, scalar
 from gen.onnx.context import Context
+from gen.onnx.edges import pad_integer
 from gen.onnx.model import MICROSOFT, NodeError
 from gen.onnx.quantise import quantize
 from gen.onnx.registry import Inputs, Registry, at
@@ -76,7 +77,7 @@ def dequantized(value: Value | None, scale: Value | None, point: Value | None, a
         padded = value.padded
         real = dequantized(padded.real.quantised, scale, point, axis)
         assert isinstance(real, Real)
-        return replace(padded, real=real)
+        return replace(padded, real=real, number=(pad_integer(padded) - real.zero_point) * real.scale)
     if not isinstance(value, Host | Quantised):
         raise NodeError("its input is not a quantised tensor; put a QuantizeLinear in front of it")
     unsigned_input = value.unsigned if isinstance(value, Quantised) else _quantised_last(value)
