@@ -28,6 +28,7 @@ from gen.onnx.edges import TAKE_PADDING, stored
 from gen.onnx.exact_sums import exact_sums
 from gen.onnx.fold import Folder
 from gen.onnx.handlers import HANDLERS
+from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import parse, read
 from gen.onnx.refusals import obstacle
@@ -191,10 +192,12 @@ def _unknown(node: Node) -> str:
     if node.domain not in ("", MICROSOFT):
         return (f"operator {node.op} of the domain {node.domain} is a custom one, of which nothing is known here; "
                 "replace it by operators of ONNX, or give the model a function of that name")
+    if not node.domain and node.op in REFUSED:
+        return f"{node.op} {REFUSED[node.op]}"
     near = get_close_matches(node.op, [op for domain, op in HANDLERS if domain == node.domain], n=1)
     place = f" in the domain {node.domain}" if node.domain else ""
-    return (f"operator {node.op} is not supported{place}{f', but {near[0]} is' if near else ''}; "
-            "docs/models.md has all that are")
+    return (f"{node.op} has no layer on the machine{place}{f', but {near[0]} has' if near else ''}; docs/models.md "
+            "lists all that have one")
 
 
 def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.ndarray] | None:

@@ -153,8 +153,9 @@ def _two_activations(b: Builder, x: str) -> str:
 
 
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
-    (lambda b, x: b.node("Sigmoid", x), ("Sigmoid is not supported", "docs/models.md")),
-    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(0.1))), ("PRelu is not supported, but Relu is",)),
+    (lambda b, x: b.node("Sigmoid", x), ("(Sigmoid): Sigmoid has no layer on the machine", "Relu, Clip or LeakyRelu")),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(0.1))),
+     ("PRelu has no layer on the machine, but Relu has", "docs/models.md")),
     (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), ("leakyrelu", "alpha must not be negative, not -0.1")),
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), ("leakyrelu", "unquantised result of node conv")),
     (lambda b, x: b.node("Concat", x, x, axis=1), ("node concat", "repeats one", "nothing but outputs")),

@@ -27,4 +27,4 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 for family in (quantisation, conv, conv_transpose, product, pool, add, affine, activation, pad, concat, layout, softmax,
                sign, qlinear):
-    HANDLERS.add(family.HANDLERS)
+    HANDLERS.include(family.HANDLERS)

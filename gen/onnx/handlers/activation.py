@@ -17,7 +17,7 @@ __all__ = ["HANDLERS", "leaky_relu"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Relu", "Clip")
+@HANDLERS.handles("Relu", "Clip", conditions="in the layer in front of it, else as a copy; constant bounds")
 def clip(context: Context, inputs: Inputs) -> Value:
     node, value = context.node, inputs[0]
     low, high = (0.0, np.inf) if node.op == "Relu" else (-np.inf, np.inf)
@@ -31,7 +31,9 @@ def clip(context: Context, inputs: Inputs) -> Value:
     raise refusal(value, "its input")
 
 
-@HANDLERS.handles("LeakyRelu")
+@HANDLERS.handles("LeakyRelu", conditions=(
+    "of a quantised tensor, as a copy that adds: `alpha * x + (1 - alpha) * max(x, 0)`, rounded once; three "
+    "cycles for each pixel of a block. `alpha` must not be negative"))
 def leaky_relu(context: Context, inputs: Inputs) -> Value:
     """A tensor plus its positive part, both scaled: ``alpha * x + (1 - alpha) * max(x, 0)``, rounded once.
 

@@ -14,7 +14,9 @@ __all__ = ["HANDLERS", "add"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Add")
+@HANDLERS.handles("Add", conditions=(
+    "of two tensors of one shape in the layer that makes one of them, else a copy that adds; of a constant for "
+    "each channel in the bias of the layer in front of it, else a depthwise layer"))
 def add(context: Context, inputs: Inputs) -> Value:
     values = list(inputs)
     constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]

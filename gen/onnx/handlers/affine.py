@@ -79,7 +79,9 @@ def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.
     return _scaled(context, value, _per_channel(value, factor), _per_channel(value, shift))
 
 
-@HANDLERS.handles("Mul", "Div", "Sub")
+@HANDLERS.handles("Mul", "Div", "Sub", conditions=(
+    "with a constant for each channel, in scale and bias of the layer in front of it, else as a depthwise layer. "
+    "Products, quotients and differences of two activations are refused"))
 def arithmetic(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
@@ -103,12 +105,12 @@ def arithmetic(context: Context, inputs: Inputs) -> Value:
     raise NodeError("divides a constant by an activation")
 
 
-@HANDLERS.handles("Neg")
+@HANDLERS.handles("Neg", conditions="as Mul with -1")
 def negate(context: Context, inputs: Inputs) -> Value:
     return affine(context, inputs[0], -np.ones(1), np.zeros(1))
 
 
-@HANDLERS.handles("BatchNormalization")
+@HANDLERS.handles("BatchNormalization", conditions="as Mul and Add with constants; not in training mode")
 def batch_normalization(context: Context, inputs: Inputs) -> Value:
     node = context.node
     if node.attributes.get("training_mode") or len([n for n in node.outputs if n]) > 1:

@@ -16,7 +16,10 @@ __all__ = ["HANDLERS", "concat"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Concat")
+@HANDLERS.handles("Concat", conditions=(
+    "of the channels of several tensors: a copy of each, all channels wide, to the scale of the QuantizeLinear "
+    "behind it; each but the first adds what those before it have written. Of parts of one tensor by the "
+    "processor"))
 def concat(context: Context, inputs: Inputs) -> Value:
     parts: list[Real | Quantised] = []
     for value in inputs:

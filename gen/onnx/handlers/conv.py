@@ -53,7 +53,10 @@ def _dilated(weights: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
     return result
 
 
-@HANDLERS.handles("Conv")
+@HANDLERS.handles("Conv", conditions=(
+    "a layer of its own; one or two spatial axes, constant weights. Groups other than depthwise as a full "
+    "convolution with zeros. Dilation as a kernel with zeros between the taps, which take their time; with it the "
+    "kernel is at most 63x63"))
 def convolution(context: Context, inputs: Inputs) -> Value:
     node = context.node
     padded = inputs[0] if isinstance(inputs[0], Padded) else None

@@ -85,7 +85,10 @@ def _kernel(weights: np.ndarray, rows: _Axis, cols: _Axis) -> np.ndarray:
     return picked.transpose(0, 2, 3, 1, 4, 5).reshape(-1, ic, rows.taps.shape[1], cols.taps.shape[1])
 
 
-@HANDLERS.handles("ConvTranspose")
+@HANDLERS.handles("ConvTranspose", conditions=(
+    "a convolution that makes the phases of its stride as channels; with a stride of 1 anywhere, with another "
+    "only where rearranging may follow, as the pixels of its result are put together by the processor at an "
+    "output, or in the weights of a Gemm"))
 def transposed(context: Context, inputs: Inputs) -> Value:
     """An ordinary convolution that makes all phases of the stride as channels, and those as neighbouring pixels."""
     node = context.node

@@ -10,7 +10,7 @@ from gen.onnx.constants import axes, constant, integers
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
-from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.registry import Inputs, Place, Registry, at
 from gen.onnx.values import Constant, Host, Quantised, QuantisedConstant, Real, Value
 
 __all__ = ["HANDLERS"]
@@ -18,7 +18,9 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+@HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze", place=Place.EDGES, conditions=(
+    "in any chain; in front of a Gemm in its weights. Inside the machine nothing moves: a layer behind them must "
+    "find its channels, rows and columns as they were"))
 def reshape(context: Context, inputs: Inputs) -> Value:
     node = context.node
 
@@ -42,7 +44,7 @@ def reshape(context: Context, inputs: Inputs) -> Value:
     return rearranged(node, inputs[0], lambda array: keeps_samples(change(array)))
 
 
-@HANDLERS.handles("Transpose")
+@HANDLERS.handles("Transpose", place=Place.EDGES, conditions="as Reshape")
 def transpose(context: Context, inputs: Inputs) -> Value:
     value, order = inputs[0], context.node.attributes.get("perm")
     if isinstance(value, QuantisedConstant):
@@ -59,7 +61,7 @@ def _evaluated(context: Context, value: Value, constants: Mapping[str, np.ndarra
     return [keeps_samples(order) for order in orders]
 
 
-@HANDLERS.handles("DepthToSpace", "SpaceToDepth")
+@HANDLERS.handles("DepthToSpace", "SpaceToDepth", place=Place.EDGES, conditions="as Reshape")
 def blocks(context: Context, inputs: Inputs) -> Value:
     value = inputs[0]
     if value is None or isinstance(value, QuantisedConstant):
@@ -68,7 +70,9 @@ def blocks(context: Context, inputs: Inputs) -> Value:
     return rearranged(context.node, value, lambda _: order)
 
 
-@HANDLERS.handles("Slice", "Split", "Gather")
+@HANDLERS.handles("Slice", "Split", "Gather", place=Place.EDGES, conditions=(
+    "any part there. Rows and columns at a fixed distance, with all channels, may be cut out in the middle, "
+    "too: by a depthwise convolution whose kernel reaches from the first row and column to the cut"))
 def select(context: Context, inputs: Inputs) -> list[Value]:
     """Parts of a tensor, which nothing but outputs can be."""
     node, value = context.node, inputs[0]
@@ -80,14 +84,14 @@ def select(context: Context, inputs: Inputs) -> list[Value]:
     return [rearranged(node, value, lambda _, order=order: order) for order in orders]  # type: ignore[misc]
 
 
-@HANDLERS.handles("Identity", "Dropout")
+@HANDLERS.handles("Identity", "Dropout", place=Place.COMPILER, conditions="nothing; the first output only")
 def identity(context: Context, inputs: Inputs) -> Value:
     if inputs[0] is None:
         raise NodeError("lacks its input; export the model again")
     return inputs[0]
 
 
-@HANDLERS.handles("Shape")
+@HANDLERS.handles("Shape", place=Place.COMPILER, conditions="a constant")
 def shape(context: Context, inputs: Inputs) -> Value:
     value, attributes = inputs[0], context.node.attributes
     if value is None or isinstance(value, Constant | QuantisedConstant):

@@ -14,7 +14,10 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Pad")
+@HANDLERS.handles("Pad", conditions=(
+    "as the padding of the Conv behind it, also with QuantizeLinear and DequantizeLinear in between, else a copy; "
+    "of spatial axes, up to 63 rows and 15 columns a side. Mode constant, with any number that the tensor has a "
+    "value for. Negative padding cuts, as Slice does"))
 def pad(context: Context, inputs: Inputs) -> Value:
     node = context.node
     mode = node.attributes.get("mode", "constant")

@@ -22,7 +22,9 @@ __all__ = ["HANDLERS", "average_pool", "global_average"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("MaxPool")
+@HANDLERS.handles("MaxPool", conditions=(
+    "on the pool unit; no dilation, no indices. Where its input is quantised only behind it, it is in front of "
+    "it, too: the result is the same"))
 def max_pool(context: Context, inputs: Inputs) -> Value:
     node, graph = context.node, context.graph
     if any(d != 1 for d in node.attributes.get("dilations") or ()):
@@ -61,7 +63,9 @@ def _pool_later(context: Context, value: Pending) -> PendingPool:
         windows=windows, shape=shape, factor=ones, shift=0 * ones)
 
 
-@HANDLERS.handles("AveragePool")
+@HANDLERS.handles("AveragePool", conditions=(
+    "on the pool unit, with dilation as a depthwise convolution; all windows average the same number of values, "
+    "at most 65,536: padding is counted (count_include_pad), or no window has any"))
 def average_pool(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     source, dims = context.feature_map(inputs[0])
@@ -85,7 +89,7 @@ def _whole(height: int, width: int) -> Windows:
     return Windows((height, width), (1, 1), (0, 0, 0, 0), (1, 1))
 
 
-@HANDLERS.handles("GlobalMaxPool")
+@HANDLERS.handles("GlobalMaxPool", conditions="on the pool unit")
 def global_max_pool(context: Context, inputs: Inputs) -> Value:
     source, (channels, height, width) = context.feature_map(inputs[0])
     order = result_order((channels, 1, 1), source.order.ndim)
@@ -107,7 +111,8 @@ def global_average(context: Context, value: Value | None, over: Sequence[int], k
     return pooled(context, source, _whole(height, width), owners[:, 0].reshape(dims), divisor=height * width)
 
 
-@HANDLERS.handles("GlobalAveragePool", "ReduceMean")
+@HANDLERS.handles("GlobalAveragePool", "ReduceMean", conditions=(
+    "on the pool unit; ReduceMean over all spatial axes and no other, which it names"))
 def mean(context: Context, inputs: Inputs) -> Value:
     node = context.node
     if node.op == "GlobalAveragePool":

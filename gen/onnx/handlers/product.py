@@ -55,23 +55,9 @@ def _matrix(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     return weights_of(value, axis)
 
 
-@HANDLERS.handles("MatMul")
-def product(context: Context, inputs: Inputs) -> Value:
-    """Weights in front stand for their transposition behind: ``W @ x`` is that of ``x.T @ W.T``."""
-    if not isinstance(inputs[0], Constant | QuantisedConstant):
-        return matrix_product(context, inputs)
-    value = inputs[1]
-    if not isinstance(value, Real):
-        raise refusal(value, "its second operand")
-    if value.order.ndim < 3:
-        raise NodeError("multiplies constants by the samples; weights stand behind them")
-    weights, scale = _matrix(inputs[0], 0)
-    turned = replace(value, quantised=replace(value.quantised, order=value.order.swapaxes(-1, -2)))
-    result = _product(context, turned, Kernel(weights, scale, np.zeros(weights.shape[0])))
-    return replace(result, order=result.order.swapaxes(-1, -2))
-
-
-@HANDLERS.handles("Gemm")
+@HANDLERS.handles("Gemm", conditions=(
+    "a layer of its own: of a vector, in whatever arrangement, or of pixels with channels last. Constant weights, "
+    "a bias for each column; any alpha and beta, transB, no transA"))
 def matrix_product(context: Context, inputs: Inputs) -> Value:
     """``alpha * a @ b + beta * c`` with constants b and c, as Gemm's attributes say."""
     attributes = context.node.attributes
@@ -88,3 +74,21 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
     # Scales stay positive.
     turned = weights * np.int16(np.sign(alpha))
     return _product(context, inputs[0], Kernel(turned, scale * abs(alpha) if alpha else scale, bias))
+
+
+@HANDLERS.handles("MatMul", conditions=(
+    "as Gemm; the constant matrix may also be in front, of a matrix for each sample. Products of two activations "
+    "are refused"))
+def product(context: Context, inputs: Inputs) -> Value:
+    """Weights in front stand for their transposition behind: ``W @ x`` is that of ``x.T @ W.T``."""
+    if not isinstance(inputs[0], Constant | QuantisedConstant):
+        return matrix_product(context, inputs)
+    value = inputs[1]
+    if not isinstance(value, Real):
+        raise refusal(value, "its second operand")
+    if value.order.ndim < 3:
+        raise NodeError("multiplies constants by the samples; weights stand behind them")
+    weights, scale = _matrix(inputs[0], 0)
+    turned = replace(value, quantised=replace(value.quantised, order=value.order.swapaxes(-1, -2)))
+    result = _product(context, turned, Kernel(weights, scale, np.zeros(weights.shape[0])))
+    return replace(result, order=result.order.swapaxes(-1, -2))

@@ -10,7 +10,7 @@ from gen.onnx.context import Context
 from gen.onnx.edges import pad_integer
 from gen.onnx.model import MICROSOFT, NodeError
 from gen.onnx.quantise import quantize
-from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.registry import Inputs, Place, Registry, at
 from gen.onnx.values import (
     Constant,
     Host,
@@ -42,7 +42,10 @@ def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tup
     return int(scalar(value, "the zero point")), array.dtype == np.uint8
 
 
-@HANDLERS.handles("QuantizeLinear", domains=["", MICROSOFT])
+@HANDLERS.handles("QuantizeLinear", domains=["", MICROSOFT], conditions=(
+    "the end of the layer in front of it; behind a DequantizeLinear nothing where scale and zero point stay, or "
+    "only uint8 becomes int8 or back, else a copy; at inputs and outputs by the processor. One positive scale, "
+    "int8 or uint8"))
 def quantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     default: type[np.generic] = np.uint8
@@ -98,7 +101,8 @@ def _quantised_last(value: Host) -> bool:
     return bool(steps[-1].parameters["unsigned"])
 
 
-@HANDLERS.handles("DequantizeLinear", domains=["", MICROSOFT])
+@HANDLERS.handles("DequantizeLinear", domains=["", MICROSOFT], place=Place.COMPILER, conditions=(
+    "how an int8 or uint8 tensor, or a constant, is read; at outputs by the processor. No block-wise scales"))
 def dequantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     if attributes.get("block_size"):
