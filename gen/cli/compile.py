@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board
+from gen.cli.machine import (
+    add_machine_options,
+    chosen_config,
+    compile_options,
+    described,
+    named_board,
+    require_inputs,
+)
 from gen.cli.segments import facts_of, show_segments
 from gen.files.write import is_zip, require_writable
 from gen.name import called
@@ -21,7 +28,9 @@ EXAMPLE = "example: %(prog)s examples/digits/digits_int8.onnx --macs 256 -o buil
 
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    """--density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
+    """--shape, --density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
+    parser.add_argument("--shape", type=shape, action="append", default=[], metavar="INPUT=1,3,224,224",
+                        help="the shape of an input that the model leaves open, samples first; once for each of them")
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
@@ -38,14 +47,21 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                         help="in a machine with the feature winograd: narrow lets dense 3x3 layers take the 8-bit form "
                              "where it is faster, which changes values. In an exact machine (--winograd-unit 2): auto "
                              "takes its form where it is faster, exact wherever it can, off nowhere (default auto)")
-
-
     parser.add_argument("--host", choices=("auto", "off"), default="auto",
                         help="off refuses a model of which something would have to run on the processor (default "
                              "auto: what the accelerator does not take is left to onnxruntime)")
     parser.add_argument("--reconstruct", choices=("auto", "off"), default="auto",
                         help="off leaves a layer to the processor whose result that reads unquantised (default auto: "
                              "it is quantised where the model says how, and stays on the accelerator)")
+
+
+def shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, sizes = text.rpartition("=")
+    listed = [size.strip() for size in sizes.split(",")]
+    if not name or not all(size.isdecimal() and int(size) for size in listed):
+        raise argparse.ArgumentTypeError(f"must be an input's name and its sizes, such as {name or 'x'}=1,3,224,224, "
+                                         f"not {text}")
+    return name, tuple(map(int, listed))
 
 
 def density(text: str) -> float:
@@ -114,6 +130,7 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all),
             calibration=arguments.calibrate, board=board, host=arguments.host != "off",
             rebuild=arguments.reconstruct != "off")
+        require_inputs(arguments, application)
         programs = [workload.program for workload in application.workloads]
     application.save(arguments.output)
     check = None

@@ -30,7 +30,7 @@ from gen.onnx.fold import Folder
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
-from gen.onnx.read import parse, read
+from gen.onnx.read import Shapes, parse, read
 from gen.onnx.refusals import obstacle
 from gen.onnx.values import (
     Constant,
@@ -218,12 +218,13 @@ def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.n
     return arrays
 
 
-def load_model(path: str | Path, content: bytes | None = None) -> Imported:
+def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes | None = None) -> Imported:
     """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
 
-    With ``content`` the model is that, found inside the file at ``path``, which it is named by.
+    With ``content`` the model is that, found inside the file at ``path``, which it is named by. ``shapes`` of inputs
+    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`).
     """
-    return Importer(read(path) if content is None else parse(str(path), content)).run()
+    return Importer(read(path, shapes) if content is None else parse(str(path), content)).run()
 
 
 def load(path: str | Path) -> Graph:
