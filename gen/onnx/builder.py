@@ -126,7 +126,7 @@ class GraphBuilder:
                 return self.tensor(value, scale, zero_point)
             shape = channels_shape(value.order.shape)
             if shape is None:
-                raise GraphError(f"input {record.name} has more than two spatial axes")
+                raise NodeError(f"takes input {record.name} of shape {record.shape}; the machine has two spatial axes")
             record.tensor = unique(record.onnx_name, self.tensors)
             record.position = np.empty(value.order.size, np.int64)
             record.position[value.order.ravel()] = np.arange(value.order.size)

@@ -17,7 +17,7 @@ from gen.onnx.fold import budget
 from gen.onnx.model import Model, ModelInput, Node
 from gen.onnx.passes import fold_constants, run_passes
 
-__all__ = ["OpenShapeError", "Shapes", "parse", "read"]
+__all__ = ["MAX_OPSET", "OpenShapeError", "Shapes", "parse", "read"]
 
 Shapes = Mapping[str, Sequence[int]]
 

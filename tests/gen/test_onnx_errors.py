@@ -198,7 +198,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (_weights_by_input_channel, ("per output channel",)),
     (_wide_weights, ("8 bits", "int32")),
     (_zero_scale, ("scales of its weights must be positive",)),
-    (_volume, ("more than two spatial axes",)),
+    (_volume, ("node conv", "the machine has two spatial axes")),
     (_turned_map, ("node transpose", "moves no data")),
     (_other_shapes, ("arranged alike",)),
     (_too_large_scale, ("cannot requantise", "check the scales")),

@@ -72,6 +72,7 @@ MIXED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
     "Transpose": (lambda b, y: b.node("Transpose", y, perm=[1, 0, 2, 3]), "of one sample: it mixes samples"),
     "first": (lambda b, y: b.node("Slice", y, b.constant([0]), b.constant([1]), b.constant([0])), "mixes samples"),
     "Gather": (lambda b, y: b.node("Gather", y, b.constant([0]), axis=0), "mixes samples"),
+    "transA": (lambda b, y: b.node("Gemm", b.node("Flatten", y), b.weights(3, 5, axis=1), transA=1), "one by one"),
     "mean": (lambda b, y: b.node("ReduceMean", y, axes=[0, 2, 3]), "mixes samples"),
     "turned": (lambda b, y: b.node("Slice", y, *map(b.constant, ([-1], [-99], [0], [-1]))), "round"),
     "unknown": (lambda b, y: b.node("QLinearLeakyRelu", b.node("QuantizeLinear", y, b.scale(1), b.point(0)), b.scale(1),

@@ -24,6 +24,7 @@ def clip(context: Context, inputs: Inputs) -> Value:
     if node.op == "Clip":
         low = scalar(at(inputs, 1), "the minimum", float(node.attributes.get("min", -np.inf)))
         high = scalar(at(inputs, 2), "the maximum", float(node.attributes.get("max", np.inf)))
+        low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
     if isinstance(value, Pending | PendingAdd | PendingConcat | PendingPool):

@@ -23,7 +23,11 @@ HANDLERS = Registry()
 
 def _per_channel(value: Pending | PendingPool, number: np.ndarray) -> np.ndarray:
     """A constant operand as one number for each channel of a layer's result."""
-    spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
+    try:
+        spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
+    except ValueError:
+        raise NodeError(f"its constant of shape {number.shape} repeats an activation of shape {value.order.shape}, "
+                        "which the machine does not") from None
     owners = value.order.ravel() // prod(value.shape[1:])
     numbers = np.ones(value.shape[0])       # of a channel that is cut off as a whole: any
     numbers[owners] = spread.ravel()

@@ -84,11 +84,18 @@ def select(context: Context, inputs: Inputs) -> list[Value]:
     return [rearranged(node, value, lambda _, order=order: order) for order in orders]  # type: ignore[misc]
 
 
-@HANDLERS.handles("Identity", "Dropout", place=Place.COMPILER, conditions="nothing; the first output only")
+@HANDLERS.handles("Identity", place=Place.COMPILER, conditions="nothing")
 def identity(context: Context, inputs: Inputs) -> Value:
     if inputs[0] is None:
         raise NodeError("lacks its input; export the model again")
     return inputs[0]
+
+
+@HANDLERS.handles("Dropout", place=Place.COMPILER, conditions="nothing; not in training mode, the first output only")
+def dropout(context: Context, inputs: Inputs) -> Value:
+    if at(inputs, 2) is not None and constant(at(inputs, 2), "the training mode").any():
+        raise NodeError("is in training mode; export the model for inference")
+    return identity(context, inputs)
 
 
 @HANDLERS.handles("Shape", place=Place.COMPILER, conditions="a constant")

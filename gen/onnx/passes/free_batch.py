@@ -7,7 +7,7 @@ from onnx import numpy_helper, shape_inference
 from gen.ir.errors import GraphError
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import value_types
-from gen.onnx.passes.report import title
+from gen.onnx.passes.report import sentence, title
 
 __all__ = ["free_batch"]
 
@@ -32,13 +32,13 @@ def free_batch(model: onnx.ModelProto) -> onnx.ModelProto:
     if other is not None:
         raise GraphError(f"input {other} has not the fixed batch of {batch} that others have; export the model with "
                          "batch 1 or a symbolic one")
-    before = _shapes(model)
+    before = _shapes(model, batch)
     fed = _fed(graph, batches)
     _reshape(graph, fed, batch)
     del graph.value_info[:]
     for value in inputs:
         value.type.tensor_type.shape.dim[0].dim_value = 1
-    _require_apart(graph, fed, before, _shapes(model), batch)
+    _require_apart(graph, fed, before, _shapes(model, 1), batch)
     for value in (*inputs, *graph.output):
         if value.type.tensor_type.shape.dim:
             value.type.tensor_type.shape.dim[0].dim_param = _SAMPLES
@@ -88,12 +88,12 @@ def _reshape(graph: onnx.GraphProto, fed: set[str], batch: int) -> None:
         node.input[1] = name
 
 
-def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """The shapes that are known as a whole."""
+def _shapes(model: onnx.ModelProto, batch: int) -> dict[str, tuple[int, ...]]:
+    """The shapes that are known as a whole, of a model of so many samples. Raises GraphError if there cannot be any."""
     try:
         types = value_types(model)
-    except (shape_inference.InferenceError, ValueError, RuntimeError):
-        return {}
+    except (shape_inference.InferenceError, ValueError, RuntimeError) as error:
+        raise GraphError(f"{sentence(error)}, with a batch of {batch}; samples are computed one by one") from None
     shapes = {name: value.tensor_type.shape for name, value in types.items() if value.tensor_type.HasField("shape")}
     return {name: tuple(dim.dim_value for dim in shape.dim) for name, shape in shapes.items()
             if all(dim.HasField("dim_value") for dim in shape.dim)}
@@ -113,9 +113,11 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
         for name in node.output:
             if name not in fed:
                 continue
-            if name not in whole or name not in single:
+            if name not in whole:
                 raise GraphError(f"{title(node)}: the shape of its result is not known, nor whether it mixes samples "
                                  f"of the batch of {batch}; export the model with batch 1 or a symbolic one")
-            if whole[name][:1] != (batch,) or single[name] != (1, *whole[name][1:]):
-                raise GraphError(f"{title(node)}: makes shape {whole[name]} of a batch of {batch}, and {single[name]} "
-                                 "of one sample: it mixes samples, which the machine computes one by one")
+            alone = single.get(name)
+            if whole[name][:1] != (batch,) or alone != (1, *whole[name][1:]):
+                raise GraphError(f"{title(node)}: makes shape {whole[name]} of a batch of {batch}, and "
+                                 f"{alone or 'nothing that is known'} of one sample: it mixes samples, or has "
+                                 "constants for each, and the machine computes them one by one")
