@@ -1,4 +1,4 @@
-"""The tables of operators in docs/models.md: what the handlers claim, and what is refused.
+"""The tables of operators in docs/models.md: what the handlers claim, and what has none.
 
     python -m tests.operator_table
 
@@ -27,7 +27,8 @@ def _table() -> Iterator[str]:
         names = ", ".join(operator for claim in claims for operator in claim.operators)
         also = f" ({'also ' if '' in domains else ''}of `{MICROSOFT}`)" if MICROSOFT in domains else ""
         yield f"| {names}{also} | {place} | {conditions} |"
-    yield "\nRefused, as all operators that are in neither table:\n\n| operator | why, and what to do |\n|---|---|"
+    yield ("\nOf these, as of all operators that are in neither table, nodes are left to the processor "
+           "([parts](partition.md)), or refused:\n\n| operator | why |\n|---|---|")
     for operators, reason in REFUSALS.items():
         yield f"| {', '.join(operators)} | {reason} |"
 
