@@ -57,7 +57,7 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, value, quantisation)
         case PendingPool():
             raise NodeError(f"quantises the maximum {value.name} of an unquantised result; put QuantizeLinear and "
-                            "DequantizeLinear in front of that MaxPool")
+                            "DequantizeLinear in front of that MaxPool", at=value.name)
         case Quantised() | QuantisedPadded():
             raise NodeError("its input is quantised already; put a DequantizeLinear in between, or remove the node")
     raise refusal(value, "its input")
@@ -87,10 +87,11 @@ def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: 
     try:
         multiplier, shift = quantize_multiplier(value.scale / scale)
     except ValueError as error:
-        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name) from None
     bias = even_bias(graph, value, value.bias / value.scale) + value.offset
     if not (np.abs(bias) < 2**31).all():
-        raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales")
+        raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales", at=value.name)
     low, high = _bounds(value.low, value.high, scale, zero_point, bits)
     return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
 
@@ -121,7 +122,8 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
     try:
         multiplier_a, multiplier_b, shift = quantize_residual(middle.scale / scale, value.b.scale / scale)
     except ValueError as error:
-        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name) from None
     residual = Residual(
         middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
         shift=shift, zero_point=zero_point, low=low, high=high,

@@ -31,6 +31,9 @@ _QUANTISED = [helper.tensor_dtype_to_np_dtype(number) for number in (
     TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UINT2,
     TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32)]
 
+#: The way out for wider activations.
+_EIGHT_BITS = "quantise the model again, with activations of 8 bits (activation_type of onnxruntime.quantization)"
+
 
 def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tuple[int, bool]:
     """(zero point, unsigned) of an activation; its type is that of the quantised tensor."""
@@ -38,7 +41,7 @@ def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tup
         return 0, default is np.uint8
     array = parameter(value, "the zero point")
     if array.dtype not in (np.int8, np.uint8):
-        raise NodeError(f"activations must be int8 or uint8, not {array.dtype}; quantise the model to 8 bits")
+        raise NodeError(f"activations must be int8 or uint8, not {array.dtype}; {_EIGHT_BITS}")
     return int(scalar(value, "the zero point")), array.dtype == np.uint8
 
 
@@ -52,7 +55,7 @@ def quantize_linear(context: Context, inputs: Inputs) -> Value:
     if attributes.get("output_dtype"):
         default = helper.tensor_dtype_to_np_dtype(attributes["output_dtype"]).type
         if default not in (np.int8, np.uint8):
-            raise NodeError(f"activations must be int8 or uint8, not {default.__name__}; quantise to 8 bits")
+            raise NodeError(f"activations must be int8 or uint8, not {default.__name__}; {_EIGHT_BITS}")
     point, unsigned = zero_point(at(inputs, 2), default)
     return quantize(context, inputs[0], Quantisation(activation_scale(inputs[1]), point, unsigned))
 
