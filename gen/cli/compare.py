@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from gen.cli.common import add_json_option, console, messages, print_json, status
-from gen.cli.compile import shape
+from gen.cli.compile import add_shape_option
 from gen.cli.errors import FAILED
 from gen.cli.run import positive
 from gen.name import speaker
@@ -18,8 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "and may differ by one unit of its int8 result.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `run`")
-    parser.add_argument("--shape", type=shape, action="append", default=[], metavar="INPUT=1,3,224,224",
-                        help="as for `compile`")
+    add_shape_option(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     add_json_option(parser)
 

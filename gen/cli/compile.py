@@ -29,8 +29,7 @@ EXAMPLE = "example: %(prog)s examples/digits/digits_int8.onnx --macs 256 -o buil
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
     """--shape, --density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
-    parser.add_argument("--shape", type=shape, action="append", default=[], metavar="INPUT=1,3,224,224",
-                        help="the shape of an input that the model leaves open, samples first; once for each of them")
+    add_shape_option(parser)
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
@@ -55,7 +54,12 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                              "it is quantised where the model says how, and stays on the accelerator)")
 
 
-def shape(text: str) -> tuple[str, tuple[int, ...]]:
+def add_shape_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shape", type=_shape, action="append", default=[], metavar="INPUT=1,3,224,224",
+                        help="the shape of an input that the model leaves open, samples first; once for each of them")
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, _, sizes = text.rpartition("=")
     listed = [size.strip() for size in sizes.split(",")]
     if not name or not all(size.isdecimal() and int(size) for size in listed):

@@ -21,6 +21,7 @@ from gen.onnx.values import (
     is_plain,
     is_whole,
 )
+from gen.onnx.windows import MAX_KERNEL, MAX_PADS
 
 __all__ = ["TAKE_PADDING", "cropped", "integers_of_padded", "pad_integer", "padding", "stored"]
 
@@ -56,7 +57,10 @@ def padding(graph: GraphBuilder, value: Padded) -> Pending:
     if tensor.signs:
         raise NodeError("pads signs, which only a Conv can follow", at=value.name)
     if channels_shape(source.order.shape) != tensor.shape or not is_plain(source.order):
-        raise rearranged_in_front_of(value.name, tensor.name, source.moved_by or value.name)
+        raise rearranged_in_front_of(value.name, tensor.name, source.moved_by)
+    if any(size > largest for size, largest in zip(value.pads, 2 * MAX_PADS, strict=True)):
+        raise NodeError(f"pads with {value.pads} rows and columns; a layer has at most {MAX_PADS[0]} rows and "
+                        f"{MAX_PADS[1]} columns of padding at each side", at=value.name)
     (channels, height, width), (top, left, bottom, right) = tensor.shape, value.pads
     shape = channels, top + height + bottom, left + width + right
     return Pending(
@@ -84,7 +88,8 @@ def stored(graph: GraphBuilder, value: Padded | QuantisedPadded) -> Real | Quant
 def cropped(graph: GraphBuilder, value: Real) -> Real | None:
     """Rows and columns of a tensor, every first, second, ... of them, as a tensor of its own; None for other parts.
 
-    A depthwise convolution picks them: its kernel has one weight of 1, at the first row and column.
+    A depthwise convolution picks them: its kernel has one weight of 1, at the first row and column. Raises NodeError
+    where that would be too far away.
     """
     tensor = graph.tensors[value.quantised.tensor]
     channel, *places = np.unravel_index(value.order, tensor.shape)
@@ -105,6 +110,9 @@ def cropped(graph: GraphBuilder, value: Real) -> Real | None:
     # The smallest kernel that reaches the first place and leaves as many windows as there are places.
     kernel = [max(start + 1, size - count * step + 1)
               for start, size, count, step in zip(starts, tensor.shape[1:], sizes, steps, strict=True)]
+    if max(kernel) > MAX_KERNEL:
+        raise NodeError(f"cuts off {max(kernel) - 1} rows or columns; in front of a layer it can be at most "
+                        f"{MAX_KERNEL - 1}", at=value.moved_by)
     weights = np.zeros((shape[0], 1, *kernel), np.int16)
     weights[:, :, starts[0], starts[1]] = 1
     layer = Pending(

@@ -31,7 +31,7 @@ def test_claimed(operator: str) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("operator", sorted(REFUSED.keys() & cases().keys()))
+@pytest.mark.parametrize("operator", sorted(REFUSED))
 def test_refused(operator: str) -> None:
     """As such, or for what its inputs are."""
     for verdict in verdicts(operator):

@@ -252,7 +252,7 @@ def test_what_rearranges_is_left_to_the_processor(mover: str, builder: Builder, 
     else:
         real = builder.node("ConvTranspose", real, builder.weights(8, 2, 2, 2, axis=1), strides=[2, 2])
     builder.output(builder.quantize(convolved(builder, builder.requantize(real), of=2), zero_point=0))
-    parts = cut(check(builder, tmp_path, scale=1))
-    assert [part.place for part in parts.parts] == ["accelerator", "host", "accelerator"]
-    assert [next(node.op for node in parts.model.nodes if node.name == name) for name in parts.host] == [mover]
-    assert "is a rearrangement of tensor" in next(iter(parts.host.values()))
+    found = cut(check(builder, tmp_path, scale=1))
+    assert [segment.place for segment in found.segments] == ["accelerator", "host", "accelerator"]
+    assert [next(node.op for node in found.model.nodes if node.name == name) for name in found.host] == [mover]
+    assert "is a rearrangement of tensor" in next(iter(found.host.values()))

@@ -13,7 +13,7 @@ from gen.onnx.model import Node, NodeError
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.values import Padded, Value, channels_shape
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, bias_of, convolved, weights_of
-from gen.onnx.windows import Windows, dilated, resolve
+from gen.onnx.windows import MAX_KERNEL, Windows, dilated, resolve
 
 __all__ = ["HANDLERS", "convolution", "ungrouped"]
 
@@ -46,6 +46,8 @@ def _padded(value: Padded, node: Node, kernel: Sequence[int]) -> tuple[Windows, 
 def _dilated(weights: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
     """Weights with zeros between the taps of a kernel."""
     size = dilated(weights.shape[2:], dilations)
+    if size != list(weights.shape[2:]) and max(size) > MAX_KERNEL:
+        raise NodeError(f"its kernel is {size} with dilation; the machine has at most {MAX_KERNEL}x{MAX_KERNEL}")
     if prod(size) * prod(weights.shape[:2]) > MAX_WEIGHTS:
         raise NodeError(f"its dilated kernel of {size} takes more than {MAX_WEIGHTS:,} weights")
     result = np.zeros((*weights.shape[:2], *size), weights.dtype)
