@@ -27,8 +27,8 @@ def _table() -> Iterator[str]:
         names = ", ".join(operator for claim in claims for operator in claim.operators)
         also = f" ({'also ' if '' in domains else ''}of `{MICROSOFT}`)" if MICROSOFT in domains else ""
         yield f"| {names}{also} | {place} | {conditions} |"
-    yield ("\nOf these, as of all operators that are in neither table, nodes are left to the processor "
-           "([parts](partition.md)), or refused:\n\n| operator | why |\n|---|---|")
+    yield ("\nOf these, as of all operators that are in neither table, nodes are left to the processor\n"
+           "([segments](partition.md)), or refused:\n\n| operator | why |\n|---|---|")
     for operators, reason in REFUSALS.items():
         yield f"| {', '.join(operators)} | {reason} |"
 

@@ -55,23 +55,25 @@ def _fed(graph: onnx.GraphProto, inputs: dict[str, int]) -> set[str]:
 
 
 def _constant(graph: onnx.GraphProto, name: str) -> np.ndarray | None:
-    """An initializer, or what a Constant node holds; None for others."""
-    for tensor in graph.initializer:
-        if tensor.name == name:
-            return numpy_helper.to_array(tensor)
+    """An initializer, or what a Constant node holds; None for others, and for damaged ones."""
+    tensors = [tensor for tensor in graph.initializer if tensor.name == name]
     for node in graph.node:
         if node.op_type == "Constant" and name in node.output:
             for attribute in node.attribute:
-                if attribute.name in ("value", "value_ints"):
-                    return numpy_helper.to_array(attribute.t) if attribute.name == "value" else np.array(attribute.ints)
-    return None
+                if attribute.name == "value_ints":
+                    return np.array(attribute.ints)
+                tensors += [attribute.t] if attribute.name == "value" else []
+    try:
+        return numpy_helper.to_array(tensors[0]) if tensors else None
+    except Exception:  # a damaged tensor makes it raise anything; who reads it says so
+        return None
 
 
 def _reshape(graph: onnx.GraphProto, fed: set[str], batch: int) -> None:
     """Reshapes to ``batch`` samples keep the samples that there are."""
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
     for node in graph.node:
-        if node.op_type != "Reshape" or node.input[0] not in fed:
+        if node.op_type != "Reshape" or len(node.input) < 2 or node.input[0] not in fed:
             continue
         shape = _constant(graph, node.input[1])
         if shape is None or not shape.size or shape.flat[0] != batch:
@@ -106,7 +108,7 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
     Then no operator that we take mixes them but one that turns them round.
     """
     for node in graph.node:
-        if node.op_type == "Slice" and node.input[0] in fed and len(node.input) > 4:
+        if node.op_type == "Slice" and len(node.input) > 4 and node.input[0] in fed:
             axes, steps = (_constant(graph, name) for name in node.input[3:5])
             if steps is not None and (steps < 0).any() and (axes is None or 0 in axes):
                 raise GraphError(f"{title(node)}: turns the samples of the batch of {batch} round")
