@@ -291,6 +291,15 @@ def test_nothing_for_the_machine(rng: np.random.Generator, tmp_path: Path) -> No
     refuse(b.save(tmp_path), "no output needs a layer of the machine")
 
 
+@pytest.mark.parametrize("samples", [1, 3])
+def test_nodes_without_inputs(samples: int, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Which onnx lets pass in domains that are not its own."""
+    b = Builder(rng)
+    b.output(b.quantize(conv(b, b.dequantize(b.input(samples, 3, 6, 6)))))
+    b.output(b.quantize(b.node("Reshape", domain="com.microsoft")), rank=2)
+    refuse(b.save(tmp_path), "node reshape", "(com.microsoft.Reshape)")
+
+
 def test_no_outputs(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     conv(b, b.dequantize(b.input(1, 3, 6, 6)))
