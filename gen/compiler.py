@@ -16,6 +16,7 @@ from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow
 from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
+from gen.passes.align_parts import align_parts
 from gen.passes.prune import prune
 from gen.program.assembler import encode_all
 from gen.program.program import LayerInfo, Program
@@ -25,14 +26,17 @@ __all__ = ["compile_graph", "generate", "prepare"]
 
 def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
             samples: Mapping[str, np.ndarray] | None = None) -> Graph:
-    """The graph that a program for these options computes: pruned, and with narrow Winograd layers, if asked for.
+    """The graph that a program for these options computes.
+
+    It is pruned, and has narrow Winograd layers, if asked for; its parts lie on blocks of channels.
 
     ``samples``: model inputs (N, ...) to calibrate such layers with. Raises GraphError for a graph that breaks the
-    IR's rules, CompileError for a machine that has no such layers, ValueError for a density out of range.
+    IR's rules, CompileError for a machine that cannot do so, ValueError for a density out of range.
     """
     verify(graph)
     if options.density is not None:
         graph = prune(graph, config, options.density)
+    graph = align_parts(graph, config.ic_lanes)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
                            f"(--winograd-unit 2), not {config.winograd}")

@@ -6,6 +6,7 @@ follows the hardware's registers (`sim/timing/latencies.py`); the one approximat
 on the read bus.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,10 +20,10 @@ from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
 from .timing.latencies import MEMORY
 from .timing.load import Requester, Writer
-from .timing.state import Process, Shared
+from .timing.state import Process, Shared, Steps
 from .timing.store import Store
 
-__all__ = ["Timing", "estimate", "estimate_instructions"]
+__all__ = ["Timing", "cycles_below", "estimate", "estimate_instructions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,21 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY) -> Timing
 def estimate_instructions(config: NpuConfig, instructions: Sequence[Instruction], *,
                           latency: int = MEMORY) -> Timing:
     """`estimate` of a program that is decoded."""
+    shared = Shared(config, _taken(config, instructions), latency)
+    cycles = _cycles(shared)
+    assert cycles is not None
+    return Timing(cycles, shared.bus.beats, shared.write_beats, shared.counts, shared.first, shared.last)
+
+
+def cycles_below(limit: float, config: NpuConfig, instructions: Sequence[Instruction]) -> int | None:
+    """`Timing.cycles` of a decoded program, None from ``limit`` on: which is known long before the end where little
+    time is left for other things than the array's work."""
+    cycles = _cycles(Shared(config, _taken(config, instructions), MEMORY), limit)
+    return cycles if cycles is not None and cycles < limit else None
+
+
+def _taken(config: NpuConfig, instructions: Sequence[Instruction]) -> list[Instruction]:
+    """The program as the machine understands it. Raises MachineError where it would refuse an instruction."""
     program = []
     seen: set[Opcode] = set()
     for index, instruction in enumerate(instructions):
@@ -70,22 +86,35 @@ def estimate_instructions(config: NpuConfig, instructions: Sequence[Instruction]
         if opcode in GEOMETRY and GEOMETRY[opcode] not in seen:
             raise MachineError(ErrorCode.ILLEGAL, index, f"no {GEOMETRY[opcode].name} is in front of it")
         seen.add(opcode)
-    shared = Shared(config, program, latency)
-    dispatcher, requester = Dispatcher(shared), Requester(shared)
-    parts: list[Process] = [dispatcher, requester, Writer(shared, requester), Compute(shared), Store(shared)]
-    processes = [(part, part.run()) for part in parts]
+    return program
+
+
+def _clock(process: tuple[Process, Steps]) -> int:
+    return process[0].clock
+
+
+def _cycles(shared: Shared, limit: float = math.inf) -> int | None:
+    """Run all engines to the end; None as soon as it is certain that it takes ``limit`` cycles."""
+    dispatcher, requester, compute = Dispatcher(shared), Requester(shared), Compute(shared)
+    parts: list[Process] = [dispatcher, requester, Writer(shared, requester), compute, Store(shared)]
+    processes, end = [(part, part.run()) for part in parts], len(shared.program)
     while dispatcher.end is None:
+        if compute.clock + compute.to_come >= limit:
+            return None
         # The one that is furthest behind goes first, so that the bus is asked nearly in order.
-        processes.sort(key=lambda process: process[0].clock)
-        for _, steps in processes:
+        processes.sort(key=_clock)
+        for number, (part, steps) in enumerate(processes):
             if next(steps, "") is None:
                 shared.patient = True
+                # And goes on while it still is.
+                while not number and part.clock <= processes[1][0].clock and next(steps, "") is None:
+                    pass
                 break
         else:
             if shared.keeps and shared.patient:
                 shared.patient = False
             elif dispatcher.end is None:
-                raise MachineError(ErrorCode.TIMEOUT, len(program), "nothing can move; `sim.functional` says why")
+                raise MachineError(ErrorCode.TIMEOUT, end, "nothing can move; `sim.functional` says why")
     if dispatcher.end < 0:
-        raise MachineError(ErrorCode.NO_END, len(program), "the program has no END")
-    return Timing(dispatcher.end + 1, shared.bus.beats, shared.write_beats, shared.counts, shared.first, shared.last)
+        raise MachineError(ErrorCode.NO_END, end, "the program has no END")
+    return dispatcher.end + 1

@@ -10,8 +10,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
 __all__ = [
-    "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_residual", "requantize",
-    "residual_add", "run_layer", "run_stages", "winograd_accumulate", "winograd_input", "winograd_output",
+    "bend", "binary_popcount", "conv2d_accumulate", "finish", "pool_accumulate", "quantize_multiplier",
+    "quantize_residual", "requantize",
+    "residual_add", "run_layer", "run_stages", "upsample", "winograd_accumulate", "winograd_input", "winograd_output",
     "winograd_tiles", "winograd_weights",
 ]
 
@@ -83,6 +84,21 @@ def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shif
     """
     total = np.asarray(a, np.int64) * multiplier_a + np.asarray(b, np.int64) * multiplier_b + constant
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
+
+
+def bend(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
+    """Second stage of a store: integers times one factor, or another where they are negative -> int8.
+
+    ``a``: the first stage's result less its zero point.
+    """
+    a = np.asarray(a, np.int64)
+    total = a * np.where(a < 0, multiplier_b, multiplier_a)
+    return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
+
+
+def upsample(x: np.ndarray, factors: tuple[int, int]) -> np.ndarray:
+    """(..., H, W) with every row and every column as often as ``factors`` say: the nearest neighbour."""
+    return x if factors == (1, 1) else x.repeat(factors[0], axis=-2).repeat(factors[1], axis=-1)
 
 
 def _windows(x: np.ndarray, kernel: tuple[int, int], stride: tuple[int, int], pads: tuple[int, int, int, int],
@@ -217,7 +233,7 @@ def _accumulate(layer, x: np.ndarray, padding: int) -> np.ndarray:
 
 def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
                zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Results of a layer's first and last stage; the same array without a residual.
+    """Results of a layer's first and last stage; the same array if there is only one.
 
     ``layer`` is a Conv or Pool of `gen.ir.graph`, ``x`` its input (..., C, H, W) int8, ``zero_point`` its zero point (a
     convolution without ``pad_value`` pads with it), ``residual`` the tensor that the layer adds.
@@ -232,11 +248,21 @@ def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
         acc = pool_accumulate(x, layer.maximum, layer.kernel, layer.stride, layer.pads, layer.pad_value)
     first = layer.requantize
     middle = requantize(acc, first.bias, first.multiplier, first.shift, first.zero_point, first.low, first.high)
+    middle = upsample(middle, layer.upsample)
+    return middle, finish(layer, middle, residual)
+
+
+def finish(layer, middle: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
+    """What a layer's last stage makes of the result of its first."""
+    if layer.bend is not None:
+        last = layer.bend
+        return bend(middle.astype(np.int16) - layer.requantize.zero_point, last.multiplier_a, last.multiplier_b,
+                    last.shift, last.zero_point, last.low, last.high)
     if layer.residual is None:
-        return middle, middle
-    second = layer.residual
-    return middle, residual_add(middle, residual, second.multiplier_a, second.multiplier_b, second.constant,
-                                second.shift, second.zero_point, second.low, second.high)
+        return middle
+    last = layer.residual
+    return residual_add(middle, residual, last.multiplier_a, last.multiplier_b, last.constant, last.shift,
+                        last.zero_point, last.low, last.high)
 
 
 def run_layer(layer, x: np.ndarray, residual: np.ndarray | None = None, *, zero_point: int = 0) -> np.ndarray:

@@ -50,9 +50,12 @@ def write_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Inst
     machine.zeros[places] = False
 
 
-def tile_places(machine: Machine, index: int, geometry: Instruction) -> tuple[np.ndarray, np.ndarray]:
-    """Of every output pixel the places of the nine sums that it is made of, (pixels, groups, 9), and their signs."""
-    config, (rows, cols) = machine.config, (geometry["rows"], geometry["cols"])
+def tile_places(machine: Machine, index: int, geometry: Instruction, cols: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of every output pixel the places of the nine sums that it is made of, (pixels, groups, 9), and their signs.
+
+    ``cols``: output pixels of a row.
+    """
+    config, rows = machine.config, geometry["rows"]
     if geometry["spread"] or geometry["alternate"]:
         raise HazardError(index, "transformed tiles are neither spread nor alternate")
     across, lanes = -(-cols // 2), config.pixel_lanes

@@ -10,6 +10,7 @@ from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
 from gen.ir.graph import Graph
+from gen.ir.parts import ByChannel
 from gen.options import CompileOptions
 from gen.program.program import Program
 from sim import golden
@@ -49,12 +50,14 @@ def random_image(program: Program, inputs: Mapping[str, np.ndarray], seed: int) 
 
 def golden_tensors(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Every tensor of a graph, by the golden layers."""
-    tensors = dict(inputs)
+    tensors = ByChannel(graph.tensors)
+    for name, values in inputs.items():
+        tensors[name] = values[None]
     for layer in graph.layers:
         residual = tensors[layer.residual.other] if layer.residual else None
         tensors[layer.output] = golden.run_layer(
             layer, tensors[layer.input], residual, zero_point=graph.tensors[layer.input].zero_point)
-    return tensors
+    return {name: tensors[name][0] for name in (*inputs, *(layer.output for layer in graph.layers))}
 
 
 def check_tensors(program: Program, graph: Graph, image: np.ndarray, tensors: Mapping[str, np.ndarray],

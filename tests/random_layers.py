@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
+from gen.ir.graph import Bend, Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
 from gen.ir.verify import verify
 
 __all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs"]
@@ -26,8 +26,32 @@ class RandomBuilder:
     depthwise: float | None = None
     #: Share of convolutions that are dense, 3x3 and of stride 1; None: as they come.
     winograd: float | None = None
+    #: Share of layers that are upsampled.
+    upsampled: float = 0.15
     tensors: dict[str, Tensor] = field(default_factory=dict)
     layers: list[Layer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        #: Of its own, so that a seed's layers are the same with and without.
+        self._scaling, = self.rng.spawn(1)
+
+    def upsample(self, size: _Pair) -> _Pair:
+        """Factors by which a layer's output of this size is upsampled."""
+        if self._scaling.random() >= self.upsampled:
+            return 1, 1
+        largest = max(1, 2 * self.max_size // max(size))
+        down, across = (min(largest, int(self._scaling.choice([1, 2, 2, 3, 5, 33 - axis]))) for axis in range(2))
+        return down, across
+
+    def bend(self, target: Tensor, residual: Residual | None) -> Bend | None:
+        """Another second stage, now and then where there is none."""
+        rng = self._scaling
+        if residual or rng.random() >= 0.2:
+            return None
+        low, high = (-128, 127) if rng.random() < 0.5 else sorted(int(v) for v in rng.integers(-128, 128, 2))
+        factors = rng.integers(0, 1 << MULTIPLIER_BITS, 2).tolist()
+        middle = Tensor(f"{target.name}_middle", target.shape, 1.0, 0)
+        return Bend(middle, *factors, int(rng.integers(15, 18)), target.zero_point, low, high)
 
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
@@ -126,7 +150,8 @@ class RandomBuilder:
 
     def make_conv(self, source: Tensor, channels: int, depthwise: bool, kernel: _Pair, stride: _Pair,
                   pads: tuple[int, int, int, int], size: _Pair) -> Tensor:
-        target = self.tensor((channels, *size))
+        factors = self.upsample(size)
+        target = self.tensor((channels, size[0] * factors[0], size[1] * factors[1]))
         weights = self.weights((channels, 1 if depthwise else source.shape[0], *kernel))
         spread = float(np.sqrt((weights.astype(float) ** 2).sum(axis=(1, 2, 3)).mean()) * 74)
         requantize = self.requantize(channels, spread, target)
@@ -134,7 +159,7 @@ class RandomBuilder:
         if residual and self.chance(0.3):
             requantize = self.wide(requantize)
         self.layers.append(Conv(f"layer{len(self.layers)}", source.name, target.name, weights, depthwise, stride, pads,
-                                requantize, residual))
+                                requantize, residual, upsample=factors, bend=self.bend(target, residual)))
         return target
 
     def pair(self, source: Tensor) -> Tensor:
@@ -164,11 +189,13 @@ class RandomBuilder:
     def pool(self, source: Tensor) -> Tensor:
         maximum = self.chance(0.5)
         kernel, stride, pads, size = self.window(source, 5)
-        target = self.tensor((source.shape[0], *size))
+        factors = self.upsample(size)
+        target = self.tensor((source.shape[0], size[0] * factors[0], size[1] * factors[1]))
         spread = 74.0 * (1 if maximum else float(np.sqrt(kernel[0] * kernel[1])))
+        requantize, residual = self.requantize(source.shape[0], spread, target), self.residual(target)
         self.layers.append(Pool(f"layer{len(self.layers)}", source.name, target.name, maximum, kernel, stride, pads,
                                 -128 if maximum else source.zero_point,
-                                self.requantize(source.shape[0], spread, target), self.residual(target)))
+                                requantize, residual, upsample=factors, bend=self.bend(target, residual)))
         return target
 
 
@@ -190,14 +217,14 @@ def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size
 
 
 def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 130, max_size: int = 24,
-                 depthwise: float | None = None, winograd: float | None = None) -> Graph:
+                 depthwise: float | None = None, winograd: float | None = None, upsampled: float = 0.15) -> Graph:
     """A graph of ``layers`` (default: one to three) random layers; the same seed gives the same graph.
 
     ``depthwise``: share of depthwise layers among the convolutions, which then have one stride, 1 or 2, for both axes.
-    ``winograd``: share of dense 3x3 layers of stride 1.
+    ``winograd``: share of dense 3x3 layers of stride 1. ``upsampled``: share of layers whose output is upsampled.
     """
     rng = np.random.default_rng(seed)
-    builder = RandomBuilder(rng, max_channels, max_size, depthwise, winograd)
+    builder = RandomBuilder(rng, max_channels, max_size, depthwise, winograd, upsampled)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))
     for _ in range(layers or builder.between(1, 3)):
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)

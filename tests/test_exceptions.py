@@ -16,12 +16,18 @@ PACKAGES = (boards, cores, gen, sim)
 #: whoever knows the node or the file.
 INTERNAL = {"StageError", "ArchiveError", "ArrayError", "NodeError", "PictureError", "WindowError"}
 
+NEED_TORCH = ("gen.train.fit", "gen.train.network", "gen.train.operators")
+
 
 def exceptions() -> set[type[Exception]]:
-    """All that the modules of the packages define, but for what sets the process up as a command."""
+    """All that the modules of the packages define, but for what sets the process up as a command, or needs PyTorch.
+
+    That is an extra, and modules that need it define none.
+    """
     names = [found.name for package in PACKAGES
              for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    modules = [importlib.import_module(name) for name in names
+               if not name.endswith("__main__") and name not in NEED_TORCH]
     return {value for module in modules for value in vars(module).values()
             if isinstance(value, type) and issubclass(value, Exception) and value.__module__ == module.__name__}
 
@@ -35,7 +41,7 @@ def test_one_base():
 
 def test_what_the_options_are_to_blame_for():
     assert {kind.__name__ for kind in exceptions() if issubclass(kind, ArgumentError)} == {
-        "ArgumentError", "BoardError", "ConfigError", "ConflictError", "UsageError"}
+        "ArgumentError", "BoardError", "ConfigError", "ConflictError", "UsageError", "ZooError"}
 
 
 def test_what_the_user_sees():

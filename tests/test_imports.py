@@ -42,9 +42,10 @@ EDGES = {
     "gen.files": "",
     "gen.options": "",
     "gen.ir": "cores.arch cores.errors sim.golden",
-    "gen.passes": "cores.config gen.ir",
+    "gen.passes": "cores.config gen.ir sim.golden",
     "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
+    "gen.quantize": "cores.errors gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
     "gen.memory": "cores.arch",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory sim.signs",
@@ -52,15 +53,20 @@ EDGES = {
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling "
                    "sim sim.golden",
     "gen.compiler": "cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
+    # models to try
+    "gen.zoo": "cores.errors",
     # what is done with it
     "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition gen.program "
-               "sim sim.rtl",
+               "gen.quantize sim sim.rtl",
     "gen.check": "gen.ir gen.onnx sim.golden",
-    "gen.bench": "cores.arch cores.config gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes gen.program "
-                 "sim.golden sim.rtl",
+    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.run sim",
+    "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
+    "gen.bench": "cores.arch cores.config gen.check gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes "
+                 "gen.program gen.quantize sim.golden sim.rtl",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
-               "gen.options gen.partition gen.program gen.run sim sim.rtl",
+               "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run gen.train gen.zoo sim "
+               "sim.rtl",
     "gen": "gen.cli gen.name",
 }
 

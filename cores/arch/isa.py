@@ -231,7 +231,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("zero_point", 8, signed=True),
         Field("low", FIRST_BITS, signed=True),   # clip after requantisation; beyond int8 only with ``add``
         Field("high", FIRST_BITS, signed=True),
-        Field("add", 1),                         # a residual follows in the side ring: apply STORE_ADD's second stage
+        Field("add", 1),                         # apply STORE_ADD's second stage, as a rule to a residual as well
         Field("spread", 1),                      # words are those of a COMPUTE with ``spread``
         Field("alternate", 1),                   # words are those of a COMPUTE with ``alternate``
         Field("binary", 1),                      # write signs, eight pixels of a row to a beat
@@ -239,7 +239,8 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("local", 1),                       # to the input buffer; pitches and offset count its entries
         Field("position_words", 12),             # winograd: words from a position to the next
     ),
-    # Second stage: y = clip(((a * multiplier_a + b * multiplier_b + constant) >> shift, rounded) + zero_point).
+    # Second stage: y = clip(((a * multiplier_a + b * multiplier_b + constant) >> shift, rounded) + zero_point), b from
+    # the side ring. With ``bend`` there is neither b nor constant, and a takes multiplier_b where it is negative.
     Opcode.STORE_ADD: (
         Field("multiplier_a", MULTIPLIER_BITS),
         Field("multiplier_b", MULTIPLIER_BITS),
@@ -248,6 +249,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("zero_point", 8, signed=True),
         Field("low", 8, signed=True),
         Field("high", 8, signed=True),
+        Field("bend", 1),
     ),
     # Accumulators (or the pool unit's stream) -> requantise -> memory.
     Opcode.STORE: (
@@ -255,6 +257,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("blocks", 10, minimum=1),          # channel blocks to write; from a bank at most tm / tn
         Field("bank", 1),
         Field("pooled", 1),                      # source: 0 accumulator bank, 1 pool unit
+        Field("repeats", 5),                     # further times that each pixel is written in its row
     ),
 }
 

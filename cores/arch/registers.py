@@ -15,7 +15,7 @@ __all__ = [
 
 #: ID register: "NPUG".
 MAGIC = 0x4E505547
-VERSION = 2
+VERSION = 3
 
 
 class Control(enum.IntFlag):

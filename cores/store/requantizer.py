@@ -38,14 +38,15 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
 
 class Requantizer(wiring.Component):
-    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add one in `ADD_CYCLES`.
+    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add (or bend) one in `ADD_CYCLES`.
 
     Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual``
     are taken then, ``accumulators`` in cycle 1. With ``winograd`` in the configuration a source is a sum of words,
     the last of them its pixel's own, and all but reading and selecting these is a cycle later. With ``add`` every
-    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart. ``add``, ``first`` and
+    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no residual, none
+    sets out `SECOND` cycles behind another. ``add``, ``first`` and
     ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
-    may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``.
+    may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``.
 
     With ``first.binary`` the output is beats of signs (`sim.signs.pack_map`), `PACKING` cycles later. They pass
     through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
@@ -82,7 +83,7 @@ class Requantizer(wiring.Component):
             "residual": In(config.beat_bits),  # beat of the other operand, in the cycle of the issue
             "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),  # parameters of the block
             "released": Out(1),                # these may change
-            "add": In(1),                      # every pixel has a residual; stands still while pixels are under way
+            "add": In(1),                      # every pixel has a second stage; stands still while pixels are under way
             # Requantisation of the first stage; stands still as well.
             "first": In(instruction_layout(Opcode.STORE_SET)),
             "second": In(instruction_layout(Opcode.STORE_ADD)),  # requantisation of the second; stands still as well
@@ -123,7 +124,7 @@ class Requantizer(wiring.Component):
             control.clear_bias.eq(add),
             control.load_factor.eq(load[2]),
             control.take_factor.eq(add),
-            control.residual.eq(valid[2 + b]),
+            control.residual.eq(valid[2 + b] & ~second.bend),
             control.load_shift.eq(load[4]),
             control.take_shift.eq(add),
             control.shift.eq(second.shift - MIN_SHIFT),
@@ -131,10 +132,13 @@ class Requantizer(wiring.Component):
         ]
         output_valid = Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
+        own, other = in_second[1 + a], in_second[1 + b] & ~second.bend
+        factor = Mux(own, second.multiplier_a, Mux(other, -second.multiplier_b, 0))
         early = {
-            "factor": Mux(in_second[1 + a], second.multiplier_a, Mux(in_second[1 + b], -second.multiplier_b, 0)),
-            "subtrahend": Mux(in_second[3 + b], second.constant, 0),
-            "accumulate": in_second[3 + a],
+            "factor": factor,
+            "negative_factor": Mux(own & second.bend, second.multiplier_b, factor),
+            "subtrahend": Mux(in_second[3 + b] & ~second.bend, second.constant, 0),
+            "accumulate": in_second[3 + a] & ~second.bend,
             "zero_point": Mux(in_second[7 + a], second.zero_point, first.zero_point),
             "low": Mux(in_second[8 + a], second.low, first.low),
             "high": Mux(in_second[8 + a], second.high, first.high),

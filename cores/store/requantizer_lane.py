@@ -22,6 +22,7 @@ LaneControl = data.StructLayout({
     "load_bias": 1,             # 1
     "clear_bias": 1,            # 1
     "factor": signed(MULTIPLIER_BITS + 1),  # 2: zero for an accumulator, else the second stage's (residual: minus)
+    "negative_factor": signed(MULTIPLIER_BITS + 1),  # 2: the same where the first stage's result is negative
     "load_factor": 1,           # 2: the channel's multiplier becomes the other factor
     "take_factor": 1,           # 2: or the residual or the first stage's result
     "residual": 1,              # 2: of these two, the residual
@@ -66,8 +67,8 @@ class RequantizerLane(wiring.Component):
 
     Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends
     ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
-    second a * multiplier_a minus that. `LaneControl` says which cycle does what. Golden models:
-    ``sim.golden.requantize``, ``sim.golden.residual_add``.
+    second a * multiplier_a minus that, or of a negative a times another factor. `LaneControl` says which cycle does
+    what. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``.
 
     ``packs``: ``negative`` is the sign before the clip, in cycle 9; ``merge`` is ORed into ``output``, a cycle earlier.
 
@@ -102,13 +103,13 @@ class RequantizerLane(wiring.Component):
         with m.Elif(control.clear_bias):
             m.d.sync += bias.eq(0)
         wide = Signal(signed(self.acc_width), reset_less=True)
+        result = Signal(signed(FIRST_BITS), reset_less=True)
         # bias + operand. As a subtraction it has a first operand, the one that goes to the carry chain's data input: a
         # register there saves a LUT a bit (Yosys orders the operands of a sum as it likes). The lowest bit borrows the
         # 1 that ~ adds.
-        operand = self.source | control.factor
+        operand = self.source | Mux(result[-1], control.negative_factor, control.factor)
         m.d.sync += wide.eq((Cat(0, bias) - Cat(1, ~operand))[1:])
         narrow = Signal(signed(MULTIPLIER_BITS + 1), reset_less=True)
-        result = Signal(signed(FIRST_BITS), reset_less=True)
         with m.If(control.load_factor | control.take_factor):
             result_or_residual = Mux(control.residual, self.residual, result)
             m.d.sync += narrow.eq(Mux(control.load_factor, channel.multiplier, result_or_residual))

@@ -29,7 +29,7 @@ class StoreEngine(wiring.Component):
     Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add``, in nine with ``winograd``. A pixel
     sets out only when the buffer behind the requantizer has room for it, so nothing in the pipeline ever stops.
     ``read_data`` is read the cycle after ``read_enable``. Golden models: ``sim.golden.requantize``,
-    ``sim.golden.residual_add``, ``sim.golden.winograd_output``, ``sim.signs.pack_map``.
+    ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.winograd_output``, ``sim.signs.pack_map``.
     """
 
     #: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT
@@ -89,8 +89,8 @@ class StoreEngine(wiring.Component):
             parameters.beats.payload.eq(self.side.payload),
             parameters.release.eq(requantizer.released),
             sequencer.parameters_loaded.eq(parameters.loaded),
-            self.side.ready.eq(parameters.beats.ready | (issue.valid & add)),
-            self.pooled.ready.eq(issue.valid & store.pooled),
+            self.side.ready.eq(parameters.beats.ready | (issue.valid & sequencer.residual)),
+            self.pooled.ready.eq(sequencer.pooled_ready),
 
             self.read_enable.eq(sequencer.read),
             self.read_bank.eq(store.bank),

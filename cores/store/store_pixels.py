@@ -1,6 +1,6 @@
 """The order in which a STORE takes its pixels."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,7 +17,8 @@ class StorePixels(wiring.Component):
     """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
 
     A pixel's group is its block's, or in a STORE of one block goes with the column (``spread``) or with the row
-    (``alternate``). With ``winograd``, a pixel takes nine steps, a word each; four pixels share a place.
+    (``alternate``). With ``winograd``, a pixel takes nine steps, a word each; four pixels share a place. With
+    ``repeats`` so many columns more have the same pixel, up to the end of the row.
     """
 
     def __init__(self, config: NpuConfig):
@@ -30,6 +31,7 @@ class StorePixels(wiring.Component):
             "address": Out(range(config.acc_depth)),  # accumulator word of the pixel
             "beyond": Out(1),                         # there is no such word
             "select": Out(SelectShape(config)),       # the pixel's place in the word, ``pixel * oc_groups + group``
+            "leaves": Out(1),                         # the next column has another pixel
             "row_end": Out(1),                        # it is the last of its row
             "block_start": Out(1),                    # it is the first of its block
             "block_end": Out(1),                      # it is the last of its block
@@ -48,6 +50,7 @@ class StorePixels(wiring.Component):
         rows_left = Signal.like(self.geometry.rows, reset_less=True)
         blocks_left = Signal.like(self.store.blocks, reset_less=True)
         row_end = self.row_end
+        repeats_left = Signal.like(self.store.repeats, reset_less=True)
         word = Signal(range(2 * config.acc_depth))
         # Both counters wrap at the places they select from; with a single place they have no bits.
         group_bits = (config.oc_groups - 1).bit_length()
@@ -61,6 +64,7 @@ class StorePixels(wiring.Component):
             row_end.eq(cols_left == 1),
             self.block_end.eq(row_end & (rows_left == 1)),
             self.end.eq(self.block_end & (blocks_left == 1)),
+            self.leaves.eq(row_end | (repeats_left == 0)),
             self.select.eq(place),
         ]
         if config.winograd:
@@ -71,22 +75,23 @@ class StorePixels(wiring.Component):
         with m.If(self.restart):
             m.d.sync += [
                 cols_left.eq(self.geometry.cols), rows_left.eq(self.geometry.rows), blocks_left.eq(self.store.blocks),
-                place.eq(0), word.eq(0), self.block_start.eq(1),
+                repeats_left.eq(self.store.repeats), place.eq(0), word.eq(0), self.block_start.eq(1),
             ]
             if groups_share:
                 m.d.sync += row_start.eq(0)
         with m.Elif(step):
             m.d.sync += [
                 cols_left.eq(Mux(row_end, self.geometry.cols, cols_left - 1)),
+                repeats_left.eq(Mux(self.leaves, self.store.repeats, repeats_left - 1)),
                 self.block_start.eq(self.block_end),
             ]
             with m.If(row_end):
                 m.d.sync += rows_left.eq(Mux(self.block_end, self.geometry.rows, rows_left - 1))
-            group_end = Const(1)
+            group_end = self.leaves
             if config.pixel_lanes > 1:
                 # An odd row leaves the last word's other pixel out.
-                group_end = row_end | pixel.all()
-                m.d.sync += pixel.eq(Mux(row_end, 0, pixel + 1))
+                group_end = row_end | (self.leaves & pixel.all())
+                m.d.sync += pixel.eq(Mux(row_end, 0, pixel + self.leaves))
             word_end = row_end | (group_end & (group.all() | ~spread)) if groups_share else group_end
             with m.If(self.block_end):
                 m.d.sync += [word.eq(0), blocks_left.eq(blocks_left - 1)]
@@ -120,7 +125,7 @@ class StorePixels(wiring.Component):
             sums.restart.eq(self.restart),
             sums.step.eq(self.step),
             sums.next_row.eq(Mux(row_end, ~sums.row & ~self.block_end, sums.row)),
-            sums.next_col.eq(~sums.col & ~row_end),
+            sums.next_col.eq(Mux(self.leaves, ~sums.col & ~row_end, sums.col)),
             self.first.eq(sums.first), self.negate.eq(sums.negate), self.last.eq(sums.last),
             far.eq(word + sums.offset),
             self.address.eq(far),
@@ -142,4 +147,4 @@ class StorePixels(wiring.Component):
         with m.Elif(row_end):
             m.d.sync += [tile.eq(following), row_start.eq(following)]
         with m.Else():
-            m.d.sync += tile.eq(Mux(self._tile.col, following, tile))
+            m.d.sync += tile.eq(Mux(self._tile.col & self.leaves, following, tile))

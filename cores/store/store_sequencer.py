@@ -42,6 +42,7 @@ class StoreSequencer(wiring.Component):
             "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
             "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
             "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
+            "residual": Out(1),                 # each of its pixels takes a beat of the side ring
             "issue": Out(PixelIssue(config)),  # a pixel sets out
             "read": Out(1),                     # a word of sums is read
             "read_address": Out(range(config.acc_depth)),  # its address
@@ -49,6 +50,7 @@ class StoreSequencer(wiring.Component):
             "room": In(1),                      # for another beat
             "side_valid": In(1),                # the side ring has a beat
             "pooled_valid": In(1),              # the pool unit has one
+            "pooled_ready": Out(1),             # it is taken
             "parameters_wanted": Out(1),        # take those of the next block
             "parameters_loaded": In(1),         # they are complete
             "runs_start": Out(1),               # begin the STORE's runs
@@ -67,7 +69,7 @@ class StoreSequencer(wiring.Component):
 
         blocks_to_load = Signal.like(store.blocks)
         fresh = Signal()  # parameters are held that no pixel has used yet
-        m.d.comb += self.parameters_wanted.eq(blocks_to_load != 0)
+        m.d.comb += [self.parameters_wanted.eq(blocks_to_load != 0), self.residual.eq(add & ~self.second.bend)]
         with m.If(self.parameters_loaded):
             m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), fresh.eq(1)]
 
@@ -76,7 +78,10 @@ class StoreSequencer(wiring.Component):
         m.d.sync += phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1))
         go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
             "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
-        turn = phase == 0
+        # Without residuals as many pixels as there is time to their second turns, then these.
+        burst = Signal(range(2 * Requantizer.SECOND))
+        m.d.sync += burst.eq(burst + 1)
+        turn = Mux(self.second.bend, burst < Requantizer.SECOND, phase == 0)
         if config.winograd:
             # What a pixel needs stays there, so its words follow the first without a gap; eight later the turn is 0.
             turn = Mux(geometry.winograd, (phase == 1) | ~pixels.first, turn)
@@ -86,7 +91,7 @@ class StoreSequencer(wiring.Component):
             m.d.comb += issue.eq(go)
         m.d.comb += [
             lacks_parameters.eq(pixels.block_start & ~fresh),
-            lacks_residual.eq(add & ~self.side_valid),
+            lacks_residual.eq(self.residual & ~self.side_valid),
             lacks_pooled.eq(store.pooled & ~self.pooled_valid),
             self.read.eq(go & ~store.pooled),
             pixels.step.eq(go),
@@ -95,6 +100,8 @@ class StoreSequencer(wiring.Component):
             self.read_address.eq(pixels.address),
             self.issue.valid.eq(issue),
             self.issue.pooled.eq(store.pooled),
+            # A pixel that is written several times waits there.
+            self.pooled_ready.eq(issue & store.pooled & pixels.leaves),
             self.issue.select.eq(pixels.select),
             self.issue.load.eq(pixels.block_start | add),
             self.issue.release.eq(Mux(add, pixels.block_end, pixels.block_start)),
@@ -137,7 +144,8 @@ class StoreSequencer(wiring.Component):
                         m.next = "CHECK"
             with m.State("CHECK"):
                 m.d.comb += pixels.restart.eq(1)
-                m.d.sync += blocks_to_load.eq(store.blocks)
+                # The parameters take as long to come as one half of the bursts.
+                m.d.sync += [blocks_to_load.eq(store.blocks), burst.eq(Requantizer.SECOND)]
                 m.next = "WAIT"
                 with m.If(geometry.cols == 0):
                     m.d.comb += error_code.eq(ErrorCode.ILLEGAL)

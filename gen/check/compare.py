@@ -21,7 +21,8 @@ from rich.table import Table
 
 from gen.ir import reference
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, Layer, Tensor
+from gen.ir.graph import Graph, Tensor, second_stage
+from gen.ir.parts import wholes
 from gen.onnx.importer import Imported, load_model
 from sim.golden import run_stages
 
@@ -34,7 +35,8 @@ _CUT = "/cut"
 class LayerDifference:
     """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
 
-    A layer that adds a residual has two: one up to the tensor in front of the addition, and one with the ``op`` "add".
+    A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add" or "bend".
+    A tensor that is made of parts has one of its own name, with the ``op`` "concat".
     """
 
     layer: str
@@ -136,10 +138,11 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     _, kept = reference.run(graph, inputs, keep=True)
     assert kept is not None
     for layer in graph.layers:
-        if layer.residual:
-            middle, _ = run_stages(layer, kept[layer.input], kept[layer.residual.other],
+        if second := second_stage(layer):
+            residual = kept[layer.residual.other] if layer.residual else None
+            middle, _ = run_stages(layer, kept[layer.input], residual,
                                    zero_point=graph.tensors[layer.input].zero_point)
-            kept[layer.residual.middle.name] = middle
+            kept[second.middle.name] = middle
     return kept
 
 
@@ -158,15 +161,20 @@ def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list
 def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
                     ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     graph = imported.graph
-    results: list[tuple[Layer, str, Tensor]] = []
+    results: list[tuple[str, str, Tensor]] = []
     for layer in graph.layers:
         op: str = layer.op
-        if layer.residual and layer.residual.middle.onnx_name:
-            results.append((layer, op, layer.residual.middle))
-            op = "add"      # the middle is an input of its own
+        if (second := second_stage(layer)) and second.middle.onnx_name:
+            results.append((layer.name, op, second.middle))
+            op = "add" if layer.residual else "bend"    # the middle is an input of its own
         if graph.tensors[layer.output].onnx_name:
-            results.append((layer, op, graph.tensors[layer.output]))
-    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results)) if t.onnx_name}
+            results.append((layer.name, op, graph.tensors[layer.output]))
+    joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output))
+    # A whole of which nobody reads some part may lack that.
+    results += [(name, "concat", graph.tensors[name]) for name in joined
+                if graph.tensors[name].onnx_name and name in ours]
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results))
+               if t.onnx_name and t.name in ours}
     written = {t.onnx_name: t for *_, t in results}
     if not written:     # all of it are tensors that the model does not have
         return []
@@ -183,9 +191,9 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
                 ours[tensor.name][sample], _from_onnx(tensor, order, value)))
             differences[name].append(np.abs(mine - theirs))
     rows = []
-    for layer, op, tensor in results:
+    for name, op, tensor in results:
         found = np.stack(differences[tensor.onnx_name])
-        rows.append(LayerDifference(layer.name, op, tensor.name, found.size, int(np.count_nonzero(found)),
+        rows.append(LayerDifference(name, op, tensor.name, found.size, int(np.count_nonzero(found)),
                                     int(found.max(initial=0))))
     return rows
 

@@ -16,11 +16,15 @@ __all__ = ["COMMANDS", "main", "make_parser"]
 #: In the order of the help. A command's module is imported only when it is called: some need much.
 COMMANDS = {
     "build": "write the Verilog, the driver's files and the vendor project of an NPU",
+    "quantize": "quantise a float ONNX model",
     "compile": "compile an ONNX model into a program",
+    "prune": "prune a model to a density of its blocks, or by whole channels",
+    "train": "train or fine-tune a model in PyTorch, as a session file says",
     "run": "run a model or a program on the reference, a simulator or the Verilog",
     "profile": "cycles, utilisation and stalls of each layer",
     "disasm": "list the instructions of a program",
     "compare": "compare every layer with onnxruntime",
+    "zoo": "write a float ONNX model of a known network, with seeded weights",
     "boards": "list the known boards",
     "doctor": "check that everything the commands need is there",
     "bench": "measure layers, networks, area and speed, beside published figures",

@@ -29,7 +29,7 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "large", "datapaths", "networks", "area", "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "quantization", "area", "speed")
 
 #: What 256 MACs should cost at most, without and with all optional units; what SAF-CNN's are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -69,11 +69,13 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     """The rows of each part, which are shown on the way unless JSON is asked for."""
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
-        "networks": _networks, "area": _area, "speed": _speed}
+        "networks": _networks, "quantization": _quantization, "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
         "networks": "networks, whole inferences in the RTL",
+        "quantization": "float networks quantised: shares of right labels, noise of the output, values of layers that "
+                        "differ from onnxruntime's",
         "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
     results = {}
     for part in parts:
@@ -195,6 +197,34 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "network": network.title, "cycles": cycles, "goal": network.goal,
                 "used_%": 100 * macs / config.macs / cycles,
                 "fps": clock * 1e6 / cycles, "wrong": result.mismatches, "published": network.peer})
+    return rows
+
+
+#: How float networks are quantised for the figures.
+_QUANTIZATIONS: tuple[dict[str, Any], ...] = (
+    {"method": "entropy"}, {"method": "mse"}, {"method": "mse", "equalize": True, "bias_correction": True})
+
+
+def _quantization(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.quantization import NETWORKS, measure
+    from gen.quantize.options import QuantizeOptions
+
+    folder = _models(arguments)
+    if folder is None:
+        return []
+    rows = []
+    for network in NETWORKS:
+        for options in _QUANTIZATIONS:
+            method = ", ".join([options["method"], *(name.split("_")[0] for name in options if name != "method")])
+            with status(f"{network.title}, {method}") as remark:
+                result = measure(network, folder, QuantizeOptions(**options), remark)
+            shares = {"float_%": result.float_right, "quantised_%": result.quantized_right,
+                      "machine_%": result.machine_right, "same_%": result.same_answer}
+            rows.append({
+                "network": f"{network.title}: {method}", "samples": result.samples,
+                **{name: None if share is None else 100 * share for name, share in shares.items()},
+                "SQNR_dB": result.sqnr_db, "PSNR_dB": result.psnr_db, "differing": result.differing,
+                "values": result.values, "largest": result.largest})
     return rows
 
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import (
@@ -13,6 +14,7 @@ from gen.cli.machine import (
     described,
     named_board,
     require_inputs,
+    say_density,
 )
 from gen.cli.segments import facts_of, show_segments
 from gen.files.write import is_zip, require_writable
@@ -31,7 +33,8 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
     """--shape, --density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
     add_shape_option(parser)
     parser.add_argument("--density", type=density, metavar="D",
-                        help="prune to this share of non-zero weights in every block, such as 0.25")
+                        help="prune to this share of non-zero weights in every block, such as 0.25, "
+                             "rounded to what the machine has (`prune` has more ways)")
     parser.add_argument("--depthwise", choices=("auto", "plain"), default="auto",
                         help="in a machine with the feature depthwise: plain computes depthwise layers as a machine "
                              "without it (default auto: the faster way for each layer)")
@@ -76,14 +79,16 @@ def density(text: str) -> float:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="quantised ONNX model")
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx",
+                        help="ONNX model, quantised, or float with --calibrate")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="PROGRAM",
                         help="the program, usually *.npu")
-    parser.add_argument("--calibrate", type=Path, metavar="X.npz",
+    parser.add_argument("--winograd-calibrate", type=Path, metavar="X.npz",
                         help="with --winograd narrow: samples of the model's inputs, to choose each layer's shifts by")
     parser.add_argument("--no-check", dest="check", action="store_false",
                         help="leave out the comparison of a random sample with onnxruntime, layer by layer")
     add_compiler_options(parser)
+    add_calibration_options(parser)
     parser.add_argument("--keep-all", action="store_true",
                         help="give every tensor a place of its own in memory, so that `run` can compare them all "
                              "(default: tensors that nobody reads any more make room for others)")
@@ -120,22 +125,26 @@ def checked(application: "Application", model: Path) -> dict[str, Any] | None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.config)
+    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.winograd_calibrate,
+                      arguments.config)
     config, board = chosen_config(arguments), named_board(arguments)
-    if arguments.calibrate and arguments.winograd_mode != "narrow":
-        raise UsageError("--calibrate goes with --winograd narrow: its samples choose the shifts")
+    calibration = chosen_calibration(arguments)
+    if arguments.winograd_calibrate and arguments.winograd_mode != "narrow":
+        raise UsageError("--winograd-calibrate goes with --winograd narrow: its samples choose the shifts")
     require_writable(arguments.output)
     if is_zip(arguments.model):
         raise CommandError(f"{arguments.model}: a program or another zip file, where an ONNX model is needed")
     from gen.run.application import open_application
 
-    with status(f"compiling {arguments.model.name}"):
+    used = say_density(arguments.density, config)
+    with status(f"compiling {arguments.model.name}") as remark:
         application = open_application(
-            arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all),
-            calibration=arguments.calibrate, board=board, host=arguments.host != "off",
-            rebuild=arguments.reconstruct != "off")
+            arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
+            winograd_samples=arguments.winograd_calibrate, board=board, host=arguments.host != "off",
+            rebuild=arguments.reconstruct != "off", progress=progress_of(remark))
         require_inputs(arguments, application)
         programs = [workload.program for workload in application.workloads]
+    say(application.remarks)
     application.save(arguments.output)
     check = None
     if arguments.check:
@@ -150,6 +159,7 @@ def run(arguments: argparse.Namespace) -> None:
         "data_bytes": sum(program.data_beats for program in programs) * config.beat_bytes,
         "macs": sum(layer.macs for layer in layers), "useful_macs": sum(layer.useful_macs for layer in layers),
         "check": check, "partition": facts_of(application.partition),
+        "density": None if used is None else {"asked": arguments.density, "used": used},
     }
     if application.partition is not None:
         show_segments(application.partition)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from boards.board import Board
 from boards.registry import BOARDS, get_board
 from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
+from gen.cli.calibration import chosen_calibration, progress_of, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
 from gen.files.write import require_file
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
-    "named_board", "open_given", "require_inputs",
+    "named_board", "open_given", "require_inputs", "say_density",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -199,6 +200,19 @@ def require_inputs(arguments: argparse.Namespace, application: "Application") ->
             raise UsageError(f"--shape {name}: the inputs of the model are {', '.join(application.inputs)}")
 
 
+def say_density(asked: float | None, config: NpuConfig) -> float | None:
+    """The density that the machine has in place of the one asked for; a line on stderr if they differ."""
+    if asked is None:
+        return None
+    from gen.passes.prune import rounded_density
+
+    used = rounded_density(asked, config)
+    if used != asked:
+        messages.print(f"--density {asked:g}: {used:g} is the nearest that this machine has, in steps of "
+                       f"{1 / config.groups_dense:g}", soft_wrap=True)
+    return used
+
+
 def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | None = None) -> "Application":
     """The model or program at ``path``, for the machine of the options; a program brings its own if there are none.
 
@@ -211,12 +225,16 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
     from gen.run.inputs import array_shapes
     from gen.run.workload import is_program
 
-    with status(f"reading {path.name}"):
+    calibration = chosen_calibration(arguments)
+    with status(f"reading {path.name}") as remark:
         compiled = is_program(path)
         own = compiled and not _machine_given(arguments)
+        if not compiled:
+            say_density(arguments.density, config)
         opened = functools.partial(
-            open_application, path, None if own else config, host=arguments.host != "off",
-            board=arguments.board if compiled else named_board(arguments), rebuild=arguments.reconstruct != "off")
+            open_application, path, None if own else config, calibration=calibration, host=arguments.host != "off",
+            board=arguments.board if compiled else named_board(arguments), rebuild=arguments.reconstruct != "off",
+            progress=progress_of(remark))
         options = compile_options(arguments, keep_all=not compiled)
         try:
             application = opened(options)
@@ -225,4 +243,5 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
                 raise
             application = opened(dataclasses.replace(options, shapes=array_shapes(samples)))
         require_inputs(arguments, application)
-        return application
+    say(application.remarks)
+    return application

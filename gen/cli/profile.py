@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from boards.registry import get_board
+from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clock", type=megahertz, metavar="MHZ",
                         help="to reckon with (default: that of the program's board, or of --board)")
     add_compiler_options(parser)
+    add_calibration_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
 

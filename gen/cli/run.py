@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, CommandError, UsageError
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
     add_compiler_options(parser)
+    add_calibration_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
 

@@ -4,20 +4,31 @@ Feature maps are (C, H, W) int8 raw values with one scale and zero point a tenso
 shifted by 128 when they enter. Vectors (after Flatten, Gemm) are (C, 1, 1). Everything before and after the layers (the
 outermost quantise and dequantise, Softmax, reshapes of outputs) is host work, kept as steps on the graph's inputs and
 outputs. What each field may be is stated in `gen.ir.verify`.
+
+Tensors side by side (Concat), or some channels of one (Split), are no layers: a tensor can be part of another
+(`Part`, `gen.ir.parts`). Whether that is how they lie in memory is the machine's business.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gen.ir.host import HostStep
 
-__all__ = ["MAX_VALUES", "Conv", "Graph", "Layer", "NarrowWinograd", "Pool", "Requantize", "Residual", "Tensor",
-           "is_binary", "output_size", "pad_value"]
+__all__ = ["MAX_VALUES", "Bend", "Conv", "Graph", "Layer", "NarrowWinograd", "Part", "Pool", "Requantize", "Residual",
+           "Tensor", "is_binary", "output_size", "pad_value", "second_stage", "unscaled"]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
+
+
+@dataclass(frozen=True)
+class Part:
+    """As many channels of tensor ``whole`` as there are, from ``first`` on."""
+
+    whole: str
+    first: int
 
 
 @dataclass(frozen=True)
@@ -25,7 +36,9 @@ class Tensor:
     """An int8 feature map.
 
     ``onnx_name`` is the quantised ONNX tensor it stands for, ``onnx_unsigned`` whether that is uint8. ``signs``: every
-    value is -1 or +1, as `gen.ir.verify` proves of the layer that writes it; the ONNX tensor is then float.
+    value is -1 or +1, as `gen.ir.verify` proves of the layer that writes it; the ONNX tensor is then float. With
+    ``part`` its values are those of channels of another tensor: what is written to one of both can be read from the
+    other. What they stand for, scale and zero point, is each one's own.
     """
 
     name: str
@@ -35,6 +48,7 @@ class Tensor:
     onnx_name: str = ""
     onnx_unsigned: bool = False
     signs: bool = False
+    part: Part | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +85,21 @@ class Residual:
     high: int
 
 
+@dataclass(frozen=True)
+class Bend:
+    """Second stage of a store: what the layer's own result ``middle`` (never in memory) is above its zero point times
+    ``multiplier_a``, what it is below times ``multiplier_b``. See `sim.golden.bend`.
+    """
+
+    middle: Tensor
+    multiplier_a: int
+    multiplier_b: int
+    shift: int
+    zero_point: int
+    low: int
+    high: int
+
+
 @dataclass(frozen=True, eq=False)
 class NarrowWinograd:
     """A 3x3 convolution's sums made of int8 tiles and int8 weights, both rounded; see docs/numerics.md.
@@ -90,7 +119,8 @@ class Conv:
     ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
     subtracted, so -255..255. ``pads``: top, left, bottom, right; padding has ``pad_value``, None stands for the input's
     zero point. A convolution whose input has ``signs`` and whose weights are -1 and +1 is binary. With ``winograd`` its
-    sums are those of that form, which ``requantize`` goes with.
+    sums are those of that form, which ``requantize`` goes with. ``upsample``: so often each row and each column of its
+    result is there, in front of what is added. ``bend`` is instead of ``residual``.
     """
 
     name: str
@@ -106,13 +136,18 @@ class Conv:
     onnx_nodes: tuple[str, ...] = ()
     pad_value: int | None = None
     winograd: NarrowWinograd | None = None
+    upsample: tuple[int, int] = (1, 1)
+    bend: Bend | None = None
 
     op = "conv"
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Window maximum or sum of each channel; padding has ``pad_value``. A 1x1 sum is a copy through the requantiser."""
+    """Window maximum or sum of each channel; padding has ``pad_value``. A 1x1 sum is a copy through the requantiser.
+
+    ``upsample``, ``bend``: as of a `Conv`.
+    """
 
     name: str
     input: str
@@ -125,6 +160,8 @@ class Pool:
     requantize: Requantize
     residual: Residual | None = None
     onnx_nodes: tuple[str, ...] = ()
+    upsample: tuple[int, int] = (1, 1)
+    bend: Bend | None = None
 
     op = "pool"
 
@@ -134,7 +171,7 @@ Layer = Conv | Pool
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Layers in execution order, each tensor written once."""
+    """Layers in execution order, each channel of a tensor written once."""
 
     name: str
     tensors: Mapping[str, Tensor]
@@ -147,6 +184,18 @@ class Graph:
 
 def output_size(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> int:
     return (size + pad_before + pad_after - kernel) // stride + 1
+
+
+def second_stage(layer: Layer) -> Residual | Bend | None:
+    return layer.residual or layer.bend
+
+
+def unscaled(layer: Layer, target: Tensor) -> Tensor:
+    """A layer's output as it is made, before it is upsampled."""
+    if layer.upsample == (1, 1):
+        return target
+    channels, height, width = target.shape
+    return replace(target, shape=(channels, height // layer.upsample[0], width // layer.upsample[1]))
 
 
 def pad_value(layer: Layer, source: Tensor) -> int:

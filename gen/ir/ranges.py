@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from gen.ir.graph import Conv, Graph, Layer, Pool, Tensor, pad_value
-from sim.golden import requantize, residual_add
+from gen.ir.parts import ByChannel
+from sim.golden import finish, requantize
 
 __all__ = ["Range", "any_values", "input_ranges", "product_range", "sum_range", "window_range"]
 
@@ -54,13 +55,15 @@ def product_range(weights: np.ndarray, depthwise: bool, inputs: Range) -> Range:
 def input_ranges(graph: Graph) -> Mapping[str, Range]:
     """What each layer, by name, can read: values of its input's channels, and padding."""
     reads: dict[str, Range] = {}
-    ranges: dict[str, Range] = {}
+    #: (2, C) of each tensor.
+    ranges = ByChannel(graph.tensors)
     for name, _ in graph.inputs.values():
         channels = graph.tensors[name].shape[0]
-        ranges[name] = np.full(channels, -128), np.full(channels, 127)
+        ranges[name] = np.array([np.full(channels, -128), np.full(channels, 127)])
     for layer in graph.layers:
-        first, second = layer.requantize, layer.residual
-        inputs = reads[layer.name] = _padded(layer, graph.tensors[layer.input], ranges[layer.input])
+        first = layer.requantize
+        low, high = ranges[layer.input]
+        inputs = reads[layer.name] = _padded(layer, graph.tensors[layer.input], (low, high))
         if isinstance(layer, Conv) and layer.winograd:      # whose sums are rounded
             low, high = (np.full(len(first.bias), end) for end in (first.low, first.high))
         else:
@@ -69,10 +72,7 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
                 requantize(end[:, None, None], first.bias, first.multiplier, first.shift, first.zero_point, first.low,
                            first.high)[:, 0, 0]
                 for end in sum_range(layer, inputs))
-        if second:
-            low, high = (
-                residual_add(own, other, second.multiplier_a, second.multiplier_b, second.constant, second.shift,
-                             second.zero_point, second.low, second.high)
-                for own, other in zip((low, high), ranges[second.other], strict=True))
-        ranges[layer.output] = low.astype(np.int64), high.astype(np.int64)
+        others = ranges[layer.residual.other] if layer.residual else (None, None)
+        low, high = (finish(layer, own, other) for own, other in zip((low, high), others, strict=True))
+        ranges[layer.output] = np.array([low, high], np.int64)
     return reads

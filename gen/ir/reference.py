@@ -8,7 +8,8 @@ import numpy as np
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph
 from gen.ir.host import apply_step
-from gen.ir.queries import count_readers
+from gen.ir.parts import ByChannel, Present, origin
+from gen.ir.queries import count_readers, read_by
 from sim.golden import run_layer
 
 __all__ = ["host_output", "run"]
@@ -74,18 +75,23 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray], *,
     if missing:
         raise GraphError(f"input {missing[0]!r} is missing")
     converted = {name: _host_input(graph, name, array) for name, array in inputs.items()}
-    tensors = {graph.inputs[name][0]: array for name, array in converted.items()}
-    samples = {len(x) for x in tensors.values()}
-    if len(samples) > 1:
+    if len({len(x) for x in converted.values()}) > 1:
         raise GraphError("inputs have different numbers of samples")
+    tensors, there = ByChannel(graph.tensors), Present(graph.tensors)
+    for name, array in converted.items():
+        tensors[graph.inputs[name][0]] = array
+        there.add(graph.inputs[name][0])
     unread = count_readers(graph)
     for layer in graph.layers:
         residual = tensors[layer.residual.other] if layer.residual else None
         zero_point = graph.tensors[layer.input].zero_point
         tensors[layer.output] = run_layer(layer, tensors[layer.input], residual, zero_point=zero_point)
-        for name in (layer.input, *([layer.residual.other] if layer.residual else [])):
-            unread[name] -= 1
-            if not (keep or unread[name]):
-                del tensors[name]
+        there.add(layer.output)
+        for name in read_by(layer):
+            whole, _ = origin(graph.tensors, name)
+            unread[whole] -= 1
+            if not (keep or unread[whole]):
+                tensors.drop(whole)
     outputs = {name: host_output(graph, name, tensors[tensor]) for name, (tensor, _) in graph.outputs.items()}
-    return outputs, tensors if keep else None
+    kept = {name: tensors[name] for name in graph.tensors if there.all_of(name)} if keep else None
+    return outputs, kept

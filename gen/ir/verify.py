@@ -14,6 +14,7 @@ from cores.arch.numerics import CONSTANT_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT,
 from gen.ir.errors import GraphError
 from gen.ir.graph import (
     MAX_VALUES,
+    Bend,
     Conv,
     Graph,
     Layer,
@@ -24,8 +25,11 @@ from gen.ir.graph import (
     Tensor,
     output_size,
     pad_value,
+    second_stage,
 )
 from gen.ir.host import HostStep, is_integer, is_scale, step_problems
+from gen.ir.parts import Present
+from gen.ir.queries import read_by
 
 __all__ = ["verify"]
 
@@ -41,8 +45,8 @@ _LARGEST_WEIGHT = 255
 def verify(graph: Graph) -> None:
     """Check every rule of the IR. Raises GraphError that names the layer, tensor, input or output, and the rule."""
     for key, tensor in graph.tensors.items():
-        _refuse(f"tensor {key}", _tensor_problems(key, tensor))
-    written: set[str] = set()
+        _refuse(f"tensor {key}", chain(_tensor_problems(key, tensor), _part_problems(graph, tensor)))
+    written = Present(graph.tensors)
     for name, (key, steps) in graph.inputs.items():
         _refuse(f"input {name}", chain(_input_problems(graph, key, written), _steps_problems(steps)))
         written.add(key)
@@ -53,7 +57,8 @@ def verify(graph: Graph) -> None:
         names.add(layer.name)
     for name, (key, steps) in graph.outputs.items():
         _refuse(f"output {name}", chain(
-            () if key in written else (f"tensor {key!r} is never written",), _steps_problems(steps)))
+            () if key in graph.tensors and written.all_of(key) else (f"tensor {key!r} is never written",),
+            _steps_problems(steps)))
 
 
 def _refuse(what: str, problems: Iterator[str]) -> None:
@@ -79,10 +84,28 @@ def _tensor_problems(key: str, tensor: Tensor) -> Iterator[str]:
         yield f"zero point must be int8, not {tensor.zero_point!r}"
 
 
-def _input_problems(graph: Graph, key: str, written: Collection[str]) -> Iterator[str]:
+def _part_problems(graph: Graph, tensor: Tensor) -> Iterator[str]:
+    """A whole has more channels than each of its parts, so none is a part of itself by way of others."""
+    part = tensor.part
+    if part is None:
+        return
+    if part.whole not in graph.tensors:
+        yield f"is part of {part.whole!r}, which is not in the graph"
+    whole, channels = graph.tensors[part.whole], tensor.shape[0]
+    if channels >= whole.shape[0] or not is_integer(part.first, 0, whole.shape[0] - channels):
+        yield f"{channels} channels from {part.first!r} on are no part of {whole.shape[0]}"
+    if tensor.shape[1:] != whole.shape[1:]:
+        yield f"is {tensor.shape[1:]} large and part of {part.whole!r}, which is {whole.shape[1:]}"
+    if tensor.signs or whole.signs:
+        yield "signs are neither parts nor have any"
+
+
+def _input_problems(graph: Graph, key: str, written: Present) -> Iterator[str]:
     if key not in graph.tensors:
         yield f"tensor {key!r} is not in the graph"
-    if key in written:
+    if graph.tensors[key].part:
+        yield f"tensor {key!r} is part of another, as only what layers make can be"
+    if written.any_of(key):
         yield f"tensor {key!r} is that of another input"
     if graph.tensors[key].signs:
         yield f"tensor {key!r} can hold more than -1 and +1"
@@ -95,7 +118,7 @@ def _steps_problems(steps: tuple[HostStep, ...]) -> Iterator[str]:
         yield from step_problems(step)
 
 
-def _layer_problems(graph: Graph, layer: Layer, written: Collection[str], names: Collection[str]) -> Iterator[str]:
+def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collection[str]) -> Iterator[str]:
     yield from _reference_problems(graph, layer, written, names)
     source, target = graph.tensors[layer.input], graph.tensors[layer.output]
     if isinstance(layer, Conv):
@@ -104,19 +127,21 @@ def _layer_problems(graph: Graph, layer: Layer, written: Collection[str], names:
     yield from _first_stage_problems(layer.requantize, target.shape[0], FIRST_BITS if layer.residual else 8)
     if layer.residual:
         yield from _second_stage_problems(layer.residual, graph.tensors[layer.residual.other], target)
+    if layer.bend:
+        yield from _bend_problems(layer, layer.bend, target)
     if target.signs and not _makes_signs(layer, source):
         yield "output is not limited to -1 and +1"
 
 
-def _reference_problems(graph: Graph, layer: Layer, written: Collection[str], names: Collection[str]) -> Iterator[str]:
-    for key in (layer.input, layer.output, *([layer.residual.other] if layer.residual else [])):
+def _reference_problems(graph: Graph, layer: Layer, written: Present, names: Collection[str]) -> Iterator[str]:
+    for key in (layer.output, *read_by(layer)):
         if key not in graph.tensors:
             yield f"tensor {key!r} is not in the graph"
-    if layer.input not in written:
+    if not written.all_of(layer.input):
         yield f"input {layer.input!r} is read before it is written"
-    if layer.residual and layer.residual.other not in written:
+    if layer.residual and not written.all_of(layer.residual.other):
         yield f"residual {layer.residual.other!r} is read before it is written"
-    if layer.output in written:
+    if written.any_of(layer.output):
         yield f"output {layer.output!r} is written twice"
     if layer.name in names:
         yield "another layer has this name"
@@ -161,8 +186,10 @@ def _window_problems(layer: Layer, source: Tensor, target: Tensor) -> Iterator[s
     if not is_integer(pad_value(layer, source), *_INT8):
         yield f"the padding must be int8, not {layer.pad_value!r}"
     top, left, bottom, right = layer.pads
-    made = (oc, output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
-            output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
+    if not _are_integers(layer.upsample, 2, 1):
+        yield f"upsample must be a tuple of two positive numbers, not {layer.upsample!r}"
+    made = (oc, layer.upsample[0] * output_size(source.shape[1], kernel[0], layer.stride[0], top, bottom),
+            layer.upsample[1] * output_size(source.shape[2], kernel[1], layer.stride[1], left, right))
     if target.shape != made:
         yield f"output is {target.shape}, its layer makes {made}"
 
@@ -194,6 +221,18 @@ def _second_stage_problems(stage: Residual, other: Tensor, target: Tensor) -> It
     yield from _range_problems(stage, 8)
 
 
+def _bend_problems(layer: Layer, stage: Bend, target: Tensor) -> Iterator[str]:
+    if layer.residual:
+        yield "it adds and bends; a store has one second stage"
+    if stage.middle.shape != target.shape:
+        yield f"its own result is {stage.middle.shape}, the output {target.shape}"
+    factors = stage.multiplier_a, stage.multiplier_b
+    if not all(map(is_integer, (*factors, stage.shift))):
+        yield "multipliers and shift of a bend must be integers"
+    yield from _scaling_problems((min(factors), max(factors)), (stage.shift, stage.shift))
+    yield from _range_problems(stage, 8)
+
+
 def _scaling_problems(multipliers: tuple[int, int], shifts: tuple[int, int]) -> Iterator[str]:
     """Of the least and the largest multiplier and shift of a stage."""
     for name, (least, most), (low, high) in (("multipliers", multipliers, _MULTIPLIER), ("shifts", shifts, _SHIFT)):
@@ -201,7 +240,7 @@ def _scaling_problems(multipliers: tuple[int, int], shifts: tuple[int, int]) -> 
             yield f"requantisation {name} must be in {low}..{high}, not {least}..{most}"
 
 
-def _range_problems(stage: Requantize | Residual, bits: int) -> Iterator[str]:
+def _range_problems(stage: Requantize | Residual | Bend, bits: int) -> Iterator[str]:
     if not is_integer(stage.zero_point, *_INT8):
         yield f"a stage's zero point must be int8, not {stage.zero_point!r}"
     limit = 1 << bits - 1
@@ -212,7 +251,7 @@ def _range_problems(stage: Requantize | Residual, bits: int) -> Iterator[str]:
 def _makes_signs(layer: Layer, source: Tensor) -> bool:
     """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
     stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
-    if layer.residual or (stage.low, stage.high) != (-1, 1):
+    if second_stage(layer) or (stage.low, stage.high) != (-1, 1):
         return False
     if isinstance(layer, Pool) and layer.maximum and source.signs:
         return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()

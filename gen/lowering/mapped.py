@@ -48,6 +48,7 @@ class MappedLayer(ABC):
 
     layer: Layer
     source: Tensor
+    #: What is made, before it is upsampled.
     target: Tensor
     config: NpuConfig
     #: What makes activations of the sums of this mapping, which need not be those of the layer.

@@ -9,6 +9,7 @@ from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Requantize
+from gen.ir.parts import origin
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.steps import MappedGraph
 from gen.memory.placement import Placement, aligned
@@ -74,23 +75,38 @@ def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placeme
 
     That a STORE may overwrite what an earlier step has loaded needs no token of its own: it comes after a COMPUTE of
     its step, that one after a LOAD_ACT of it, and the queue of loads has the earlier step's before that one. Only side
-    data may be loaded when the next step has begun (`gen.lowering`): what is added is kept for one step more.
+    data may be loaded when the next step has begun (`gen.lowering`): what is added is kept for one step more. A tensor
+    and its parts are needed from the first that is written to the last that is read.
     """
     graph, last = mapped.graph, len(mapped.steps)
-    written = {tensor: -1 for tensor, _ in graph.inputs.values()}
-    needed = dict(written)
+    inner = frozenset().union(*(step.inner for step in mapped.steps))
+    times = {tensor: Lifetime(-1, -1) for tensor, _ in graph.inputs.values()}
     interleaved = set()
+
+    def needed(name: str, number: int) -> None:
+        if name not in inner:
+            now = Lifetime(number, number)
+            times[name] = now.joined(times.get(name, now))
+
     for number, step in enumerate(mapped.steps):
         for layer in step.layers:
-            needed[layer.input] = max(needed[layer.input], number)
+            needed(layer.input, number)
             if layer.other is not None:
-                needed[layer.other] = max(needed[layer.other], number + 1)
-            written[layer.layer.output] = needed[layer.layer.output] = number
+                needed(layer.other, number + 1)
+            needed(layer.layer.output, number)
             if layer.interleaves:
                 interleaved.add(layer.input)
-    needed.update({tensor: last for tensor, _ in graph.outputs.values()})
-    inner = frozenset().union(*(step.inner for step in mapped.steps))
-    return {
-        name: (Placement(0, graph.tensors[name].shape, name in mapped.maps, name in interleaved),
-               Lifetime(-1, last) if keep_all else Lifetime(first, needed[name]))
-        for name, first in written.items() if name not in inner}
+    for tensor, _ in graph.outputs.values():
+        needed(tensor, last)
+    for name in list(times):
+        whole, _ = origin(graph.tensors, name)
+        times[whole] = times[name].joined(times.get(whole, times[name]))
+
+    def form(name: str) -> Placement:
+        (channels, height, width), (whole, place) = graph.tensors[name].shape, origin(graph.tensors, name)
+        if whole == name:
+            return Placement(0, (channels, height, width), name in mapped.maps, name in interleaved)
+        return Placement(place.start // mapped.config.ic_lanes * height * width, (channels, height, width), whole=whole)
+
+    return {name: (form(name), Lifetime(-1, last) if keep_all else times[origin(graph.tensors, name)[0]])
+            for name in times}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS
+from gen.ir.graph import second_stage
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer, Region
 from gen.lowering.places import TensorWrites
@@ -20,14 +21,16 @@ _PARAMETER_BLOCKS = largest_field(Opcode.LOAD_SIDE, "cols") // PARAMETER_BEATS
 
 @dataclass(frozen=True)
 class OutputTile:
-    """What one STORE writes: channel ``blocks`` of a window of a layer's output.
+    """What is stored of one accumulator bank, or one POOL: channel ``blocks`` of a window of a layer's output.
 
-    ``computed`` is the position of the COMPUTE or POOL that makes it.
+    ``computed`` is the position of the COMPUTE or POOL that makes it. There is a STORE for each of ``copies``: where
+    the layer is upsampled, every row has as many as the factor says.
     """
 
     layer: PlacedLayer
     window: Window
     blocks: range
+    copies: range
     bank: int
     pooled: bool
     computed: int
@@ -38,11 +41,15 @@ class OutputTile:
 
 
 class Stores:
-    """Numbers the output tiles and emits their STOREs, in order, when told to."""
+    """Numbers the output tiles and emits their STOREs, in order, when told to.
+
+    A tile's position is that of its last STORE.
+    """
 
     def __init__(self, tensors: Mapping[str, Placement], emitter: Emitter) -> None:
         self._tensors, self._emitter = tensors, emitter
-        self._writes = {name: TensorWrites() for name in tensors}
+        #: Of tensors that are part of no other.
+        self._writes = {name: TensorWrites() for name, place in tensors.items() if place.whole is None}
         self._tiles: list[OutputTile] = []
         #: Of each COMPUTE and POOL.
         self._next_of_compute: list[int] = []
@@ -66,7 +73,8 @@ class Stores:
         """Note a tile whose STORE can follow from now on."""
         if tile.local is None:
             blocks = tile.blocks.start, tile.blocks.stop
-            self._writes[tile.layer.mapped.layer.output].add(self.opened, blocks, _pixels(tile))
+            whole = self._in_whole(Region(tile.layer.mapped.layer.output, blocks, _pixels(tile, tile.copies)))
+            self._writes[whole.tensor].add(self.opened, whole.blocks, whole.pixels)
         self._tiles.append(tile)
 
     def flush(self, through: int) -> None:
@@ -79,66 +87,95 @@ class Stores:
         return self._positions[tile]
 
     def last_writer(self, region: Region) -> int:
-        """The last tile that writes into a part of a tensor, or -1."""
-        return self._writes[region.tensor].last(region.blocks, region.pixels)
+        """The last tile that writes into a region, or -1."""
+        whole = self._in_whole(region)
+        return self._writes[whole.tensor].last(whole.blocks, whole.pixels)
 
-    def _places(self, tile: OutputTile) -> tuple[int, int, int]:
-        """A STORE's row pitch, block pitch and offset."""
+    def _in_whole(self, region: Region) -> Region:
+        """A region as one of the tensor in whose place its own lies."""
+        place = self._tensors[region.tensor]
+        if place.whole is None:
+            return region
+        _, height, width = place.shape
+        skipped = (place.offset - self._tensors[place.whole].offset) // (height * width)
+        first, end = region.blocks
+        return Region(place.whole, (first + skipped, end + skipped), region.pixels)
+
+    def _places(self, tile: OutputTile, copy: int) -> tuple[int, int, int]:
+        """The row pitch, block pitch and offset of the STORE of a copy."""
         if tile.local is not None:
             # One row behind the other.
             block_pitch, start = tile.local
             return 0, block_pitch, start + tile.blocks.start * block_pitch
-        place = self._tensors[tile.layer.mapped.layer.output]
+        mapped = tile.layer.mapped
+        place = self._tensors[mapped.layer.output]
         _, height, width = place.shape
-        row, col = divmod(_pixels(tile)[0], width)
+        row, col = divmod(_pixels(tile, range(copy, copy + 1))[0], width)
+        row_pitch = place.row_beats * mapped.layer.upsample[0]
         start = (tile.blocks.start * height + row) * place.row_beats + (col // MAP_PIXELS if place.signs else col)
-        return place.row_beats if tile.window.rows > 1 else 0, height * place.row_beats, place.offset + start
+        return row_pitch if tile.window.rows > 1 else 0, height * place.row_beats, place.offset + start
 
     def _store(self, tile: OutputTile) -> None:
-        emitter, mapped = self._emitter, tile.layer.mapped
+        emitter = self._emitter
         outer, emitter.layer = emitter.layer, tile.layer.number
-        window, first, second = tile.window, mapped.requantize, mapped.layer.residual
-        row_pitch, block_pitch, offset = self._places(tile)
+        for copy in tile.copies:
+            position = self._store_copy(tile, copy)
+        self._positions.append(position)
+        emitter.layer = outer
+
+    def _store_copy(self, tile: OutputTile, copy: int) -> int:
+        """Emit the STORE of a copy and its side data; returns its position."""
+        emitter, mapped = self._emitter, tile.layer.mapped
+        window, first, residual, bend = tile.window, mapped.requantize, mapped.layer.residual, mapped.layer.bend
+        second, across = second_stage(mapped.layer), mapped.layer.upsample[1]
+        # What is bent counts from its zero point.
+        origin = first.zero_point if bend else 0
+        row_pitch, block_pitch, offset = self._places(tile, copy)
         signs = tile.local is None and self._tensors[mapped.layer.output].signs
         emitter.set(
-            Opcode.STORE_SET, rows=window.rows, cols=window.cols, row_pitch=row_pitch, block_pitch=block_pitch,
-            zero_point=first.zero_point, low=first.low, high=first.high, add=int(second is not None),
-            binary=int(signs), local=int(tile.local is not None), **tile.words)
+            Opcode.STORE_SET, rows=window.rows, cols=window.cols * across, row_pitch=row_pitch,
+            block_pitch=block_pitch, zero_point=first.zero_point - origin, low=first.low - origin,
+            high=first.high - origin, add=int(second is not None), binary=int(signs),
+            local=int(tile.local is not None), **tile.words)
         if second:
             emitter.set(
                 Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
-                constant=second.constant, shift=second.shift, zero_point=second.zero_point, low=second.low,
-                high=second.high)
+                constant=residual.constant if residual else 0, shift=second.shift, zero_point=second.zero_point,
+                low=second.low, high=second.high, bend=int(bend is not None))
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
-        self._positions.append(emitter.emit(
+        position = emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
-            blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled)))
-        if second is None:
+            blocks=len(tile.blocks), bank=tile.bank, pooled=int(tile.pooled), repeats=across - 1)
+        if residual is None:
             for block in tile.blocks[::_PARAMETER_BLOCKS]:
                 self._load_parameters(tile, block, min(_PARAMETER_BLOCKS, tile.blocks.stop - block))
         else:
             for block in tile.blocks:
                 self._load_parameters(tile, block, 1)
-                self._load_residual(tile, second.other, block)
-        emitter.layer = outer
+                self._load_residual(tile, residual.other, block, copy)
+        return position
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:
         self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,
                            cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
 
-    def _load_residual(self, tile: OutputTile, tensor: str, block: int) -> None:
-        start, end = _pixels(tile)
+    def _load_residual(self, tile: OutputTile, tensor: str, block: int, copy: int) -> None:
+        start, end = _pixels(tile, range(copy, copy + 1))
+        down, across = tile.layer.mapped.layer.upsample
         place = self._tensors[tensor]
         _, height, width = place.shape
         writer = self.last_writer(Region(tensor, (block, block + 1), (start, end)))
         after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}
         self._emitter.emit(
             Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,
-            cols=tile.window.cols, rows=tile.window.rows, row_pitch=width if tile.window.rows > 1 else 0)
+            cols=tile.window.cols * across, rows=tile.window.rows,
+            row_pitch=width * down if tile.window.rows > 1 else 0)
 
 
-def _pixels(tile: OutputTile) -> tuple[int, int]:
-    """First pixel of a tile and the one behind its last."""
-    width = tile.layer.mapped.target.shape[2]
-    start = tile.window.y * width + tile.window.x
-    return start, start + (tile.window.rows - 1) * width + tile.window.cols
+def _pixels(tile: OutputTile, copies: range) -> tuple[int, int]:
+    """First pixel of copies of a tile and the one behind their last."""
+    mapped, window = tile.layer.mapped, tile.window
+    down, across = mapped.layer.upsample
+    width, left = mapped.target.shape[2] * across, window.x * across
+    first, last = window.y * down + copies[0], (window.y + window.rows - 1) * down + copies[-1]
+    return first * width + left, last * width + left + window.cols * across

@@ -37,9 +37,13 @@ class Tiles:
         return self.emitter.count(Queue.COMPUTE) - 1
 
     def begin(self, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range, *, narrow: bool = False,
-              local: tuple[int, int] | None = None) -> "Tile":
-        """A tile of some channel blocks; ``narrow``: it is computed with ``spread``; ``local``: as in `OutputTile`."""
-        return Tile(self, layer, geometry, window, blocks, narrow, local)
+              local: tuple[int, int] | None = None, copies: range | None = None) -> "Tile":
+        """A tile of some channel blocks; ``narrow``: it is computed with ``spread``; ``local``: as in `OutputTile`.
+
+        ``copies``: of each row, all unless given; as in `OutputTile`.
+        """
+        copies = range(layer.mapped.layer.upsample[0]) if copies is None else copies
+        return Tile(self, layer, geometry, window, blocks, narrow, local, copies)
 
     def take_bank(self) -> tuple[int, int]:
         """A bank for a tile, and the tile whose STORE must have read it before.
@@ -66,9 +70,9 @@ class Tile:
     """One output tile, from its first COMPUTE to its last."""
 
     def __init__(self, tiles: Tiles, layer: PlacedLayer, geometry: Geometry, window: Window, blocks: range,
-                 narrow: bool, local: tuple[int, int] | None) -> None:
+                 narrow: bool, local: tuple[int, int] | None, copies: range) -> None:
         self._tiles, self._layer, self.geometry, self.window = tiles, layer, geometry, window
-        self._blocks, self._narrow, self._local = blocks, narrow, local
+        self._blocks, self._narrow, self._local, self._copies = blocks, narrow, local, copies
         #: Its accumulator bank, once it has begun, and the tile that was there before.
         self._bank = self._before = -1
 
@@ -126,8 +130,8 @@ class Tile:
 
     def _output(self, *, bank: int, pooled: bool) -> OutputTile:
         fields = {} if pooled else self.geometry.store_fields(self.window, self._tiles.config, narrow=self._narrow)
-        return OutputTile(self._layer, self.window, self._blocks, bank, pooled, self._tiles.last_compute, fields,
-                          self._local)
+        return OutputTile(self._layer, self.window, self._blocks, self._copies, bank, pooled, self._tiles.last_compute,
+                          fields, self._local)
 
     def _emit(self, opcode: Opcode, after: dict[Queue, int], **fields: int) -> None:
         self._tiles.emitter.emit(opcode, after=after, **fields)

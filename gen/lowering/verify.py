@@ -2,6 +2,8 @@
 
 from itertools import combinations
 
+from gen.ir.graph import unscaled
+from gen.ir.parts import Present, origin
 from gen.lowering.placed import PlacedGraph, in_memory
 from gen.lowering.steps import MappedGraph
 from gen.memory.placement import ALIGNMENT
@@ -22,22 +24,29 @@ def _require(condition: bool, message: str) -> None:
 def verify_mapped(mapped: MappedGraph) -> None:
     """Layers are those of the graph, in order; what they read is there; their tiles cover their output once.
 
-    Raises StageError.
+    Tensors begin at a block of what they are part of, so no block has channels of two layers. Raises StageError.
     """
+    tn, tensors = mapped.config.ic_lanes, mapped.graph.tensors
     known = {layer.output: layer.name for layer in mapped.graph.layers}
-    written = {tensor for tensor, _ in mapped.graph.inputs.values()}
+    written = Present(tensors)
+    for name, _ in mapped.graph.inputs.values():
+        written.add(name)
+    for name in tensors:
+        whole, channels = origin(tensors, name)
+        _require(channels.start % tn == 0, f"tensor {name} does not begin at a block of {whole}")
     for step in mapped.steps:
         for layer, plan in zip(step.layers, step.plans, strict=True):
             name, output = layer.layer.name, layer.layer.output
             _require(known.get(output) == name, f"layer {name} is not in the graph")
             for tensor in (layer.input, layer.other):
-                _require(tensor is None or tensor in written, f"layer {name} reads {tensor} before it is written")
-            _require(output not in written, f"layer {name} writes {output} again")
-            _require(layer.target is mapped.graph.tensors[output], f"layer {name} has another output than the graph")
+                _require(tensor is None or written.all_of(tensor), f"layer {name} reads {tensor} before it is written")
+            _require(not written.any_of(output), f"layer {name} writes {output} again")
+            _require(layer.target == unscaled(layer.layer, tensors[output]),
+                     f"layer {name} has another output than the graph")
             _require(_covers(plan), f"the tiles of layer {name} do not cover its output once")
             written.add(output)
     for name, (tensor, _) in mapped.graph.outputs.items():
-        _require(tensor in written, f"output {name}: no step writes {tensor}")
+        _require(written.all_of(tensor), f"output {name}: no step writes {tensor}")
 
 
 def _covers(plan: Plan) -> bool:
@@ -62,8 +71,16 @@ def verify_placed(placed: PlacedGraph) -> None:
     for name, place in placed.tensors.items():
         _require(placed.write_start <= place.offset and place.offset + place.beats(tn) <= placed.end,
                  f"tensor {name} lies outside the region of feature maps")
-        _require(place.offset * tn % ALIGNMENT == 0, f"tensor {name} does not begin at a multiple of {ALIGNMENT} bytes")
-    for one, other in combinations(placed.tensors, 2):
+        if place.whole is None:
+            _require(place.offset * tn % ALIGNMENT == 0,
+                     f"tensor {name} does not begin at a multiple of {ALIGNMENT} bytes")
+            continue
+        whole, channels = origin(placed.mapped.graph.tensors, name)
+        beats = (place.offset - placed.tensors[whole].offset) * tn
+        _require(place.whole == whole and beats == channels.start * place.shape[1] * place.shape[2]
+                 and place.lies_in(placed.tensors[whole], tn), f"tensor {name} is not where it belongs in {whole}")
+    alone = [name for name, place in placed.tensors.items() if place.whole is None]
+    for one, other in combinations(alone, 2):
         if needed[one][1].meets(needed[other][1]):
             _require(not placed.tensors[one].overlaps(placed.tensors[other], tn),
                      f"tensors {one} and {other} are needed at the same time and share a place")

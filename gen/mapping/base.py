@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar
 
 from cores.config import NpuConfig
-from gen.ir.graph import Graph, Layer, Tensor
+from gen.ir.graph import Graph, Layer, Tensor, unscaled
 from gen.ir.ranges import Range, input_ranges
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.steps import Step
@@ -49,8 +49,8 @@ class Survey:
         return self._known[kind]  # type: ignore[return-value]
 
     def site(self, layer: Layer, *, map_out: bool = False) -> "Site":
-        return Site(self, layer, self.graph.tensors[layer.input], self.graph.tensors[layer.output],
-                    self.reads[layer.name], map_out)
+        return Site(self, layer, self.graph.tensors[layer.input],
+                    unscaled(layer, self.graph.tensors[layer.output]), self.reads[layer.name], map_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +60,7 @@ class Site:
     survey: Survey
     layer: Layer
     source: Tensor
+    #: What is made, before it is upsampled.
     target: Tensor
     #: What the layer can read; None for any int8.
     inputs: Range | None

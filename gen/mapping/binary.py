@@ -15,7 +15,7 @@ from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
-from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value
+from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value, unscaled
 from gen.ir.queries import count_readers, only_signs
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import Region, data_of
@@ -24,7 +24,7 @@ from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
 from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, Window
 from gen.tiling.weights import PackedWeights, Pass, Passes
-from sim.golden import requantize, residual_add
+from sim.golden import finish, requantize
 
 __all__ = ["BinaryLayers", "BinaryMapping", "SignSource"]
 
@@ -103,12 +103,13 @@ def _choose(graph: Graph, config: NpuConfig,
             continue
         maker = makers[layer.input]
         # Signs of an int8 tensor as it is are taken from there.
-        tensor = maker.input if only_signs(maker) else layer.input
+        tensor = maker.input if only_signs(maker) and maker.input in beyond else layer.input
         adapted = _on_unit(graph, layer, _source(layer, tensor, beyond[tensor], config), config)
         if adapted is not None:
             layers[layer.name] = adapted
     spared = frozenset(layer.output for layer in graph.layers
-                       if only_signs(layer) and readers[layer.output] == _reading(graph, layer.output, layers))
+                       if only_signs(layer) and layer.input in beyond
+                       and readers[layer.output] == _reading(graph, layer.output, layers))
     inputs = {tensor for tensor, _ in graph.inputs.values()}
     # A map's rows are read from their beginning on, one pixel behind the other.
     of_maps = {name: item for name, item in layers.items()
@@ -123,7 +124,7 @@ def _choose(graph: Graph, config: NpuConfig,
 
 def _map(item: _OnUnit, survey: Survey, *, map_out: bool) -> "BinaryMapping":
     layer, config, tensors = item.layer, survey.config, survey.graph.tensors
-    source, target = tensors[layer.input], tensors[layer.output]
+    source, target = tensors[layer.input], unscaled(layer, tensors[layer.output])
     geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
     tiles = _passes(layer, item.signs, config)
     cost = _Cost(layer, tiles, geometry, config, input_blocks=item.signs.blocks)
@@ -138,20 +139,23 @@ def _reading(graph: Graph, tensor: str, layers: Collection[str]) -> int:
 
 
 def _beyond(graph: Graph) -> dict[str, int]:
-    """What each tensor in memory has in the channels beyond its last: their multiplier is zero."""
+    """What each tensor in memory has in the channels beyond its last: their multiplier is zero.
+
+    Of those alone that one layer writes: channels beyond a part of a tensor can be another's.
+    """
     values = {tensor: 0 for tensor, _ in graph.inputs.values()}
 
     def single(number: int) -> np.ndarray:
         return np.full((1, 1, 1), number)
 
     for layer in graph.layers:
-        first, second = layer.requantize, layer.residual
+        first = layer.requantize
         value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
                            first.low, first.high)
-        if second:
-            value = residual_add(value, single(values[second.other]), second.multiplier_a, second.multiplier_b,
-                                 second.constant, second.shift, second.zero_point, second.low, second.high)
-        values[layer.output] = int(value.flat[0])
+        if layer.residual and layer.residual.other not in values:
+            continue
+        other = single(values[layer.residual.other]) if layer.residual else None
+        values[layer.output] = int(finish(layer, value, other).flat[0])
     return values
 
 

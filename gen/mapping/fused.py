@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from cores.config import NpuConfig
-from gen.ir.graph import Conv, Graph, Layer
+from gen.ir.graph import Conv, Graph, Layer, second_stage
 from gen.ir.queries import count_readers
 from gen.lowering.mapped import MappedLayer, PlacedLayer
 from gen.lowering.places import Chunk
@@ -27,10 +27,10 @@ from gen.tiling.schedule import (
     CHUNK_CYCLES,
     COMPUTE_OVERHEAD,
     LATENCY,
-    STORE_CYCLES,
     WINDOW_OVERHEAD,
     Plan,
     step_pace,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS
 
@@ -38,8 +38,6 @@ __all__ = ["FusedPair", "FusedPlan", "fusable", "fuse"]
 
 #: Fused layers take this share of the cycles at most: what is around them can change by the rest.
 _GAIN = 0.98
-#: Pairs that by themselves take this many times the best one's cycles may be the best with their neighbours.
-_NEAR = 1.3
 #: Cycles of the store engine from a STORE to the next, without another STORE_SET between them or with one: estimates
 #: that suit the tilings that were measured, made of several depths and of tokens' ways.
 _STORE_GAP, _STORE_SET_GAP = 11, 26
@@ -90,7 +88,9 @@ class FusedPlan:
 
 def fusable(graph: Graph, first: Layer, second: Layer) -> bool:
     """Whether ``second`` is a pointwise layer that alone reads what the depthwise one before it makes."""
-    if not (isinstance(first, Conv) and first.depthwise and first.residual is None):
+    if not (isinstance(first, Conv) and first.depthwise and second_stage(first) is None):
+        return False
+    if not first.upsample == second.upsample == (1, 1):
         return False
     if first.weights.shape[2:] == (1, 1):
         return False
@@ -157,16 +157,22 @@ def fuse(mapped: MappedGraph, options: CompileOptions) -> MappedGraph:
     steps: list[Step] = list(mapped.steps)
     for first, second in pairwise(mapped.steps):
         pairs = _pairs(first.layers[0], second.layers[0], mapped)
-        # By themselves, to see which are good; then with their neighbours, whose waiting they decide.
-        alone = [trial.cycles([pair]) for pair in pairs]
-        if not pairs or min(alone) >= _GAIN * trial.cycles([first, second]):
+        if not pairs:
+            continue
+        # By themselves, to see whether any is good; then with their neighbours, whose waiting they decide.
+        limit = _GAIN * trial.cycles([first, second])
+        if not any(trial.cycles([pair], limit) < limit for pair in pairs):
             continue
         at = steps.index(first)
         before, behind = steps[max(0, at - 1):at], steps[at + 2:at + 3]
-        cycles, number = min((trial.cycles([*before, pair, *behind]), number)
-                             for number, pair in enumerate(pairs) if alone[number] <= _NEAR * min(alone))
-        if cycles < _GAIN * trial.cycles([*before, first, second, *behind]):
-            steps[at:at + 2] = [pairs[number]]
+        limit = _GAIN * trial.cycles([*before, first, second, *behind])
+        best: FusedPair | None = None
+        for pair in pairs:
+            cycles = trial.cycles([*before, pair, *behind], limit)
+            if cycles < limit:
+                limit, best = cycles, pair
+        if best is not None:
+            steps[at:at + 2] = [best]
     return replace(mapped, steps=steps)
 
 
@@ -205,7 +211,7 @@ class _Costs:
         self.windows, self.second = windows, second
         self.blocks = len(windows.tiles)
         self.out_blocks = -(-second.target.shape[0] // config.ic_lanes)
-        self.residual = second.other is not None
+        self.residual, self.store_cycles = second.other is not None, store_cycles(second.layer)
         self.narrow = (is_narrow(second.layer, len(second.tiles) - 1, config)
                        and pointwise.output_size[1] > config.pixel_lanes)
         self.all_narrow = self.narrow and len(second.tiles) == 1
@@ -229,7 +235,7 @@ class _Costs:
         return cycles + COMPUTE_OVERHEAD * (self.blocks + len(self.second.tiles))
 
     def pointwise_store(self, unit: Window) -> float:
-        pixels = unit.cols * STORE_CYCLES[self.residual]
+        pixels = unit.cols * self.store_cycles
         return self.out_blocks * (pixels + self.residual * PARAMETER_BEATS) + len(self.second.tiles) * _STORE_SET_GAP
 
     def load(self, part: Window) -> float:
@@ -307,7 +313,7 @@ def _estimate(costs: _Costs, tiles: Sequence[Window], parts: Sequence[Sequence[W
         cycles += max(array, store, load, port)
         if part is not None and serial:
             cycles += min(load, array)
-    cycles += costs.out_blocks / len(costs.second.tiles) * units[-1].cols * STORE_CYCLES[costs.residual]
+    cycles += costs.out_blocks / len(costs.second.tiles) * units[-1].cols * costs.store_cycles
     return cycles, beats, chunk, places, place
 
 

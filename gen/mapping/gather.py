@@ -78,7 +78,7 @@ class GatherGeometry(Geometry):
         if not config.gather or not fits:
             return None
         return cls((1, 1), (1, 1), layer.pads, (height, width), (target.shape[1], target.shape[2]),
-                   channels=channels, window_kernel=(rows, cols), window_stride=stride)
+                   upsample=layer.upsample, channels=channels, window_kernel=(rows, cols), window_stride=stride)
 
     def row_beats(self, config: NpuConfig) -> int:
         """Beats of a row of the input."""

@@ -23,12 +23,12 @@ from gen.tiling.schedule import (
     CHUNK_CYCLES,
     COMPUTE_OVERHEAD,
     LATENCY,
-    STORE_CYCLES,
     Estimate,
     Plan,
     candidates,
     cheapest,
     step_pace,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
 
@@ -165,7 +165,7 @@ class ConvCost:
         self.narrow = self.narrow and geometry.output_size[1] > config.pixel_lanes
         self.out_blocks = -(-layer.weights.shape[0] // config.ic_lanes)
         self.in_blocks = min(input_blocks, config.oc_groups) if layer.depthwise else input_blocks
-        self.residual = layer.residual is not None
+        self.residual, self.store_cycles = layer.residual is not None, store_cycles(layer)
         taps = geometry.steps(config)
         #: (steps, beats of a step, narrow) of all output tiles.
         self.steps: list[tuple[int, int, bool]] = []
@@ -198,7 +198,7 @@ class ConvCost:
             for steps, beats, narrow in self.steps)
 
     def _store(self, window: Window, blocks: int) -> int:
-        return blocks * (window.rows * window.cols * STORE_CYCLES[self.residual] + PARAMETER_BEATS)
+        return blocks * (self.geometry.store_beats(window) * self.store_cycles + PARAMETER_BEATS)
 
     def estimate(self, windows: Sequence[tuple[Window, int]]) -> Estimate:
         depth = self.config.input_depth
@@ -211,12 +211,12 @@ class ConvCost:
         weight_beats = sum(steps * beats for steps, beats, _ in self.steps)
         cycles = beats_moved = 0.0
         for window, count in windows:
-            pixels = window.rows * window.cols
+            written = self.geometry.store_beats(window)
             rounds = 1 if held else self.tiles
             chunks = -(-self.in_blocks // chunk)
             compute = self._compute(window) + COMPUTE_OVERHEAD * (self.passes + chunks * rounds)
             activations = self.load(window)
-            load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * pixels)
+            load = activations * rounds + weight_beats + self.out_blocks * (PARAMETER_BEATS + self.residual * written)
             stalls = 0.0
             if (held or chunks == 1) and tile_entries * 2 > depth:
                 # What finds no room beside this tile waits until the last output tile frees its blocks.
@@ -225,7 +225,7 @@ class ConvCost:
             elif chunks > 1 and not held and chunk * largest.entries * 2 > depth:
                 stalls = min(load, compute)
             cycles += count * (max(compute, load, self._store(window, self.out_blocks)) + stalls)
-            beats_moved += count * (load + self.out_blocks * pixels)
+            beats_moved += count * (load + self.out_blocks * written)
         fill = 2 * LATENCY + chunk * self.load(windows[0][0]) / self.in_blocks
         drain = LATENCY + self._store(windows[-1][0], min(self.config.oc_groups, self.out_blocks))
         return cycles + fill + drain, beats_moved, chunk, held

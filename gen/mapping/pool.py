@@ -18,13 +18,13 @@ from gen.tiling.geometry import MAX_BLOCKS, MAX_KERNEL, Geometry, Window, part_c
 from gen.tiling.schedule import (
     COMPUTE_OVERHEAD,
     LATENCY,
-    STORE_CYCLES,
     Estimate,
     Plan,
     Tiling,
     candidates,
     cost_of,
     samples,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS
 
@@ -36,7 +36,10 @@ _POOL_CYCLES = 256
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PoolMapping(Mapping):
-    """A POOL and a STORE for each chunk of each window, or a POOL for each piece of one large window."""
+    """A POOL and a STORE for each chunk of each window, or a POOL for each piece of one large window.
+
+    What is upsampled is pooled once for each copy of a row: the pool unit keeps nothing that could be read again.
+    """
 
     layer: Pool
 
@@ -58,10 +61,11 @@ class PoolMapping(Mapping):
         for window in plan.windows:
             forms = [geometry.piece(window.y, window.x, *piece) for piece in plan.pieces]
             parts = [(form, form.window(0, 1, 0, 1, self.config)) for form in forms] or [(geometry, window)]
-            for blocks in self.output_blocks(plan.chunk):
-                tile = tiles.begin(placed, geometry, window, blocks)
+            for blocks, copy in product(self.output_blocks(plan.chunk), range(self.layer.upsample[0])):
+                tile = tiles.begin(placed, geometry, window, blocks, copies=range(copy, copy + 1))
                 for number, (form, box) in enumerate(parts, start=1):
-                    chunk = tiles.chunks.load(placed, form, box, blocks)
+                    if copy == 0 or len(parts) > 1:
+                        chunk = tiles.chunks.load(placed, form, box, blocks)
                     tile.pool(form, box, chunk, maximum=self.layer.maximum, first=number == 1,
                               last=number == len(parts))
                     chunk.place.last_reader = tiles.last_compute
@@ -73,8 +77,9 @@ class PoolMapping(Mapping):
 def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int]], config: NpuConfig) -> Estimate:
     """Of a pooling layer's tiling."""
     largest = max((window for window, _ in windows), key=lambda window: window.entries)
-    # A window takes a cycle for each tap, and no less than the store engine takes for its pixel.
-    pixel_cycles = max(layer.kernel[0] * layer.kernel[1], STORE_CYCLES[layer.residual is not None])
+    # A window takes a cycle for each tap, and no less than the store engine takes for its pixels.
+    down, across = layer.upsample
+    pixel_cycles = down * max(layer.kernel[0] * layer.kernel[1], across * store_cycles(layer))
     block_cycles = max(largest.rows * largest.cols * pixel_cycles, largest.load_beats)
     # A quarter of the buffer at most, so that loading runs ahead.
     chunk = min(blocks, MAX_BLOCKS, max(1, config.input_depth // 4 // largest.entries),
@@ -85,7 +90,7 @@ def _estimate_pool(layer: Pool, blocks: int, windows: Sequence[tuple[Window, int
         work += COMPUTE_OVERHEAD * -(-blocks // chunk)
         load = blocks * (window.load_beats + PARAMETER_BEATS)
         cycles += count * (max(work, load) if largest.entries * 2 <= config.input_depth else work + load)
-        beats += count * (load + blocks * window.rows * window.cols)
+        beats += count * (load + blocks * window.rows * window.cols * down * across)
     return cycles, beats, chunk, False
 
 
@@ -93,7 +98,7 @@ def _plan_pieces(geometry: Geometry, blocks: int, config: NpuConfig) -> Plan | N
     """Choose the pieces of a pooling layer's windows, each of which is a tile; None if no pieces fit."""
     height, width = geometry.output_size
     kernel_rows, kernel_cols = geometry.kernel
-    count, best = blocks * height * width, None
+    count, best = blocks * height * width * geometry.upsample[0], None
     # Windows at the edges have the padding.
     burst = LATENCY / config.outstanding_reads
     corners = set(product((0, height - 1), (0, width - 1)))

@@ -1,14 +1,15 @@
 """Cycles of a few steps by themselves, by the time model: what a choice between two ways of making them goes by."""
 
-import sys
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gen.ir.graph import Conv
+from gen.ir.graph import Conv, Graph
+from gen.ir.parts import origin
 from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph
 from gen.lowering.steps import MappedGraph, Step
-from sim.cycles import estimate_instructions
+from sim.cycles import cycles_below
 
 __all__ = ["Trial"]
 
@@ -18,17 +19,20 @@ class Trial:
     """A graph whose steps are tried in several ways."""
 
     mapped: MappedGraph
-    #: What was tried before, as networks repeat themselves.
-    known: dict[Hashable, int] = field(default_factory=dict)
+    #: What was tried before, as networks repeat themselves: cycles, or at least so many.
+    known: dict[Hashable, tuple[float, bool]] = field(default_factory=dict)
 
-    def cycles(self, steps: Sequence[Step]) -> int:
-        """Cycles of these steps, one after the other."""
-        likeness = _likeness(steps)
-        if likeness not in self.known:
-            self.known[likeness] = self._try(steps)
-        return self.known[likeness]
+    def cycles(self, steps: Sequence[Step], limit: float = math.inf) -> float:
+        """Cycles of these steps, one after the other; ``limit`` if they are no fewer."""
+        likeness = _likeness(steps, self.mapped.graph)
+        cycles, exact = self.known.get(likeness, (0, False))
+        if not exact and cycles < limit:
+            found = self._try(steps, limit)
+            cycles = limit if found is None else found
+            self.known[likeness] = cycles, found is not None
+        return min(cycles, limit)
 
-    def _try(self, steps: Sequence[Step]) -> int:
+    def _try(self, steps: Sequence[Step], limit: float) -> float | None:
         graph, layers = self.mapped.graph, [layer for step in steps for layer in step.layers]
         made = {layer.layer.output for layer in layers}
         read = [name for layer in layers for name in (layer.input, layer.other) if name is not None]
@@ -37,20 +41,27 @@ class Trial:
         try:
             instructions, _ = lower(PlacedGraph.of(part, keep_all=True, contents=False))
         except ValueError:      # a field does not fit its bits
-            return sys.maxsize
-        return estimate_instructions(self.mapped.config, instructions).cycles
+            return math.inf
+        return cycles_below(limit, self.mapped.config, instructions)
 
 
-def _likeness(steps: Sequence[Step]) -> Hashable:
+def _likeness(steps: Sequence[Step], graph: Graph) -> Hashable:
     """What the cycles of steps depend on."""
     layers = [layer for step in steps for layer in step.layers]
-    writers = {layer.layer.output: number for number, layer in enumerate(layers)}
+    outputs = [origin(graph.tensors, layer.layer.output) for layer in layers]
+
+    def writers(name: str) -> Hashable:
+        """Those of the layers that write channels of a tensor."""
+        whole, channels = origin(graph.tensors, name)
+        return tuple(number for number, (other, written) in enumerate(outputs)
+                     if other == whole and channels.start < written.stop and written.start < channels.stop)
+
     facts: list[Hashable] = [tuple((len(step.layers), getattr(step, "plan", None)) for step in steps)]
     for mapped in layers:
         layer, other = mapped.layer, mapped.other
         kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
         facts += [
-            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), writers.get(mapped.input),
-            other and writers.get(other, -1), getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
+            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), writers(mapped.input),
+            other and writers(other), getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
         ]
     return tuple(facts)

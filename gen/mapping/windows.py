@@ -23,13 +23,13 @@ from gen.tiling.geometry import MAX_KERNEL, Geometry, Window, split
 from gen.tiling.schedule import (
     CHUNK_CYCLES,
     LATENCY,
-    STORE_CYCLES,
     WINDOW_OVERHEAD,
     Estimate,
     Plan,
     candidates,
     cost_of,
     step_pace,
+    store_cycles,
 )
 from gen.tiling.weights import PARAMETER_BEATS, PackedWeights, Pass, Passes
 
@@ -60,7 +60,7 @@ class WindowGeometry(Geometry):
             return None
         # The plain geometry of a 1x1 kernel is one long row, which suits windows as well.
         geometry = cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                       column_step=plain.column_step, part_words=config.acc_depth)
+                       column_step=plain.column_step, upsample=plain.upsample, part_words=config.acc_depth)
         return geometry if geometry.step_rows <= MAX_KERNEL else None
 
     @property
@@ -281,21 +281,21 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, win
     # Of all tiles, as each engine would take if it never waited.
     loads = computes = stores = beats = 0.0
     for window, count in windows:
-        load, compute, pixels = 0.0, 0.0, window.rows * window.cols
+        load, compute, written = 0.0, 0.0, geometry.store_beats(window)
         parts = geometry.parts(window, config)
         for part in parts:
             step = step_pace(geometry.step_cycles(part, config), config.weight_beats, config)
             compute += steps * step + passes * WINDOW_OVERHEAD
             load += blocks * (part.load_beats + PARAMETER_BEATS) + weights.beats
-        load += blocks * pixels * residual
-        beats += count * (load + blocks * pixels)
+        load += blocks * written * residual
+        beats += count * (load + blocks * written)
         if chunk * largest.entries * 2 > depth:
             # The next chunk's first part is loaded when this one's last is computed.
             load += compute / blocks * -(-blocks // chunk) / len(parts)
         loads, computes = loads + count * load, computes + count * compute
-        stores += count * blocks * (pixels * STORE_CYCLES[residual] + len(parts) * PARAMETER_BEATS)
+        stores += count * blocks * (written * store_cycles(layer) + len(parts) * PARAMETER_BEATS)
     first, last = geometry.parts(windows[0][0], config)[0], geometry.parts(windows[-1][0], config)[-1]
-    fill, drain = chunk * first.load_beats, last.rows * last.cols * STORE_CYCLES[residual]
+    fill, drain = chunk * first.load_beats, geometry.store_beats(last) * store_cycles(layer)
     between = steps / blocks * geometry.step_cycles(last, config)
     cycles = max(loads + between + drain, fill + computes + drain, fill + between + stores)
     return cycles + 3 * LATENCY, beats, chunk, False

@@ -21,13 +21,15 @@ class Placement:
     """Where a feature map lies: (ceil(C / tn), H, W, tn) int8 from beat ``offset`` of the data region.
 
     With ``signs`` a map of bits: (ceil(C / tn), H, ceil(W / 8)) beats of eight pixels each. With ``interleaved``
-    (H, W, C) int8, every row beginning a beat; the bytes behind a row mean nothing.
+    (H, W, C) int8, every row beginning a beat; the bytes behind a row mean nothing. With ``whole`` it lies in the place
+    of that tensor: its blocks are some of that one's.
     """
 
     offset: Annotated[int, Meta(ge=0, le=1 << 53)]
     shape: tuple[_Dimension, _Dimension, _Dimension]
     signs: bool = False
     interleaved: bool = False
+    whole: str | None = None
 
     @property
     def row_beats(self) -> int:
@@ -42,6 +44,14 @@ class Placement:
 
     def overlaps(self, other: "Placement", tn: int) -> bool:
         return self.offset < other.offset + other.beats(tn) and other.offset < self.offset + self.beats(tn)
+
+    def lies_in(self, whole: "Placement", tn: int) -> bool:
+        """Whether its blocks are some of those of ``whole``, neither being of another form."""
+        channels, *size = self.shape
+        skipped, rest = divmod(self.offset - whole.offset, size[0] * size[1])
+        return (whole.whole is None and size == list(whole.shape[1:]) and rest == 0 and skipped >= 0
+                and skipped * tn + channels <= whole.shape[0]
+                and not (self.signs or self.interleaved or whole.signs or whole.interleaved))
 
 
 def aligned(beats: int, tn: int) -> int:

@@ -24,6 +24,10 @@ class Lifetime:
     def meets(self, other: "Lifetime") -> bool:
         return self.first <= other.last and other.first <= self.last
 
+    def joined(self, other: "Lifetime") -> "Lifetime":
+        """From the first step of both to the last."""
+        return Lifetime(min(self.first, other.first), max(self.last, other.last))
+
 
 class Constants:
     """Arrays of uint8 (beats, tn), one behind the other; those that are equal are one."""
@@ -54,10 +58,11 @@ class Constants:
 def arrange(tensors: Mapping[str, tuple[Placement, Lifetime]], start: int, tn: int) -> tuple[dict[str, Placement], int]:
     """Places from beat ``start`` on for tensors, none over another of the same time; and the end of them.
 
-    The largest first, each at the lowest place that is free in all its time. Offsets of the given placements mean
-    nothing.
+    The largest first, each at the lowest place that is free in all its time. Offsets of the given placements count from
+    their ``whole``, and mean nothing without.
     """
-    order = sorted(tensors, key=lambda name: -tensors[name][0].beats(tn))
+    alone = [name for name, (place, _) in tensors.items() if place.whole is None]
+    order = sorted(alone, key=lambda name: -tensors[name][0].beats(tn))
     placed: dict[str, Placement] = {}
     for name in order:
         place, life = tensors[name]
@@ -70,6 +75,9 @@ def arrange(tensors: Mapping[str, tuple[Placement, Lifetime]], start: int, tn: i
             offset = max(offset, high)
         placed[name] = replace(place, offset=offset)
     end = max((place.offset + aligned(place.beats(tn), tn) for place in placed.values()), default=start)
+    for name, (place, _) in tensors.items():
+        if place.whole is not None:
+            placed[name] = replace(place, offset=placed[place.whole].offset + place.offset)
     return {name: placed[name] for name in tensors}, end
 
 

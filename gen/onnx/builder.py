@@ -1,12 +1,13 @@
 """The graph as far as the importer has built it."""
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 from onnx import TensorProto
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Layer, Requantize, Residual, Tensor
+from gen.ir.graph import MAX_VALUES, Bend, Layer, Part, Requantize, Residual, Tensor
 from gen.ir.host import HostStep
 from gen.onnx.model import ModelInput, Node, NodeError
 from gen.onnx.names import unique
@@ -63,6 +64,8 @@ class GraphBuilder:
         self.tensors: dict[str, Tensor] = {}
         self.layers: list[Layer] = []
         self.orders: dict[str, np.ndarray] = {}
+        #: Tensor and channels of it -> the tensor of these alone (`gen.onnx.channels`).
+        self.chosen: dict[tuple[str, tuple[int, ...]], str] = {}
         self._inputs: dict[str, _InputRecord] = {}
         self._clip_bounds: dict[str, tuple[int, int]] = {}
         self._layer_names: set[str] = set()
@@ -135,6 +138,45 @@ class GraphBuilder:
             self.orders[record.tensor] = record.position.reshape(record.shape)
         return replace(value, tensor=record.tensor, order=record.position[value.order])
 
+    def add_part(self, whole: str, first: int, count: int) -> str:
+        """The tensor of some channels of one that is there."""
+        source = self.tensors[whole]
+        name = unique(f"{whole}/{first}", self.tensors)
+        shape = count, *source.shape[1:]
+        self.tensors[name] = replace(source, name=name, shape=shape, onnx_name="", part=Part(whole, first))
+        self.orders[name] = np.arange(prod(shape)).reshape(1, *shape)
+        self._clip_bounds[name] = self.clip_bounds(whole)
+        return name
+
+    def add_whole(self, shape: tuple[int, int, int], order: np.ndarray, result: Result) -> Quantised:
+        """A tensor to be made of parts."""
+        name = self._add_tensor("", shape, order, result)
+        return Quantised(name, order, result.quantisation.unsigned)
+
+    def join(self, tensor: str, part: Part) -> bool:
+        """Make a tensor part of another. False if it must stay what it is: an input, or part of something else."""
+        old = self.tensors[tensor]
+        if old.part or old.signs or any(record.tensor == tensor for record in self._inputs.values()):
+            return False
+        self.tensors[tensor] = replace(old, part=part)
+        self._widen(part.whole, self.clip_bounds(tensor))
+        return True
+
+    def _widen(self, tensor: str, bounds: tuple[int, int]) -> None:
+        """Values in ``bounds`` are put into a tensor that is made of parts."""
+        low, high = self._clip_bounds.get(tensor, bounds)
+        self._clip_bounds[tensor] = min(low, bounds[0]), max(high, bounds[1])
+
+    def _add_tensor(self, name: str, shape: tuple[int, int, int], order: np.ndarray, result: Result,
+                    part: Part | None = None) -> str:
+        """A tensor of the model, or, if the model has none for the result, one that is called ``name``."""
+        onnx_name, quantisation = result.node.outputs[0] if result.node else "", result.quantisation
+        tensor = unique(onnx_name or name, self.tensors)
+        self.tensors[tensor] = Tensor(tensor, shape, quantisation.scale, quantisation.internal, onnx_name,
+                                      quantisation.unsigned, result.signs, part)
+        self.orders[tensor] = order
+        return tensor
+
     def clip_bounds(self, tensor: str) -> tuple[int, int]:
         """Lowest and highest int8 value that a tensor can hold."""
         return self._clip_bounds.get(tensor, (-128, 127))
@@ -155,26 +197,23 @@ class GraphBuilder:
     # -- layers --------------------------------------------------------------------------------------------------
 
     def add_layer(self, value: Pending, requantize: Requantize, residual: Residual | None = None, *,
-                  result: Result) -> Quantised:
-        """Put the layer of ``value`` into the graph."""
+                  bend: Bend | None = None, result: Result, part: Part | None = None) -> Quantised:
+        """Put the layer of ``value`` into the graph; ``part``: its output is part of another tensor."""
         name = unique(value.name, self._layer_names)
         self._layer_names.add(name)
-        onnx_name = result.node.outputs[0] if result.node else ""
-        tensor = unique(onnx_name or f"{name}/parts", self.tensors)
         self._layer_values += value.order.size
         if self._layer_values > _MAX_LAYER_VALUES:
             raise GraphError(f"the feature maps up to that of {name} have more than {_MAX_LAYER_VALUES:,} values "
                              "together; take smaller images, or fewer layers")
-        quantisation = result.quantisation
-        self.tensors[tensor] = Tensor(tensor, value.shape, quantisation.scale, quantisation.internal, onnx_name,
-                                      quantisation.unsigned, result.signs)
-        self.orders[tensor] = value.order
-        last = residual or requantize
+        tensor = self._add_tensor(f"{name}/result", value.shape, value.order, result, part)
+        last = residual or bend or requantize
         self._clip_bounds[tensor] = last.low, last.high
+        if part is not None:
+            self._widen(part.whole, self._clip_bounds[tensor])
         nodes = (*value.nodes, result.node.name) if result.node else value.nodes
-        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual,
+        self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual, bend=bend,
                                        onnx_nodes=nodes, **value.arguments))
-        return Quantised(tensor, value.order, quantisation.unsigned, value.moved_by)
+        return Quantised(tensor, value.order, result.quantisation.unsigned, value.moved_by)
 
 
 def _input_key(name: str) -> str:

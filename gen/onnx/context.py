@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from gen.onnx.builder import GraphBuilder
+from gen.onnx.channels import chosen
 from gen.onnx.edges import cropped
 from gen.onnx.fold import Folder
 from gen.onnx.model import Node, NodeError
@@ -24,29 +25,40 @@ class Context:
     opset: int
 
     def activation(self, value: Value | None, what: str = "its input") -> Real:
-        """``value`` as a dequantised tensor of the graph, all of it. Raises NodeError for any other.
+        """``value`` as a dequantised tensor of the graph, all of it, which may be part of another.
 
-        Rows and columns that are cut out of a tensor become one of their own.
+        Rows and columns that are cut out of a tensor become one of their own. Raises NodeError for any other.
         """
         if not isinstance(value, Real):
             raise refusal(value, what)
         real = replace(value, quantised=self.graph.tensor(value.quantised, value.scale, value.zero_point))
         tensor = self.graph.tensors[real.quantised.tensor]
-        if not is_whole(real.order, prod(tensor.shape)):
-            part = cropped(self.graph, real)
-            if part is None:
-                raise NodeError(f"{what} is only a part of tensor {tensor.name}, or repeats one; the machine moves no "
-                                "data, so nothing but outputs of the model may follow", at=real.moved_by)
+        if is_whole(real.order, prod(tensor.shape)):
+            return real
+        part = chosen(self.graph, real)
+        if part is not real:
             return part
-        return real
+        cut = cropped(self.graph, real)
+        if cut is None:
+            raise NodeError(f"{what} is only a part of tensor {tensor.name} that cuts channels, or repeats one; the "
+                            "machine takes whole channels, so nothing but outputs of the model may follow",
+                            at=real.moved_by)
+        return cut
 
     def feature_map(self, value: Value | None) -> tuple[Real, tuple[int, int, int]]:
         """An activation whose arrangement is that of its tensor in memory, and its (C, H, W). Raises NodeError."""
         real = self.activation(value)
-        tensor = self.graph.tensors[real.quantised.tensor]
         dims = channels_shape(real.order.shape)
         if dims is None or real.order.ndim < 3:
             raise NodeError(f"its input has shape {real.order.shape}; it needs channels and one or two spatial axes")
-        if dims != tensor.shape or not is_plain(real.order):
+        if not self._lies(real, dims):
+            real = chosen(self.graph, real)     # perhaps its channels alone are in another order
+        tensor = self.graph.tensors[real.quantised.tensor]
+        if not self._lies(real, dims):
             raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)
         return real, tensor.shape
+
+    def _lies(self, real: Real, dims: tuple[int, int, int]) -> bool:
+        """Whether an activation of ``dims`` is arranged as its tensor is."""
+        return (dims == self.graph.tensors[real.quantised.tensor].shape
+                and is_plain(real.order))

@@ -1,12 +1,12 @@
 """Quantising a value: the stages of a store that do it, and the layer that has them."""
 
 from dataclasses import replace
-from math import prod
+from itertools import accumulate
 
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS
-from gen.ir.graph import Requantize, Residual, Tensor
+from gen.ir.graph import Bend, Part, Requantize, Residual, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
 from gen.onnx.edges import integers_of_padded, padding
@@ -19,6 +19,7 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
+    PendingBend,
     PendingConcat,
     PendingPool,
     Quantisation,
@@ -28,8 +29,6 @@ from gen.onnx.values import (
     Real,
     Value,
 )
-from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
-from gen.onnx.windows import Windows
 from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["quantize"]
@@ -51,6 +50,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
             return _emit_sum(context, value, quantisation)
+        case PendingBend():
+            return _emit_bend(context, value, quantisation)
         case PendingConcat():
             return _emit_concat(context, value, quantisation)
         case Pending():
@@ -132,6 +133,21 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
                            result=Result(context.node, quantisation))
 
 
+def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation) -> Quantised:
+    """A copy whose second stage bends; `fuse_copies` moves that into the layer in front of it."""
+    graph, real, scale = context.graph, value.real, quantisation.scale
+    source = graph.tensors[real.quantised.tensor]
+    middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
+    try:
+        multiplier_a, multiplier_b, shift = quantize_residual(real.scale / scale, value.slope * real.scale / scale)
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
+    bend = Bend(middle, multiplier_a, multiplier_b, shift, quantisation.internal, low, high)
+    layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order)
+    return graph.add_layer(layer, same(middle, source.shape[0]), bend=bend, result=Result(context.node, quantisation))
+
+
 def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
             total: tuple[float, float]) -> tuple[Pending, Requantize, Tensor]:
     """First stage of a layer's result that the model adds to ``other`` without quantising it.
@@ -150,36 +166,18 @@ def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
 
 
 def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisation) -> Quantised:
-    """A layer for each part, all channels wide: it writes its own and takes the others from the layer before it.
-
-    They are 1x1 convolutions that pick, one weight for each channel.
-    """
-    graph, point = context.graph, quantisation.internal
-    low, high = _bounds(value.low, value.high, quantisation.scale, point)
-    tensors = [graph.tensors[part.quantised.tensor] for part in value.parts]
-    channels = sum(tensor.shape[0] for tensor in tensors)
-    shape = (channels, *tensors[0].shape[1:])
-    if channels * max(tensor.shape[0] for tensor in tensors) > MAX_WEIGHTS:
-        raise NodeError(f"quantises {channels:,} channels of {value.name}, too many to be joined; make its inputs "
-                        "outputs of the model")
-    plain = np.arange(prod(shape)).reshape(1, *shape)
-    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (shape[1], shape[2]))
-    one, _, shift = quantize_residual(1.0, 1.0)
-    start = 0
-    written: Quantised | None = None
-    for part, tensor in zip(value.parts, tensors, strict=True):
-        weights = np.eye(channels, tensor.shape[0], -start, np.int16)[:, :, None, None]
-        layer = convolved(value.name, part, Kernel(weights, np.ones(channels), np.zeros(channels)), windows, plain)
-        _, stage = _requantized(graph, layer, quantisation.scale, point)
-        residual = None if written is None else Residual(
-            middle=Tensor(f"{value.name}/middle", shape, quantisation.scale, point), other=written.tensor,
-            multiplier_a=one, multiplier_b=one, constant=-2 * point * one, shift=shift, zero_point=point, low=low,
-            high=high)
-        last = start + tensor.shape[0] == channels
-        nodes, order = (value.nodes, value.order) if last else ((), plain)
-        result = Result(context.node if last else None, quantisation)
-        written = graph.add_layer(replace(layer, nodes=nodes, order=order, moved_by=value.moved_by), stage, residual,
-                                  result=result)
-        start += tensor.shape[0]
-    assert written is not None
-    return written
+    """A tensor of which the parts become part: each as it is, or, where that cannot be, a copy."""
+    graph, scale, point = context.graph, quantisation.scale, quantisation.internal
+    low, high = _bounds(value.low, value.high, scale, point)
+    names = [part.quantised.tensor for part in value.parts]
+    channels = [graph.tensors[name].shape[0] for name in names]
+    whole = graph.add_whole((sum(channels), *graph.tensors[names[0]].shape[1:]), value.order,
+                            Result(context.node, quantisation))
+    for part, name, first in zip(value.parts, names, accumulate(channels, initial=0), strict=False):
+        place, (least, most) = Part(whole.tensor, first), graph.clip_bounds(name)
+        stays = (part.scale, part.zero_point) == (scale, point) and low <= least and most <= high
+        if not (stays and graph.join(name, place)):
+            layer = replace(copy(context, part), name=value.name, nodes=value.nodes, low=value.low, high=value.high)
+            layer, stage = _requantized(graph, layer, scale, point)
+            graph.add_layer(layer, stage, result=Result(None, quantisation), part=place)
+    return whole

@@ -7,6 +7,7 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
+    PendingBend,
     PendingConcat,
     PendingPool,
     Quantised,
@@ -21,7 +22,7 @@ __all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 def obstacle(value: Value | None) -> str:
     """What keeps ``value`` from being a dequantised tensor."""
     match value:
-        case Pending() | PendingAdd() | PendingConcat() | PendingPool():
+        case Pending() | PendingAdd() | PendingBend() | PendingConcat() | PendingPool():
             return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                     "behind that")
         case Padded() | QuantisedPadded():
@@ -35,7 +36,7 @@ def obstacle(value: Value | None) -> str:
                     "they are elsewhere in the model")
         case RawInput():
             return (f"is the float input {value.name}; this compiler takes quantised models (QDQ or QLinear): "
-                    "quantise it first, for example with onnxruntime.quantization (docs/models.md)")
+                    "give --calibrate with samples, or have `quantize` write a quantised one (docs/quantization.md)")
         case Host():
             return "comes from an operator that runs on the processor; only rearranging may follow, to the outputs"
         case Quantised():

@@ -100,7 +100,7 @@ def same(tensor: Tensor, channels: int) -> Requantize:
 
 def as_convolution(graph: GraphBuilder, value: Pending) -> Pending:
     """A pool as a depthwise convolution with weights of 1; behind a maximum, which is a layer of its own."""
-    arguments = {key: value.arguments[key] for key in ("input", "stride", "pads", "pad_value")}
+    arguments = {key: item for key, item in value.arguments.items() if key not in ("maximum", "kernel")}
     kernel = value.arguments["kernel"]
     if value.arguments["maximum"]:
         source = graph.tensors[value.arguments["input"]]

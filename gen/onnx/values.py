@@ -18,8 +18,9 @@ from gen.onnx.model import Node
 from gen.onnx.windows import Windows
 
 __all__ = [
-    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingConcat", "PendingPool", "Quantised",
-    "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape", "is_plain",
+    "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingBend", "PendingConcat", "PendingPool",
+    "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape",
+    "is_plain",
     "is_whole", "layout_steps",
 ]
 
@@ -182,7 +183,7 @@ class Pending(_Result):
 
     @property
     def only_copies(self) -> bool:
-        """Whether this is a tensor as it stands, but for scale and bias."""
+        """Whether this is a tensor as it stands, but for scale and bias, perhaps upsampled."""
         windows = tuple(self.arguments.get(key) for key in ("kernel", "stride", "pads"))
         return self.layer is Pool and windows == ((1, 1), (1, 1), (0, 0, 0, 0))
 
@@ -193,6 +194,14 @@ class PendingAdd(_Result):
 
     a: Real | Pending
     b: Real
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingBend(_Result):
+    """A tensor of which what is negative has the factor ``slope``."""
+
+    real: Real
+    slope: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -238,7 +247,7 @@ class Host:
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingConcat | PendingPool | Condition | Host)
+         | PendingBend | PendingConcat | PendingPool | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 from gen.ir.graph import Graph
 from gen.ir.verify import verify
-from gen.passes.fuse_clips import fuse_clips
+from gen.passes.fuse_copies import fuse_copies
 from gen.passes.fuse_residual import fuse_residual
 from gen.passes.remove_dead import remove_dead
 from gen.passes.unit_strides import unit_strides
 
-__all__ = ["PASSES", "fuse_clips", "fuse_residual", "remove_dead", "run_passes", "unit_strides"]
+__all__ = ["PASSES", "fuse_copies", "fuse_residual", "remove_dead", "run_passes", "unit_strides"]
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (remove_dead, unit_strides, fuse_clips, fuse_residual)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (remove_dead, unit_strides, fuse_copies, fuse_residual)
 
 
 def run_passes(graph: Graph) -> Graph:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import prod
 
-from gen.ir.graph import Conv, Graph, Layer, Residual
+from gen.ir.graph import Conv, Graph, Layer, Residual, second_stage
 from gen.ir.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_residual"]
@@ -31,12 +31,13 @@ def fuse_residual(graph: Graph) -> Graph:
     layers: list[Layer] = []
     for layer in graph.layers:
         residual = layer.residual
-        if not residual or not only_clips(layer) or (layer.requantize.low, layer.requantize.high) != (-128, 127):
+        if (not residual or not only_clips(layer) or layer.upsample != (1, 1)
+                or (layer.requantize.low, layer.requantize.high) != (-128, 127)):
             layers.append(layer)
             continue
         operands = {layer.input, residual.other}
         candidates = [i for i, earlier in enumerate(layers)
-                      if earlier.output in operands and readers[earlier.output] == 1 and not earlier.residual]
+                      if earlier.output in operands and readers[earlier.output] == 1 and not second_stage(earlier)]
         if not candidates:
             layers.append(layer)
             continue

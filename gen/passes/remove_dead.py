@@ -3,19 +3,23 @@
 from dataclasses import replace
 
 from gen.ir.graph import Graph
-from gen.ir.queries import used_tensors
+from gen.ir.parts import Present
+from gen.ir.queries import read_by, used_tensors
 
 __all__ = ["remove_dead"]
 
 
 def remove_dead(graph: Graph) -> Graph:
     """Drop layers whose output nobody reads."""
-    wanted = {tensor for tensor, _ in graph.outputs.values()}
+    wanted = Present(graph.tensors)
+    for tensor, _ in graph.outputs.values():
+        wanted.add(tensor)
     layers = []
     for layer in reversed(graph.layers):
-        if layer.output in wanted:
+        if wanted.any_of(layer.output):
             layers.append(layer)
-            wanted |= {layer.input} | ({layer.residual.other} if layer.residual else set())
+            for name in read_by(layer):
+                wanted.add(name)
     if len(layers) == len(graph.layers):
         return graph
     graph = replace(graph, layers=layers[::-1])

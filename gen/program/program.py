@@ -123,16 +123,23 @@ class Program:
                 raise ProgramError(f"program {self.name}: instruction {index}: {error}") from None
         return tuple(decoded)
 
+    @cached_property
+    def written(self) -> tuple[str, ...]:
+        """The tensors in memory that are a model input or a layer's output, each value of all tensors once."""
+        names = (*self.inputs.values(), *(layer.output for layer in self.layers))
+        return tuple(name for name in names if name in self.tensors)
+
     def holds(self, tensor: str) -> bool:
         """Whether a tensor is in memory when the program has ended: some never are, others make room."""
         place = self.tensors.get(tensor)
         if place is None:
             return False
         # Inputs are written before all layers' outputs, in order.
-        written = [layer.output for layer in self.layers]
-        later = written[written.index(tensor) + 1:] if tensor in written else written
-        return not any(place.overlaps(self.tensors[name], self.config.ic_lanes)
-                       for name in later if name in self.tensors)
+        for layer in reversed(self.layers):
+            written = self.tensors.get(layer.output)
+            if written is not None and place.overlaps(written, self.config.ic_lanes):
+                return (written.whole or layer.output) == (place.whole or tensor)
+        return True
 
     # -- data region ---------------------------------------------------------------------------------------------
 
@@ -283,7 +290,7 @@ class Program:
                 raise ValueError(f"tensor {name!r} has no place")
         beat = config.beat_bytes
         needed = aligned(len(constants) // beat, beat) + sum(
-            aligned(place.beats(beat), beat) for place in header.tensors.values())
+            aligned(place.beats(beat), beat) for place in header.tensors.values() if place.whole is None)
         if header.data_beats > needed:
             raise ValueError(f"a data region of {header.data_beats:,} beats for what takes {needed:,}")
         if header.data_beats * beat > 1 << config.address_width:
@@ -291,6 +298,9 @@ class Program:
         for name, place in header.tensors.items():
             if not header.write_start <= place.offset <= header.data_beats - place.beats(beat):
                 raise ValueError(f"tensor {name!r} lies outside the data region")
+            whole = None if place.whole is None else header.tensors.get(place.whole)
+            if place.whole is not None and not (whole and place.lies_in(whole, beat)):
+                raise ValueError(f"tensor {name!r} is no part of {place.whole!r}")
         return cls(
             name=header.name, config=config, code=code, constants=constants, data_beats=header.data_beats,
             write_start=header.write_start, tensors=header.tensors, inputs=header.inputs, outputs=header.outputs,

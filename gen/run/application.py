@@ -17,8 +17,10 @@ from gen.onnx.importer import load_model
 from gen.onnx.passes import run_passes
 from gen.options import CompileOptions
 from gen.partition.partition import Partition, partition
-from gen.program.program import Program, ProgramError
+from gen.program.program import ConflictError, Program, ProgramError
 from gen.program.segments import ModelInputInfo, SegmentsFile, is_segments_file
+from gen.quantize.sessions import Progress
+from gen.run.calibration import Calibration, quantize_file
 from gen.run.inputs import InputSpec
 from gen.run.workload import Workload, is_program, of_model, of_program, open_workload
 
@@ -73,6 +75,8 @@ class Application:
     inputs: Mapping[str, InputSpec]
     outputs: Sequence[str]
     partition: Partition | None = None
+    #: Of the samples that a float model was quantised on, for people.
+    remarks: Sequence[str] = ()
 
     @property
     def workloads(self) -> list[Workload]:
@@ -91,26 +95,36 @@ class Application:
 
 
 def open_application(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
-                     calibration: Path | None = None, board: str | None = None, host: bool = True,
-                     rebuild: bool = True, leave: Mapping[str, str] | None = None) -> Application:
+                     calibration: Calibration | None = None, winograd_samples: Path | None = None,
+                     board: str | None = None, host: bool = True, rebuild: bool = True,
+                     leave: Mapping[str, str] | None = None,
+                     progress: Progress = lambda done, total, what: None) -> Application:
     """As `gen.run.workload.open_workload`; what the accelerator does not take of a model is left to the processor.
 
+    ``calibration`` quantises a float model, of which ``progress`` tells; raises FloatModelError where it cannot.
     Without ``host`` a model that needs that is refused. ``rebuild`` and ``leave`` as in
     `gen.partition.partition.partition`.
     """
     options = options or CompileOptions()
+    content: bytes | None = None
+    remarks: Sequence[str] = ()
+    if calibration is not None:
+        if is_program(path):
+            raise ConflictError(f"{path}: a program is quantised already; --calibrate goes with a float model")
+        calibrated = quantize_file(path, calibration, progress)
+        content, remarks = calibrated.found.model.SerializeToString(deterministic=True), calibrated.remarks
     if is_program(path) and is_segments_file(path):
         return _of_segments(path, config, options, board=board)
     try:
         if leave:
             raise GraphError(f"{path}: nothing is left for the accelerator")
-        whole = open_workload(path, config, options, calibration=calibration, board=board)
-        return Application((whole,), whole.inputs, whole.outputs)
+        whole = open_workload(path, config, options, content=content, winograd_samples=winograd_samples, board=board)
+        return Application((whole,), whole.inputs, whole.outputs, remarks=remarks)
     except GraphError as refused:
         if not host or is_program(path):
             raise
         try:
-            cut = partition(path, rebuild=rebuild, leave=leave, shapes=options.shapes)
+            cut = partition(path, content, rebuild=rebuild, leave=leave, shapes=options.shapes)
         except GraphError:
             raise refused from None
         assert config is not None
@@ -126,7 +140,7 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
                 _ = segments[-1].outputs
             except GraphError:
                 raise refused from None     # the model is wrong, and this was the first to see it
-        return Application(segments, _input_specs(cut.model.proto), cut.model.outputs, cut)
+        return Application(segments, _input_specs(cut.model.proto), cut.model.outputs, cut, remarks)
 
 
 def _input_specs(model: onnx.ModelProto) -> dict[str, InputSpec]:

@@ -1,7 +1,9 @@
-"""Samples from files: arrays by name (.npz), one array (.npy), or an image."""
+"""Samples from files: arrays by name (.npz), one array (.npy), an image, or a folder of images."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,8 @@ __all__ = [
 #: Bytes of samples that are read at once.
 _MAX_BYTES = 1 << 30
 _LABEL = "label"
+#: Of the files of a folder that are taken for images.
+_IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp"})
 
 
 class InputError(NpugenError, ValueError):
@@ -70,6 +74,28 @@ def _read_image(path: Path, name: str, spec: InputSpec) -> Samples:
     else:
         array, values = (pixels[None] ^ 128).view(np.int8), "-128..127"
     return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}")
+
+
+def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None) -> Samples:
+    """The images of a folder by name; or of its folders, one of each in turn, whose numbers by name are the labels."""
+    def images(of: Path) -> list[Path]:
+        return sorted(path for path in of.iterdir() if path.suffix.lower() in _IMAGES and path.is_file())
+
+    labelled = [(path, -1) for path in images(folder)]
+    if not labelled:
+        classes = [images(path) for path in sorted(folder.iterdir()) if path.is_dir()]
+        turns = zip_longest(*([(path, label) for path in found] for label, found in enumerate(classes)))
+        labelled = [item for turn in turns for item in turn if item is not None]
+    if not labelled:
+        raise InputError(f"{folder}: no images in it ({', '.join(sorted(_IMAGES))}), nor in its folders")
+    taken = labelled[:limit]
+    if len(taken) * math.prod(spec.shape) * spec.dtype.itemsize > _MAX_BYTES:
+        raise InputError(f"{folder}: {len(taken):,} images; at most {_MAX_BYTES:,} bytes are read at once, "
+                         "take fewer samples")
+    read = [_read_image(path, name, spec) for path, _ in taken]
+    labels = np.array([label for _, label in taken])
+    return Samples({name: np.concatenate([samples.inputs[name] for samples in read])},
+                   labels if labels.min() >= 0 else None, f"{len(taken):,} images, the first {read[0].remark}")
 
 
 def _require_fit(path: Path, name: str, header: Header, spec: InputSpec) -> int:
@@ -148,11 +174,14 @@ def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | Non
     Raises InputError for a file that does not fit, OSError for one that cannot be read.
     """
     names = list(specs)
-    require_file(path)
-    if path.suffix not in (".npz", ".npy"):
+    if path.is_dir() or path.suffix not in (".npz", ".npy"):
         if len(names) > 1:
             raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
+        if path.is_dir():
+            return _read_folder(path, names[0], specs[names[0]], limit)
+        require_file(path)
         return _read_image(path, names[0], specs[names[0]])
+    require_file(path)
     path.open("rb").close()     # what is raised from here on is about the content
     try:
         return _read_arrays(path, specs, limit)

@@ -127,7 +127,7 @@ def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], target: Targ
     image, rtl = _run_on_image(workload, tensors, machine, progress)
     elapsed = rtl.seconds if rtl else time.perf_counter() - began
     found = {name: program.unpack_tensor(image, name) for name in expected}
-    wrong = {name: int(np.count_nonzero(found[name] != value)) for name, value in expected.items()}
+    wrong = {name: int(np.count_nonzero(found[name] != expected[name])) for name in program.written if name in expected}
     outputs = {name: reference.host_output(graph, name, found[tensor][None])
                for name, (tensor, _) in graph.outputs.items()}
     return Inference(outputs, elapsed, mismatches={name: count for name, count in wrong.items() if count},
@@ -173,6 +173,6 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
         inferences.append(_infer(model, inputs, target, machine, partial(progress, number)))
     progress(len(samples), 0)
     programs = [] if target == "reference" else [workload.program for workload in workloads]
-    compared = sum(int(np.prod(place.shape)) for program in programs
-                   for name, place in program.tensors.items() if program.holds(name))
+    compared = sum(int(np.prod(program.tensors[name].shape)) for program in programs
+                   for name in program.written if program.holds(name))
     return Run(target, inferences, samples.labels, compared)

@@ -53,12 +53,12 @@ class Workload:
         return self._compile()
 
 
-def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, calibration: Path | None = None,
+def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, winograd_samples: Path | None = None,
              board: str | None = None) -> Workload:
     """As `open_workload`, of a model that has been imported."""
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
-    samples = None if calibration is None else read_samples(
-        calibration, input_specs(imported.graph, shapes)).inputs
+    samples = None if winograd_samples is None else read_samples(
+        winograd_samples, input_specs(imported.graph, shapes)).inputs
     graph = prepare(imported.graph, config, options, samples)
 
     def compiled() -> Program:
@@ -70,20 +70,23 @@ def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, 
 
 
 def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
-                  calibration: Path | None = None, board: str | None = None) -> Workload:
+                  content: bytes | None = None, winograd_samples: Path | None = None,
+                  board: str | None = None) -> Workload:
     """A model to be compiled for ``config``, on the ``board`` of that name, or a program that was.
 
-    With ``config`` or ``board`` None a program's own is taken. ``options`` are for a model; ``calibration`` are samples
-    for narrow Winograd layers.
+    With ``config`` or ``board`` None a program's own is taken. ``content`` is a model in place of the one at ``path``,
+    which names it. ``options`` are for a model; ``winograd_samples`` choose the shifts of narrow Winograd layers.
+
     Raises GraphError, ProgramError, InputError or OSError; each names the file. ConflictError for a program that is not
     as asked, CompileError for a machine that cannot.
     """
     options = options or CompileOptions()
-    if is_program(path):
+    if content is None and is_program(path):
         return of_program(path, Program.load(path), config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
-    return of_model(load_model(path, shapes=options.shapes), config, options, calibration=calibration, board=board)
+    imported = load_model(path, content, shapes=options.shapes)
+    return of_model(imported, config, options, winograd_samples=winograd_samples, board=board)
 
 
 def of_program(path: Path, program: Program, config: NpuConfig | None, options: CompileOptions, *,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from cores.arch.isa import LAYOUTS, Opcode
 from cores.arch.numerics import MAP_PIXELS
@@ -10,7 +11,7 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Layer, Tensor
 
 __all__ = [
-    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
+    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
     "largest_field", "part_counts", "split", "tilings",
 ]
 
@@ -31,6 +32,9 @@ MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
 _MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
 _MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
 _MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
+_MAX_STORE_PITCH = largest_field(Opcode.STORE_SET, "row_pitch")
+#: Columns that one pixel is written to.
+MAX_COPIES = 1 + largest_field(Opcode.STORE, "repeats")
 _MAX_PIXELS = min(largest_field(opcode, "block_pitch") for opcode in (Opcode.LOAD_SET, Opcode.STORE_SET))
 
 #: How an axis is cut: (start, length) of each part.
@@ -89,6 +93,8 @@ class Geometry:
     row_skip: int = 1
     #: Tiles begin at columns that are multiples of this.
     column_step: int = 1
+    #: How often each row and each column of the output is written.
+    upsample: tuple[int, int] = (1, 1)
 
     @classmethod
     def of(cls, layer: Layer, source: Tensor, target: Tensor, *, map_in: bool = False, map_out: bool = False,
@@ -106,12 +112,18 @@ class Geometry:
             if not passed:
                 raise CompileError(f"layer {layer.name}: {message}")
 
-        require(max(height * width, out_height * out_width) <= _MAX_PIXELS,
+        copies = prod(layer.upsample)
+        require(max(height * width, out_height * out_width * copies) <= _MAX_PIXELS,
                 f"feature maps have at most {_MAX_PIXELS:,} pixels; cut the image in front of the model")
-        flat = height == 1 or width % MAP_PIXELS == 0 or not (map_in or map_out)
+        require(layer.upsample[1] <= MAX_COPIES,
+                f"columns are repeated at most {MAX_COPIES} times, not {layer.upsample[1]}; resize in two steps")
+        require(layer.upsample[0] * layer.upsample[1] * out_width <= _MAX_STORE_PITCH,
+                f"upsampled rows are at most {_MAX_STORE_PITCH:,} pixels apart; cut the image in front of the model")
+        flat = height == 1 or layer.upsample[0] == 1 and (width % MAP_PIXELS == 0 or not (map_in or map_out))
         column_step = MAP_PIXELS if map_out else 1
         if (rows, cols) == (1, 1) and tuple(layer.stride) == (1, 1) and not any(pads) and flat:
-            return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step)
+            return cls((1, 1), (1, 1), pads, (1, height * width), (1, out_height * out_width), column_step=column_step,
+                       upsample=layer.upsample)
         # Strides along an axis with a single output mean nothing.
         stride = (1 if out_height == 1 else layer.stride[0], 1 if out_width == 1 else layer.stride[1])
         require(cut or max(rows, cols) <= MAX_KERNEL,
@@ -120,7 +132,8 @@ class Geometry:
         require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= MAX_PAD_ROWS,
                 f"padding is at most {_MAX_PAD_SIDE} columns and {MAX_PAD_ROWS} rows a side, not {pads}")
         row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1
-        return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip, column_step)
+        return cls((rows, cols), stride, pads, (height, width), (out_height, out_width), row_skip, column_step,
+                   layer.upsample)
 
     def window(self, y: int, rows: int, x: int, cols: int, config: NpuConfig) -> Window:
         """The tile of output rows ``y..y+rows`` and columns ``x..x+cols``."""
@@ -167,6 +180,10 @@ class Geometry:
     def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
         """Output columns of an accumulator word."""
         return config.banks if narrow else config.pixel_lanes
+
+    def store_beats(self, window: Window) -> int:
+        """Beats of a block of a tile's output."""
+        return window.rows * window.cols * prod(self.upsample)
 
     @property
     def word_rows(self) -> int:
@@ -261,7 +278,7 @@ def tilings(geometry: Geometry, config: NpuConfig, *, narrow: bool = False) -> I
     height, width = geometry.output_size
     step = max(geometry.word_columns(config, narrow=narrow), geometry.column_step)
     units = -(-width // step)
-    for col_parts in part_counts(units, -(-units // (_MAX_COLS // step))):
+    for col_parts in part_counts(units, -(-units // (_MAX_COLS // geometry.upsample[1] // step))):
         columns = split(width, col_parts, step)
         for row_parts in part_counts(-(-height // geometry.word_rows)):
             yield split(height, row_parts, geometry.word_rows), columns

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from cores.store.requantizer import Requantizer
+from gen.ir.graph import Layer
 from gen.tiling.geometry import Geometry, Split, Window, tilings
 from sim.timing.latencies import MEMORY
 
 __all__ = [
-    "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "STORE_CYCLES", "WINDOW_OVERHEAD", "Estimate", "Plan",
-    "Tiling", "candidates", "cheapest", "cost_of", "samples", "step_pace",
+    "BEAT_WEIGHT", "CHUNK_CYCLES", "COMPUTE_OVERHEAD", "LATENCY", "WINDOW_OVERHEAD", "Estimate", "Plan",
+    "Tiling", "candidates", "cheapest", "cost_of", "samples", "step_pace", "store_cycles",
 ]
 
 #: Cycles from a read request to its data, which no schedule avoids at a layer's start.
@@ -29,10 +30,15 @@ COMPUTE_OVERHEAD, WINDOW_OVERHEAD = 1, 4
 CHUNK_CYCLES = 200
 #: Tiles of fewer columns mostly cost: they are looked at where no wider one fits.
 _MIN_COLS = 8
-#: Cycles of the store engine for a pixel of a block, without and with a residual.
-STORE_CYCLES = (1, Requantizer.ADD_CYCLES)
 #: What a beat of memory traffic weighs against a cycle where cycles are equal.
 BEAT_WEIGHT = 0.03
+
+
+def store_cycles(layer: Layer) -> int:
+    """Cycles of the store engine for a pixel of a block."""
+    if layer.residual:
+        return Requantizer.ADD_CYCLES
+    return 2 if layer.bend else 1
 
 
 def step_pace(words: float, weight_beats: int, config: NpuConfig) -> float:

@@ -64,7 +64,7 @@ def _compute(machine: Machine, index: int, geometry: Instruction, instruction: I
     config, accumulators = machine.config, machine.accumulators
     check_form(machine, index, geometry, instruction)
     rows = geometry["rows"] * (2 if geometry["alternate"] else 1)
-    places = sum_places(machine, index, geometry, rows, instruction["acc_base"])
+    places = sum_places(machine, index, geometry, rows, geometry["cols"], instruction["acc_base"])
     multiply = multiply_windows if geometry["window"] else _multiply
     groups, indexed, binary = instruction["groups"], bool(instruction["indexed"]), bool(instruction["binary"])
     if binary:

@@ -44,10 +44,14 @@ def store_engine(machine: Machine) -> Steps:
 
 def _store(machine: Machine, index: int, geometry: Instruction, second: Instruction | None,
            instruction: Instruction) -> Steps:
-    """STORE: for each block its parameters, then its pixels with their residual beats."""
+    """STORE: for each block its parameters, then its pixels with their residual beats.
+
+    With ``repeats`` neighbouring columns have the same sums.
+    """
     config, accumulators = machine.config, machine.accumulators
-    rows, cols, bank = geometry["rows"], geometry["cols"], instruction["bank"]
-    count = rows * cols
+    rows, bank = geometry["rows"], instruction["bank"]
+    columns = np.arange(geometry["cols"]) // (1 + instruction["repeats"])
+    cols, count = int(columns[-1]) + 1, rows * len(columns)
     if geometry["local"] and geometry["binary"]:
         raise HazardError(index, "signs are not stored to the input buffer")
     if geometry["winograd"] and instruction["pooled"]:
@@ -57,20 +61,22 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
         if instruction["blocks"] > held:
             raise MachineError(ErrorCode.BUFFER, index, f"{instruction['blocks']} blocks of a bank of {held}")
         if geometry["winograd"]:
-            places, signs = tile_places(machine, index, geometry)
+            places, signs = tile_places(machine, index, geometry, cols)
         else:
-            places, signs = sum_places(machine, index, geometry, rows), None
+            places, signs = sum_places(machine, index, geometry, rows, cols), None
+    adds = bool(geometry["add"]) and second is not None and not second["bend"]
     for block in range(instruction["blocks"]):
         parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
         if instruction["pooled"]:
-            sums, residual = yield from _take_pooled(machine, count, bool(geometry["add"]))
+            sums, residual = yield from _take_pooled(machine, rows, columns, adds)
         else:
-            residual = (yield from _take_side(machine, count, "residual pixels")) if geometry["add"] else None
+            residual = (yield from _take_side(machine, count, "residual pixels")) if adds else None
             if machine.strict:
                 machine.hazards.store_reads(index, bank, places[:, block])
             sums = accumulators.sums[bank, places[:, block]]
             if signs is not None:
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
+        sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
         values = _requantize(machine, index, geometry, second, parameters, sums, residual)
         write = _keep_rows if geometry["local"] else _write_rows
         write(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
@@ -90,24 +96,37 @@ def _take_side(machine: Machine, count: int, name: str) -> Generator[str | None,
     return np.concatenate(taken)
 
 
-def _take_pooled(machine: Machine, count: int,
+def _take_pooled(machine: Machine, rows: int, columns: np.ndarray,
                  add: bool) -> Generator[str | None, None, tuple[np.ndarray, np.ndarray | None]]:
-    """Pixels of the pool unit, each with its residual beat if ``add``; returns the two, each (count, tn) or None."""
+    """Pixels of the pool unit, each with the residual beats of its columns if ``add``; returns both, or None.
+
+    ``columns``: for each beat of a row, which of the pixels it is made of.
+    """
     pooled: list[np.ndarray] = []
     residual: list[np.ndarray] = []
-    missing = count
-    machine.pool_demand = lambda: 0 if machine.pool_pixels else min(missing, machine.side.level) if add else missing
+    #: Beats up to each pixel's last.
+    ends = np.cumsum(np.tile(np.bincount(columns), rows))
+    taken = used = 0
+
+    def demand() -> int:
+        if machine.pool_pixels:
+            return 0
+        served = int(np.searchsorted(ends, used + machine.side.level, "right")) if add else len(ends)
+        return served - taken
+
+    machine.pool_demand = demand
     yield None
-    while missing:
+    while taken < len(ends):
         while not machine.pool_pixels:
             yield "the pool unit, or residual pixels in the side ring" if add else "the pool unit"
         values, clock = machine.pool_pixels.popleft()
         # They come out of what is done by then.
         machine.hazards.taken(Queue.STORE, clock)
         pooled.append(values)
-        missing -= len(pooled[-1])
+        taken += len(values)
         if add:
-            residual.append(machine.side.take(len(pooled[-1])))
+            residual.append(machine.side.take(int(ends[taken - 1]) - used))
+            used = int(ends[taken - 1])
         yield None
     machine.pool_demand = lambda: 0
     return np.concatenate(pooled), np.concatenate(residual) if add else None
@@ -127,17 +146,21 @@ def _requantize(machine: Machine, index: int, geometry: Instruction, second: Ins
         machine.require(all(stage["low"] <= stage["high"] for stage in stages), index,
                         "a clip's bounds are not in order")
         machine.require(bool(geometry["add"]) or -128 <= geometry["low"] and geometry["high"] <= 127, index,
-                        "clip bounds beyond int8 are for a result that something is added to")
+                        "clip bounds beyond int8 are for a result that has a second stage")
         shifts = [*shift, second["shift"]] if geometry["add"] and second else shift
         machine.require(MIN_SHIFT <= min(shifts) and max(shifts) <= MAX_SHIFT, index,
                         f"shifts must be in {MIN_SHIFT}..{MAX_SHIFT}")
     # A shift below MIN_SHIFT has no meaning; the golden model still needs one it can compute.
     values = golden.requantize(sums.T.reshape(shape), bias, multiplier, np.maximum(shift, 1),
                                geometry["zero_point"], geometry["low"], geometry["high"])
-    if residual is not None and second is not None:
-        other = residual.view(np.int8).T.reshape(shape)
-        values = golden.residual_add(values, other, second["multiplier_a"], second["multiplier_b"], second["constant"],
-                                     max(second["shift"], 1), second["zero_point"], second["low"], second["high"])
+    if geometry["add"] and second:
+        factors = second["multiplier_a"], second["multiplier_b"]
+        last = max(second["shift"], 1), second["zero_point"], second["low"], second["high"]
+        if residual is None:
+            values = golden.bend(values, *factors, *last)
+        else:
+            other = residual.view(np.int8).T.reshape(shape)
+            values = golden.residual_add(values, other, *factors, second["constant"], *last)
     return values.astype(np.int8).transpose(1, 2, 0)
 
 

@@ -10,12 +10,12 @@ from ..machine import Machine
 __all__ = ["sum_places"]
 
 
-def sum_places(machine: Machine, index: int, geometry: Instruction, rows: int, base: int = 0) -> np.ndarray:
+def sum_places(machine: Machine, index: int, geometry: Instruction, rows: int, cols: int, base: int = 0) -> np.ndarray:
     """(output pixels, groups of output lanes that make one) places of a tile's sums in an accumulator bank.
 
     ``base``: the tile's first word. Those of transformed tiles are read as `sim.winograd.tile_places` says.
     """
-    accumulators, cols = machine.accumulators, geometry["cols"]
+    accumulators = machine.accumulators
     spread, alternate = bool(geometry["spread"]), bool(geometry["alternate"])
     if alternate and (spread or machine.config.oc_groups != 2):
         raise HazardError(index, "rows alternate between two groups of output lanes, and are not spread")

@@ -1,5 +1,8 @@
 """Time of the compute engine: tiles through the array, windows through the pool unit."""
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from cores.arch.isa import Instruction, Opcode, Queue
@@ -15,6 +18,34 @@ from .latencies import ISSUE_TO_DATA, POOL_CYCLES
 from .state import Shared, Steps, TimedSteps
 
 __all__ = ["Compute"]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A COMPUTE: ``steps`` of ``words`` of the array, ``pace`` cycles apart at least.
+
+    ``longer``: how many of the first steps have a ``row`` of words more; ``beats``, ``handover``, ``lead``: of a step's
+    weights, `ComputeEngine.handover` and `WeightLoader.lead`.
+    """
+
+    steps: int
+    words: int
+    row: int
+    longer: int
+    pace: int
+    beats: int
+    handover: int
+    lead: int
+
+    @property
+    def cycles(self) -> int:
+        """From the first issue to the last, at least."""
+        return (self.steps - 1) * self.pace + self.words
+
+
+def _taps(geometry: Instruction, instruction: Instruction) -> tuple[int, int]:
+    """Of a POOL: its windows, and the taps of each."""
+    return instruction["blocks"] * geometry["rows"] * geometry["cols"], geometry["kernel_h"] * geometry["kernel_w"]
 
 
 class Compute:
@@ -33,6 +64,27 @@ class Compute:
         self._drains = [ISSUE_TO_DATA + latency - Accumulators.READ_AHEAD + Accumulators.LATENCY for latency in sums]
         #: First cycle in which the next step may start, and in which its weights may be gathered.
         self._step_free = self._gather_free = NEVER
+        self._tiles: dict[int, _Tile] = {}
+        #: Cycles for which each instruction keeps the array or the pool unit, at least; and those that are to begin.
+        self._least: dict[int, int] = {}
+        self._plan()
+        self.to_come = sum(self._least.values())
+
+    def _plan(self) -> None:
+        """Look at the work before it is timed."""
+        geometry: Instruction | None = None
+        for index, instruction in enumerate(self.shared.program):
+            if instruction.opcode == Opcode.COMPUTE_SET:
+                geometry = instruction
+            elif instruction.opcode == Opcode.COMPUTE:
+                assert geometry is not None
+                self._tiles[index] = tile = self._tile_of(geometry, instruction)
+                self._least[index] = tile.cycles
+            elif instruction.opcode == Opcode.POOL:
+                assert geometry is not None
+                self._least[index] = math.prod(_taps(geometry, instruction))
+            elif instruction.opcode == Opcode.END:
+                break
 
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.COMPUTE
@@ -84,8 +136,9 @@ class Compute:
             # If nothing is running, it becomes the running one in a cycle of its own.
             shared.spent(engine, "setup", index, active + 1 - waiting - sum(waits))
             self.clock = active
+            self.to_come -= self._least[index]
             if instruction.opcode == Opcode.COMPUTE:
-                last = yield from self._tile(index, geometry, instruction, taken + 1, active)
+                last = yield from self._tile(index, taken + 1, active)
             else:
                 last = yield from self._windows(index, geometry, instruction, active)
             self.clock = last
@@ -100,19 +153,11 @@ class Compute:
             shared.idle_from[engine] = drained + 1
             yield None
 
-    def _tile(self, index: int, geometry: Instruction, instruction: Instruction, known: int, active: int) -> TimedSteps:
+    def _tile(self, index: int, known: int, active: int) -> TimedSteps:
         """COMPUTE: steps of all words, or all reads of windows, each. Returns the last issue's cycle."""
-        shared, config = self.shared, self.shared.config
-        window = geometry["window"]
-        if window:
-            row = max(1, geometry["reads"])
-        else:
-            row = -(-geometry["cols"] // (config.banks if geometry["spread"] else config.pixel_lanes))
-        words = geometry["rows"] * row
-        #: Steps to come that have a row more.
-        longer = geometry["kernel_w"] if geometry["shift"] else 0
-        beats, handover, lead = self._kind(bool(window), bool(instruction["indexed"]), bool(instruction["binary"]))
-        steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"]
+        shared, tile = self.shared, self._tiles[index]
+        steps, words, row, longer = tile.steps, tile.words, tile.row, tile.longer
+        beats, handover, lead = tile.beats, tile.handover, tile.lead
         may_start = max(active + 1, self._step_free)
         gather = max(known, self._gather_free)
         idle_from = active + 1
@@ -131,7 +176,7 @@ class Compute:
                 continue
             count = min(count, longer) if longer else count
             cycles = words + row if longer else words
-            pace = max(cycles, self._min_step, handover + beats + 1 - lead)
+            pace = max(cycles, tile.pace)
             longer = max(0, longer - count)
             if not held and ring.next_readable(count * beats - 1) <= gather:
                 # All weights are there before any can be gathered: only the array's own pace counts.
@@ -174,6 +219,20 @@ class Compute:
         self._step_free, self._gather_free = max(idle_from, final + self._min_step), gather
         return idle_from - 1
 
+    def _tile_of(self, geometry: Instruction, instruction: Instruction) -> "_Tile":
+        config = self.shared.config
+        if geometry["window"]:
+            row = max(1, geometry["reads"])
+        else:
+            row = -(-geometry["cols"] // (config.banks if geometry["spread"] else config.pixel_lanes))
+        words = geometry["rows"] * row
+        beats, handover, lead = self._kind(
+            bool(geometry["window"]), bool(instruction["indexed"]), bool(instruction["binary"]))
+        return _Tile(
+            instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"], words, row,
+            geometry["kernel_w"] if geometry["shift"] else 0, max(words, self._min_step, handover + beats + 1 - lead),
+            beats, handover, lead)
+
     def _kind(self, window: bool, indexed: bool, binary: bool) -> tuple[int, int, int]:
         """Of a kind of steps: their beats, `ComputeEngine.handover` and `WeightLoader.lead`."""
         kind, config = (window, indexed, binary), self.shared.config
@@ -191,8 +250,7 @@ class Compute:
     def _windows(self, index: int, geometry: Instruction, instruction: Instruction, active: int) -> TimedSteps:
         """POOL: a tap a cycle; a window begins when there is room for its result. Returns the last tap's cycle."""
         shared = self.shared
-        taps = geometry["kernel_h"] * geometry["kernel_w"]
-        windows = instruction["blocks"] * geometry["rows"] * geometry["cols"]
+        windows, taps = _taps(geometry, instruction)
         may_start = active + 1
         while windows:
             while not shared.pooled.room:

@@ -10,8 +10,11 @@ NEVER = -1 << 60
 
 def earliest(allowed: np.ndarray, pace: int = 1) -> np.ndarray:
     """When a series of events happens that are ``pace`` cycles apart at least, none before it is ``allowed``."""
-    steps = pace * np.arange(len(allowed))
-    return np.maximum.accumulate(allowed - steps) + steps
+    steps = np.arange(0, pace * len(allowed), pace)
+    times = allowed - steps
+    np.maximum.accumulate(times, out=times)
+    times += steps
+    return times
 
 
 class TimedFifo:

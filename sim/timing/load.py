@@ -212,8 +212,11 @@ class Writer:
                 yield "load data"
             count = min(shared.load_data.available, len(data))
             end = int(data[count]) if count < len(data) else total
-            allowed = np.full(end - done, NEVER)
-            allowed[data[:count] - done] = shared.load_data.readable(count)
+            padded = count < end - done
+            allowed = arrived = shared.load_data.readable(count)
+            if padded:
+                allowed = np.full(end - done, NEVER)
+                allowed[data[:count] - done] = arrived
             allowed[0] = max(allowed[0], time + 1)
             times = shared.around_kept(allowed)
             sure = shared.surely(times)
@@ -223,13 +226,17 @@ class Writer:
             # Only as far as it is known which cycles stores take.
             unhindered = (earliest(allowed) if len(shared.kept) else times)[sure - 1]
             times = times[:sure]
-            pixels = data[:count] - done
-            pixels = pixels[pixels < sure]
-            shared.load_data.pop(times[pixels])
+            if padded:
+                pixels = data[:count] - done
+                pixels = pixels[pixels < sure]
+                taken = times[pixels]
+            else:
+                taken = times
+            shared.load_data.pop(taken)
             shared.spent(Queue.LOAD, "busy", index, sure)
             shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered) - time - sure)
             shared.spent(Queue.LOAD, "wait_store", index, int(times[-1] - unhindered))
-            data, done, time = data[len(pixels):], done + sure, int(times[-1])
+            data, done, time = data[len(taken):], done + sure, int(times[-1])
             self.clock = time
             yield None
         return time

@@ -99,19 +99,19 @@ class Shared:
     def around_kept(self, allowed: np.ndarray) -> np.ndarray:
         """When a series of writes of the input buffer happens, one a cycle, none before it is ``allowed``."""
         # Series follow one another, so what is before this one is of no more use.
-        kept = self.kept = self.kept[np.searchsorted(self.kept, allowed[0]):]
+        kept = self.kept = self.kept[self.kept.searchsorted(allowed[0]):]
         if not len(kept):
             return earliest(allowed)
         # Reckoned in cycles that are left to loads.
         allowed = np.maximum(allowed, allowed[0])
-        turns = earliest(allowed - np.searchsorted(kept, allowed))
-        return turns + np.searchsorted(kept - np.arange(len(kept)), turns, side="right")
+        turns = earliest(allowed - kept.searchsorted(allowed))
+        return turns + (kept - np.arange(len(kept))).searchsorted(turns, side="right")
 
     def surely(self, times: np.ndarray) -> int:
         """How many of a series of writes are certain not to be put off by beats of local stores."""
         if not self.keeps:
             return len(times)
-        known = int(np.searchsorted(times, self.kept_until))
+        known = int(times.searchsorted(self.kept_until))
         return known if known or self.patient else min(len(times), _IMPATIENT)
 
     def take(self, sink: Queue, source: Queue, count: int) -> TimedSteps:

@@ -31,6 +31,14 @@ def _turn(times: np.ndarray) -> np.ndarray:
     return times + (_ADD_TURN - times) % Requantizer.ADD_CYCLES
 
 
+def _bursts(times: np.ndarray, origin: int) -> np.ndarray:
+    """When pixels that bend set out: in the first half of every twice `SECOND` cycles from ``origin`` on."""
+    half = Requantizer.SECOND
+    burst, place = np.divmod(times - origin, 2 * half)
+    burst, place = np.divmod(earliest(half * burst + np.minimum(place, half)), half)
+    return origin + 2 * half * burst + place
+
+
 class Store:
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
@@ -55,6 +63,7 @@ class Store:
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.STORE
         geometry: Instruction | None = None
+        bends = False
         queue = shared.queues[engine]
         free = drained = 0
         setup = StoreSequencer.SETUP_CYCLES
@@ -69,6 +78,8 @@ class Store:
                 queue.pop_one(taken)
                 if instruction.opcode == Opcode.STORE_SET:
                     geometry = instruction
+                else:
+                    bends = bool(instruction["bend"])
                 shared.in_hand(engine, index, taken, taken)
                 free = taken + 1
                 shared.finished[engine] += 1
@@ -82,7 +93,8 @@ class Store:
             shared.spent(engine, "setup", index, setup)
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
-            last, drained = yield from self._store(index, geometry, instruction, taken + setup, go)
+            last, drained = yield from self._store(index, geometry, instruction, taken + setup, go,
+                                                           bends=bool(geometry["add"]) and bends)
             free = max(last + 1, self._runs_free) + 1
             shared.spent(engine, "wait_bus", index, free - last - 1)
             shared.in_hand(engine, index, taken + 1, free - 1)
@@ -96,14 +108,16 @@ class Store:
             self.clock = free
             yield None
 
-    def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int,
-               go: int) -> Generator[str | None, None, tuple[int, int]]:
+    def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int, go: int, *,
+               bends: bool) -> Generator[str | None, None, tuple[int, int]]:
         """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
         shared, config = self.shared, self.shared.config
+        residual = bool(geometry["add"]) and not bends
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
-        rows, cols = geometry["rows"], geometry["cols"]
+        rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["winograd"] and not pooled
-        pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add else 1
+        in_bursts, origin = bends and not tiles, wanted + Requantizer.SECOND
+        pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add and not in_bursts else 1
         # Pixels of a beat.
         group = MAP_PIXELS if geometry["binary"] else 1
         latency = Requantizer.latency(config, add=add)
@@ -119,7 +133,7 @@ class Store:
                 offset = instruction["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                 self._runs_free = run = max(run, self._address_free)
                 burst = run
-                left, filled = cols, 0
+                left, filled, column = cols, 0, 0
                 beats = -(-cols // group)
                 for length in [beats] if local else burst_lengths(config, offset, beats):
                     if local:
@@ -131,35 +145,49 @@ class Store:
                     left -= pixels
                     while pixels:
                         count = min(pixels, self._beats.room * group - filled)
-                        while (add and not shared.side.available) or (pooled and not shared.pooled.available):
+                        while (residual and not shared.side.available) or (pooled and not shared.pooled.available):
                             yield "residual or pooled pixels"
-                        count = min(count, shared.side.available) if add else count
-                        count = min(count, shared.pooled.available) if pooled else count
+                        count = min(count, shared.side.available) if residual else count
+                        # The first pooled beat may have been written before, and stays until its last column.
+                        count = min(count, shared.pooled.available * copies - column % copies) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group))
-                        allowed = np.maximum(np.repeat(places, group)[filled:filled + count], time + 1)
+                        if group > 1:
+                            places = np.repeat(places, group)[filled:filled + count]
+                        allowed = np.maximum(places, time + 1)
                         unhindered = time + pace * count
+                        if in_bursts:
+                            unhindered = int(_bursts(np.full(count, time + 1), origin)[-1])
+                        busy = unhindered - time
                         allowed[0] = max(allowed[0], loaded + 1)
                         parameters = max(0, loaded - time)
-                        if add:
+                        if residual:
                             allowed = np.maximum(allowed, shared.side.readable(count))
                         if pooled:
-                            allowed = np.maximum(allowed, shared.pooled.readable(count))
-                        if add:
+                            columns = column + np.arange(count)
+                            ready = shared.pooled.readable(-(-(column % copies + count) // copies))
+                            allowed = np.maximum(allowed, ready[columns // copies - column // copies])
+                        if in_bursts:
+                            times = _bursts(allowed, origin)
+                        elif add:
                             times = earliest(_turn(allowed), pace)
-                            shared.side.pop(times)
                         else:
                             times = earliest(allowed, pace)
+                        if residual:
+                            shared.side.pop(times)
                         if pooled:
-                            shared.pooled.pop(times)
-                        # A beat leaves with its last pixel.
-                        full = (filled + np.arange(1, count + 1)) % group == 0
-                        full[-1] |= count == pixels
-                        filled = (filled + count) % group if count < pixels else 0
-                        leaving = earliest(np.maximum(times[full] + latency, sent))
-                        self._beats.push(times[full])
+                            shared.pooled.pop(times[(columns % copies == copies - 1) | (columns == cols - 1)])
+                        column += count
+                        whole = times
+                        if group > 1:   # a beat leaves with its last pixel
+                            full = (filled + np.arange(1, count + 1)) % group == 0
+                            full[-1] |= count == pixels
+                            filled = (filled + count) % group if count < pixels else 0
+                            whole = times[full]
+                        leaving = earliest(np.maximum(whole + latency, sent))
+                        self._beats.push(whole)
                         self._beats.pop(leaving)
                         late = int(times[-1]) + pace - 1 - unhindered
-                        self._account(index, count * pace, late, parameters, add, pooled)
+                        self._account(index, busy, late, parameters, residual, pooled)
                         first = int(times[0]) if first == NEVER else first
                         time, pixels = int(times[-1]) + pace - 1, pixels - count
                         sent = int(leaving[-1]) + 1 if len(leaving) else sent
@@ -183,12 +211,12 @@ class Store:
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
         return time if tiles else time - pace + 1, sent if local else sent - FIFO
 
-    def _account(self, index: int, busy: int, late: int, parameters: int, add: bool, pooled: bool) -> None:
+    def _account(self, index: int, busy: int, late: int, parameters: int, residual: bool, pooled: bool) -> None:
         shared = self.shared
         shared.spent(Queue.STORE, "busy", index, busy)
         side = min(parameters, late)
         shared.spent(Queue.STORE, "wait_side", index, side)
-        state = "wait_compute" if pooled else "wait_side" if add else "wait_bus"
+        state = "wait_compute" if pooled else "wait_side" if residual else "wait_bus"
         shared.spent(Queue.STORE, state, index, late - side)
 
     def _parameters(self, wanted: int) -> TimedSteps:

@@ -13,9 +13,16 @@ from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
 from cores.config import NpuConfig
 from cores.store.requantizer import PixelIssue, Requantizer
 from cores.store.requantizer_lane import ChannelLayout
-from sim.golden import requantize, residual_add
+from sim.golden import requantize
 from tests.bench import bench_parameters
-from tests.cores.store_values import pack, random_channels, random_clip, random_second_stage, random_sources
+from tests.cores.store_values import (
+    pack,
+    random_channels,
+    random_clip,
+    random_second_stage,
+    random_sources,
+    second_result,
+)
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 ISSUE, CHANNEL = PixelIssue(CONFIG), ChannelLayout(CONFIG.acc_width)
@@ -49,7 +56,7 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     wanted = requantize(source[:, :, None], *channels, *clip.values())
     residual = rng.integers(-128, 128, wanted.shape)
     if second:
-        wanted = residual_add(wanted, residual, **second)
+        wanted = second_result(wanted, residual, second)
     latency, raster = Requantizer.latency(CONFIG, add=bool(second)), 3 if second else 1
     dut.first.value = instruction_bits(Opcode.STORE_SET, {"rows": 1, "cols": 1, **clip})
     dut.second.value = instruction_bits(Opcode.STORE_ADD, second) if second else random.getrandbits(128)
@@ -60,7 +67,8 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     due: list[int] = []
     word, done, cycle, issued = 0, 0, 0, 0
     while done < pixels:
-        go = issued < pixels and cycle % raster == 0 and random.random() < 0.7
+        turn = cycle % 16 < 8 if second and second["bend"] else cycle % raster == 0
+        go = issued < pixels and turn and random.random() < 0.7
         place = random.randrange(PLACES)
         dut.accumulators.value = word
         word = random.getrandbits(WIDTH * CONFIG.acc_lanes)

@@ -21,13 +21,15 @@ def random_order(config: NpuConfig, rng: np.random.Generator) -> tuple[Instructi
         fields[order] = 1
     single = order in ("spread", "alternate")
     return (Instruction(Opcode.STORE_SET, **{name: int(value) for name, value in fields.items()}),
-            Instruction(Opcode.STORE, blocks=1 if single else int(rng.integers(1, config.oc_groups + 1))))
+            Instruction(Opcode.STORE, blocks=1 if single else int(rng.integers(1, config.oc_groups + 1)),
+                        repeats=int(rng.choice([0, 0, 1, 2, 31]))))
 
 
 def store_places(config: NpuConfig, geometry: Instruction, store: Instruction) -> tuple[np.ndarray, np.ndarray]:
     """Word, and place in it (``pixel * oc_groups + group``), of every pixel in order; of a Winograd tile's position 0.
     """
-    rows, cols, px, groups = geometry["rows"], geometry["cols"], config.pixel_lanes, config.oc_groups
+    rows, px, groups = geometry["rows"], config.pixel_lanes, config.oc_groups
+    cols = -(-geometry["cols"] // (1 + store["repeats"]))
     if geometry["winograd"]:
         row, col = np.divmod(np.arange(rows * cols), cols)
         tile = row // 2 * -(-cols // 2) + col // 2
@@ -40,5 +42,6 @@ def store_places(config: NpuConfig, geometry: Instruction, store: Instruction) -
             places = accumulators.alternate_places(rows, cols)
         else:
             places = accumulators.places(rows, cols)
-    order = places[:, :store["blocks"]].T.ravel()
+    columns = np.arange(geometry["cols"]) // (1 + store["repeats"])
+    order = places[:, :store["blocks"]].T.reshape(-1, rows, cols)[..., columns].ravel()
     return order // (px * groups), order % (px * groups)

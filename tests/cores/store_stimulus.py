@@ -8,7 +8,7 @@ import numpy as np
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.arch.numerics import FIRST_BITS, POOL_WIDTH
 from cores.config import NpuConfig
-from sim.golden import requantize, residual_add, winograd_output
+from sim.golden import requantize, winograd_output
 from sim.signs import pack_map
 from tests.cores.store_values import (
     pack,
@@ -17,6 +17,7 @@ from tests.cores.store_values import (
     random_clip,
     random_second_stage,
     random_sources,
+    second_result,
 )
 
 __all__ = ["StoreStimulus"]
@@ -73,9 +74,9 @@ class StoreStimulus:
             self.second = random_second_stage(self.rng)
             self.emit(Opcode.STORE_ADD, **self.second)
 
-    def _place(self, block: int, row: int, col: int) -> tuple[int, int, int]:
-        """(word, group, pixel lane) of a pixel in the bank."""
-        pixels, cols = self.config.pixel_lanes, self.fields["cols"]
+    def _place(self, block: int, row: int, col: int, cols: int) -> tuple[int, int, int]:
+        """(word, group, pixel lane) of a pixel in the bank; ``cols``: of a row there."""
+        pixels = self.config.pixel_lanes
         if self.order == "spread":
             banks = self.config.banks
             return row * -(-cols // banks) + col // banks, col % banks // pixels, col % pixels
@@ -84,7 +85,7 @@ class StoreStimulus:
         return row * -(-cols // pixels) + col // pixels, block, col % pixels
 
     def store(self, *, blocks: int, bank: int = 0, pooled: bool = False, offset: int | None = None,
-              **flags: int) -> None:
+              repeats: int = 0, **flags: int) -> None:
         config, rng, geometry = self.config, self.rng, self.fields
         rows, cols, lanes, width = geometry["rows"], geometry["cols"], config.ic_lanes, config.acc_width
         local = geometry.get("local", 0)
@@ -92,29 +93,33 @@ class StoreStimulus:
             # Rows and blocks of a local one stay inside the buffer.
             reach = (rows - 1) * geometry["row_pitch"] + (blocks - 1) * geometry["block_pitch"] + rows * cols
             offset = int(rng.integers(0, config.input_depth - reach if local else 1 << 27))
-        index = self.emit(Opcode.STORE, offset=offset, blocks=blocks, bank=bank, pooled=int(pooled), **flags)
+        index = self.emit(Opcode.STORE, offset=offset, blocks=blocks, bank=bank, pooled=int(pooled), repeats=repeats,
+                          **flags)
+        columns = np.arange(cols) // (1 + repeats)
+        pixels = int(columns[-1]) + 1
         self.flags.append({"index": index, "bank": bank, **flags})
         limit = 1 << width - 1
         words: dict[int, np.ndarray] = defaultdict(lambda: rng.integers(-limit, limit, config.acc_lanes))
         for block in range(blocks):
             channels = random_channels(rng, lanes, width)
             self.side += pack_parameters(*channels, config.beat_bytes)
-            source = random_sources(rng, (lanes, rows, cols), channels, POOL_WIDTH if pooled else width, width)
+            source = random_sources(rng, (lanes, rows, pixels), channels, POOL_WIDTH if pooled else width, width)
             if pooled:
                 self.pooled += [pack(pixel, POOL_WIDTH) for pixel in source.reshape(lanes, -1).T]
             elif self.order == "winograd":
                 self._fill_tiles(words, block, source)
             else:
-                for row, col in np.ndindex(rows, cols):
-                    word, group, pixel = self._place(block, row, col)
+                for row, col in np.ndindex(rows, pixels):
+                    word, group, pixel = self._place(block, row, col, pixels)
                     start = pixel * config.oc_lanes + group * lanes
                     words[word][start:start + lanes] = source[:, row, col]
             clip = [geometry[name] for name in ("zero_point", "low", "high")]
-            result = requantize(source, *channels, *clip)
+            result = requantize(source, *channels, *clip)[..., columns]
             if geometry["add"]:
                 residual = rng.integers(-128, 128, result.shape)
-                self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
-                result = residual_add(result, residual, **self.second)
+                if not self.second["bend"]:
+                    self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
+                result = second_result(result, residual, self.second)
             if geometry["binary"]:
                 signs = pack_map(result.transpose(1, 2, 0))
                 beats = signs.shape[1]
@@ -123,8 +128,8 @@ class StoreStimulus:
                 beats = cols
                 self.beats += [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
             if local:
-                pixels = [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
-                for beat, (row, col) in zip(pixels, np.ndindex(rows, cols), strict=True):
+                beats = [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
+                for beat, (row, col) in zip(beats, np.ndindex(rows, cols), strict=True):
                     col += 0 if geometry["row_pitch"] else row * cols
                     entry = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                     self.entries.append((col % config.banks, entry + col // config.banks, beat))

@@ -3,8 +3,10 @@
 import numpy as np
 
 from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from sim.golden import bend, residual_add
 
-__all__ = ["pack", "pack_parameters", "random_channels", "random_clip", "random_second_stage", "random_sources"]
+__all__ = ["pack", "pack_parameters", "random_channels", "random_clip", "random_second_stage", "random_sources",
+           "second_result"]
 
 
 def pack(values: np.ndarray, bits: int) -> int:
@@ -60,7 +62,15 @@ def random_second_stage(rng: np.random.Generator) -> dict[str, int]:
     shift = int(rng.integers(MIN_SHIFT, 20)) if rng.random() < 0.8 else int(rng.integers(MIN_SHIFT, MAX_SHIFT + 1))
     constant = int(rng.choice([-(1 << 27), (1 << 27) - 1, rng.integers(-(1 << 24), 1 << 24)], p=[0.1, 0.1, 0.8]))
     return {"multiplier_a": multipliers[0], "multiplier_b": multipliers[1], "constant": constant, "shift": shift,
-            **random_clip(rng)}
+            **random_clip(rng), "bend": int(rng.random() < 0.4)}
+
+
+def second_result(own: np.ndarray, residual: np.ndarray, fields: dict[str, int]) -> np.ndarray:
+    """What the second stage makes of the first's result; with ``bend`` the residual is not looked at."""
+    numbers = {name: value for name, value in fields.items() if name not in ("bend", "constant")}
+    if fields["bend"]:
+        return bend(own, **numbers)
+    return residual_add(own, residual, constant=fields["constant"], **numbers)
 
 
 def pack_parameters(bias, multiplier, shift, beat_bytes: int) -> list[int]:

@@ -7,9 +7,15 @@ import pytest
 
 from cores.arch.numerics import FIRST_BITS, MIN_SHIFT
 from cores.store.requantizer_lane import RequantizerLane
-from sim.golden import requantize, residual_add
+from sim.golden import requantize
 from tests.cores.simulation import Bench, random_fields
-from tests.cores.store_values import random_channels, random_clip, random_second_stage, random_sources
+from tests.cores.store_values import (
+    random_channels,
+    random_clip,
+    random_second_stage,
+    random_sources,
+    second_result,
+)
 
 LATENCY = 10
 #: Cycles that a pixel's residual and its first stage's result are behind it at the multiplier.
@@ -48,7 +54,7 @@ class Schedule:
         if load:
             self._load(cycle, channels)
         self.ports[cycle + 2]["source"] = source
-        self.control[cycle + 2]["factor"] = 0
+        self.control[cycle + 2] |= {"factor": 0, "negative_factor": 0}
         self.control[cycle + 4]["subtrahend"] = 0
         self._clip(cycle, clip)
         acc = np.full((1, 1, 1), source)
@@ -64,24 +70,28 @@ class Schedule:
         self.cycles = cycle + LATENCY + 1
 
     def two_stages(self, cycle: int, channels, *, clip: dict[str, int], second: dict[str, int]) -> None:
-        """A pixel to which a residual is added."""
+        """A pixel to which a residual is added, or that is bent: ``multiplier_b`` is for what is negative."""
         source, residual = self.source(channels), int(self.rng.choice([-128, 127, self.rng.integers(-128, 128)]))
         self._load(cycle, channels)
         self.ports[cycle + 2]["source"] = source
-        self.control[cycle + 2]["factor"] = 0
+        self.control[cycle + 2] |= {"factor": 0, "negative_factor": 0}
         self.control[cycle + 4]["subtrahend"] = 0
         self._clip(cycle, clip)
-        for turn, operand, multiplier in ((cycle + RESIDUAL, "residual", -second["multiplier_b"]),
-                                          (cycle + RESULT, "result", second["multiplier_a"])):
+        positive, other, bends = second["multiplier_a"], second["multiplier_b"], second["bend"]
+        for turn, operand, factors in (
+                (cycle + RESIDUAL, "residual", (0, 0) if bends else (-other, -other)),
+                (cycle + RESULT, "result", (positive, other if bends else positive))):
             self.control[turn + 1]["clear_bias"] = 1
-            self.control[turn + 2] |= {"take_factor": 1, "residual": int(operand == "residual"), "factor": multiplier}
+            self.control[turn + 2] |= {"take_factor": 1, "residual": int(operand == "residual"), "factor": factors[0],
+                                       "negative_factor": factors[1]}
             self.ports[turn + 2]["source"] = 0
         self.ports[cycle + RESIDUAL + 2]["residual"] = residual
         self.control[cycle + RESIDUAL + 4]["subtrahend"] = second["constant"]
-        self.control[cycle + RESULT + 4] |= {"accumulate": 1, "take_shift": 1, "shift": second["shift"] - MIN_SHIFT}
+        self.control[cycle + RESULT + 4] |= {"accumulate": 1 - bends, "subtrahend": 0, "take_shift": 1,
+                                             "shift": second["shift"] - MIN_SHIFT}
         self._clip(cycle + RESULT, second)
         first = requantize(np.full((1, 1, 1), source), *channels, clip["zero_point"], clip["low"], clip["high"])
-        self.outputs[cycle + RESULT + LATENCY] = int(residual_add(first, residual, **second)[0, 0, 0])
+        self.outputs[cycle + RESULT + LATENCY] = int(second_result(first, residual, second)[0, 0, 0])
         self.cycles = cycle + RESULT + LATENCY + 1
 
     async def play(self, ctx, *, cycles: int | None = None) -> None:

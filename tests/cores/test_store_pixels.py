@@ -65,14 +65,16 @@ def test_store_pixels(name, idle, rng):
             await step(ctx)
             pixel = number % (rows * cols)
             if geometry["winograd"]:
-                await pixel_of_tile(ctx, geometry, word, (pixel // cols % 2, pixel % cols % 2))
+                column = pixel % cols // (1 + store["repeats"])
+                await pixel_of_tile(ctx, geometry, word, (pixel // cols % 2, column % 2))
             else:
                 assert ctx.get(pixels.beyond) == (word >= config.acc_depth)
                 assert ctx.get(pixels.address) == word % config.acc_depth, number
                 if config.winograd:
                     assert ctx.get(pixels.first) and ctx.get(pixels.last)
             assert ctx.get(pixels.select) == select, number
-            flags = {"row_end": pixel % cols == cols - 1, "block_start": pixel == 0,
+            leaves = pixel % cols % (1 + store["repeats"]) == store["repeats"] or pixel % cols == cols - 1
+            flags = {"leaves": leaves, "row_end": pixel % cols == cols - 1, "block_start": pixel == 0,
                      "block_end": pixel == rows * cols - 1, "end": number == count - 1}
             assert {flag: ctx.get(getattr(pixels, flag)) for flag in flags} == flags, number
             await ctx.tick()

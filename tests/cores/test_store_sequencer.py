@@ -21,6 +21,8 @@ STATES = ENGINE_STATES["store"]
 UNDER_WAY = 20
 #: Words that make a Winograd pixel, and multiplications' cycles of one to which a residual is added.
 WORDS, ADD_CYCLES = 9, 3
+#: Cycles to a pixel's second turn at the multiplier.
+SECOND = 8
 
 
 class SequencerBench(Bench):
@@ -58,7 +60,7 @@ class SequencerBench(Bench):
             flags = {flag: int(rng.integers(2)) for flag in ("wait_compute", "post_compute", "post_load")}
             instructions.append(Instruction(
                 Opcode.STORE, offset=int(rng.integers(1 << 20)), bank=int(rng.integers(2)), blocks=store["blocks"],
-                pooled=int(rng.random() < 0.3 and not geometry["winograd"]), **flags))
+                repeats=store["repeats"], pooled=int(rng.random() < 0.3 and not geometry["winograd"]), **flags))
         return instructions
 
     def program(self, instructions: list[Instruction]) -> None:
@@ -78,10 +80,12 @@ class SequencerBench(Bench):
         words, selects = store_places(self.config, geometry, store)
         for number, (word, select) in enumerate(zip(words.tolist(), selects.tolist(), strict=True)):
             pixel = number % size
+            column, copies = pixel % cols, 1 + store["repeats"]
             self.pixels.append({
                 "index": index, "geometry": geometry, "second": second, "store": store, "word": word,
                 "select": select, "begins": number == 0, "block": self.blocks + number // size,
-                "block_start": pixel == 0, "block_end": pixel == size - 1, "row_end": pixel % cols == cols - 1,
+                "block_start": pixel == 0, "block_end": pixel == size - 1, "row_end": column == cols - 1,
+                "leaves": column == cols - 1 or column % copies == copies - 1,
                 "end": number == len(words) - 1, "stores": self.stores, "waits": self.waits + store["wait_compute"]})
         self.blocks += store["blocks"]
         self.stores += 1
@@ -103,8 +107,8 @@ class SequencerBench(Bench):
             for name, value in {**ready, "compute_level": self.level, "drained": drained, "parameters_loaded": load,
                                 "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
-            names = ("issue", "read", "read_address", "compute_take", "post_compute", "runs_start", "error", "index",
-                     "idle", "geometry", "second", "store", "state")
+            names = ("issue", "read", "read_address", "pooled_ready", "residual", "compute_take", "post_compute",
+                     "runs_start", "error", "index", "idle", "geometry", "second", "store", "state")
             queue = sequencer.queue
             _, reset, offered, taken, word, *found = await ctx.tick().sample(
                 queue.valid, queue.ready, queue.p.word, *(getattr(sequencer, name) for name in names))
@@ -138,13 +142,15 @@ class SequencerBench(Bench):
         # A residual's addition takes two further cycles.
         adds = self.cycle - self.added_at < ADD_CYCLES
         assert works or adds or STATES[cycle["state"]] != "busy"
+        assert cycle["pooled_ready"] == (issue.valid and store["pooled"] and pixel["leaves"])
         if not works:
             return False
         assert STATES[cycle["state"]] == "busy" and not cycle["idle"] and ready["room"]
         assert cycle["index"] == pixel["index"]
         assert self.takes >= pixel["waits"] and self.started > pixel["stores"]
         assert self.loaded > pixel["block"], "parameters that are not there"
-        assert ready["side_valid"] or not geometry["add"]
+        assert cycle["residual"] == (geometry["add"] and not pixel["second"]["bend"])
+        assert ready["side_valid"] or not cycle["residual"]
         assert ready["pooled_valid"] or not store["pooled"]
         for name, instruction in (("geometry", geometry), ("second", pixel["second"]), ("store", store)):
             if name != "second" or geometry["add"]:
@@ -163,7 +169,9 @@ class SequencerBench(Bench):
             wanted["row_end"] = pixel["row_end"]
         assert {name: issue[name] for name in wanted} == wanted
         self.compare_reads(pixel)
-        if geometry["add"] and not pixel["begins"]:
+        if geometry["add"] and pixel["second"]["bend"] and not geometry["winograd"]:
+            assert self.cycle - SECOND not in self.issued_at, "a second turn is due"
+        elif geometry["add"] and not pixel["begins"]:
             assert (self.cycle - self.issued_at[-1]) % ADD_CYCLES == 0
         self.issued_at.append(self.cycle)
         if geometry["add"]:
@@ -203,10 +211,13 @@ def test_random_stores(name, idle, scarce, rng):
     bench.run(compare, background=[bench.surround])
 
 
-@pytest.mark.parametrize("add", [0, 1])
+@pytest.mark.parametrize("add, bend", [(0, 0), (1, 0), (1, 1)])
 @pytest.mark.parametrize("name", ["spread", "winograd"])
-def test_rate(name, add, rng):
-    """A pixel a cycle, also from block to block; three with a residual; nine of a Winograd layer, with or without."""
+def test_rate(name, add, bend, rng):
+    """A pixel a cycle, also from block to block; three with a residual; nine of a Winograd layer, with or without.
+
+    Eight in sixteen cycles that bend.
+    """
     config = CONFIGS[name]
     bench = SequencerBench(config, rng=rng)
     winograd = int(name == "winograd")
@@ -215,9 +226,13 @@ def test_rate(name, add, rng):
     store = Instruction(Opcode.STORE, blocks=config.oc_groups)
 
     async def compare(ctx):
-        bench.program([geometry, Instruction(Opcode.STORE_ADD, shift=12), store])
+        bench.program([geometry, Instruction(Opcode.STORE_ADD, shift=12, bend=bend), store])
         count = len(bench.pixels)
         await bench.until(ctx, lambda: not bench.pixels)
+        if bend and not winograd:
+            starts = [at - bench.issued_at[0] for at in bench.issued_at[::8]]
+            assert starts[:3] == [0, 16, 32]    # the first block's
+            return
         pace = WORDS if winograd else ADD_CYCLES if add else 1
         assert bench.issued_at[-1] - bench.issued_at[0] == pace * (count - 1)
 

@@ -18,7 +18,7 @@ _SAMPLES = 4
 
 class RandomModel(Builder):
     """One to six steps: convolutions, lone BatchNormalizations and constants, residuals, pools, copies, activations,
-    concatenations.
+    concatenations and parts of tensors.
 
     What lies between two quantisations is sometimes a single operator and sometimes several; the branch that a residual
     adds is quantised or not. ``values``: the float value of every name on the calibration samples.
@@ -41,7 +41,7 @@ class RandomModel(Builder):
             self.values[real] = samples
         for _ in range(self.between(1, 6)):
             step = rng.choice(np.array([self.convolution, self.affine, self.residual, self.pool, self.copy,
-                                            self.bent, self.concatenation]))
+                                            self.bent, self.concatenation, self.cut]))
             real = step(real)
         if self.chance(0.3):
             real = self.quantised(self.apply("GlobalAveragePool", real))
@@ -168,6 +168,15 @@ class RandomModel(Builder):
         made = [self.convolved(value, self.between(1, 12), 1) for _ in range(self.between(1, 2))]
         made = [self.quantised(self.activated(part)) if self.chance(0.6) else self.activated(part) for part in made]
         return self.quantised(self.apply("Concat", *self.rng.permutation([*made, value]).tolist(), axis=1))
+
+    def cut(self, value: str) -> str:
+        """Convolution of some neighbouring channels, or of all in another order, quantised once more or not."""
+        channels = self.values[value].shape[1]
+        low = self.between(0, channels - 1)
+        limits = (low, self.between(low + 1, channels), 1) if self.chance(0.7) else (-1, -channels - 1, -1)
+        ends, step = [self.constant([number]) for number in limits[:2]], self.constant([limits[2]])
+        made = self.apply("Slice", value, *ends, self.constant([1]), step)
+        return self.convolution(self.quantised(made) if self.chance(0.5) else made)
 
     def copy(self, value: str) -> str:
         made = self.activated(value)

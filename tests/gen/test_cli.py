@@ -107,7 +107,8 @@ def test_it_is_a_module(tmp_path: Path):
     (("build", "--features", "depthwise", "--binary-rows", "8"), "gather must be 1 with binary_rows"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("compile", "x.onnx", "-o", "y", "--winograd", "wide"), "invalid choice: 'wide'"),
-    (("compile", "x.onnx", "-o", "y", "--calibrate", "x.npz"), "--calibrate goes with --winograd narrow"),
+    (("compile", "x.onnx", "-o", "y", "--winograd-calibrate", "x.npz"),
+     "--winograd-calibrate goes with --winograd narrow"),
     (("build", "--winograd-unit", "3"), "winograd must be 0, 1 or 2, not 3"),
     (("build", "--config", "none.json"), "none.json: No such file"),
     (("build", "--config", "x.json", "--macs", "16"), "--config and --macs exclude each other"),
@@ -445,7 +446,8 @@ def test_narrow_winograd(model: str, samples: str, tmp_path: Path, capsys: pytes
     """Layers and their shifts are in the program, which computes what the reference does with them."""
     machine = ["--macs", "64", "--features", "winograd"]
     assert main(["compile", model, *machine, "--winograd", "narrow", "-o", "safe.npu"]) == 0
-    assert main(["compile", model, *machine, "--winograd", "narrow", "--calibrate", samples, "-o", "fit.npu"]) == 0
+    calibrated = ["--winograd-calibrate", samples]
+    assert main(["compile", model, *machine, "--winograd", "narrow", *calibrated, "-o", "fit.npu"]) == 0
     assert main(["compile", model, *machine, "-o", "without.npu"]) == 0
     safe, fit, without = (Program.load(tmp_path / f"{name}.npu").winograd for name in ("safe", "fit", "without"))
     assert without == {} and safe.keys() == fit.keys() and len(safe) == 2
@@ -556,7 +558,7 @@ def test_outputs_are_npz(model: str, samples: str, capsys: pytest.CaptureFixture
 def test_what_is_read_is_not_replaced(model: str, samples: str, capsys: pytest.CaptureFixture):
     assert "would replace what is read" in error_line(capsys, 2, "compile", model, "-o", model)
     assert "would replace what is read" in error_line(
-        capsys, 2, "compile", model, "--winograd", "narrow", "--calibrate", samples, "-o", samples)
+        capsys, 2, "compile", model, "--winograd", "narrow", "--winograd-calibrate", samples, "-o", samples)
     assert "would replace what is read" in error_line(capsys, 2, "run", model, "--input", samples, "-o", samples)
 
 

@@ -103,10 +103,35 @@ def test_damaged_files(tmp_path: Path, name: str, content: bytes):
 
 def test_files_without_content(tmp_path: Path):
     (tmp_path / "x.npz").touch()
-    for path, message in ((tmp_path / "x.npz", "the file is empty"), (tmp_path, "Is a directory"),
-                          (Path("/dev/zero"), "not a regular file")):
+    for path, message in ((tmp_path / "x.npz", "the file is empty"), (Path("/dev/zero"), "not a regular file")):
         with pytest.raises(OSError, match=message):
             read_samples(path, input_specs(graph(), SHAPES))
+
+
+def test_a_folder_of_images(picture: Path):
+    """By name; what is no image is passed over."""
+    (picture.parent / "notes.txt").write_text("no image")
+    Image.new("RGB", (6, 4), (255, 255, 255)).save(picture.parent / "another.PNG")
+    samples = read_samples(picture.parent, input_specs(graph(unsigned=True), SHAPES))
+    assert samples.inputs["image"][:, 0, 0, 5].tolist() == [255, 200] and samples.labels is None
+    assert samples.remark.startswith("2 images, the first ") and "another.PNG" in samples.remark
+    assert len(read_samples(picture.parent, input_specs(graph(), SHAPES), limit=1)) == 1
+
+
+def test_a_folder_for_each_class(tmp_path: Path):
+    """One of each in turn, so that the first few are of all classes; their numbers are the labels."""
+    for place, colour in (("b/0.png", 10), ("b/1.png", 11), ("a/5.png", 1), ("c/0.png", 20)):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (6, 4), (colour, 0, 0)).save(tmp_path / place)
+    samples = read_samples(tmp_path, input_specs(graph(unsigned=True), SHAPES))
+    assert samples.inputs["image"][:, 0, 0, 0].tolist() == [1, 10, 20, 11]
+    assert samples.labels is not None and samples.labels.tolist() == [0, 1, 2, 1]
+
+
+def test_a_folder_without_images(tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("no image")
+    with pytest.raises(InputError, match=f"^{tmp_path}: no images in it"):
+        read_samples(tmp_path, input_specs(graph(), SHAPES))
 
 
 def test_truncated_image(tmp_path: Path, rng: np.random.Generator):

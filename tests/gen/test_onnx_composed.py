@@ -41,7 +41,7 @@ def test_leaky_relu(alpha: float, number: type, rng: Rng, tmp_path: Path) -> Non
     found = differences(b, tmp_path)
     assert found.max() <= 1 and np.count_nonzero(found) <= 4 * 4    # each value is there four times
     (layer,) = load(tmp_path / "model.onnx").layers
-    assert isinstance(layer, Pool) and layer.residual and layer.residual.other == layer.input
+    assert isinstance(layer, Pool) and layer.bend
 
 
 def test_leaky_relu_of_coarse_steps(rng: Rng, tmp_path: Path) -> None:
@@ -68,8 +68,37 @@ def test_leaky_relu_in_front_of_others(rng: Rng, tmp_path: Path) -> None:
     y = b.node("Clip", b.node("LeakyRelu", x, alpha=0.1), b.constant(np.float32(-0.2)), b.constant(np.float32(2)))
     b.output(b.quantize(b.node("MaxPool", y, kernel_shape=[2, 2], strides=[2, 2])))
     graph, _ = check(b, tmp_path)
-    assert [(type(layer), layer.residual is None) for layer in graph.layers] == [
-        (Conv, True), (Pool, False), (Pool, True)]
+    assert [(type(layer), layer.bend is None) for layer in graph.layers] == [(Conv, False), (Pool, True)]
+
+
+@pytest.mark.parametrize("operator", ["LeakyRelu", "PRelu"])
+def test_in_the_layer_in_front(operator: str, rng: Rng, tmp_path: Path) -> None:
+    """No layer of its own, also with a Resize in between; exact in the units that the model has in between."""
+    b = Builder(rng)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(20, 3, 3, 3)), 0.05, 21)
+    x = b.requantize(b.node("Resize", x, "", b.constant(np.array([1, 1, 2, 2], np.float32)), mode="nearest"), 0.05, 21)
+    slope = {"alpha": 0.2} if operator == "LeakyRelu" else {}
+    slopes = [] if slope else [b.constant(np.full((20, 1, 1), 0.2, np.float32))]
+    b.output(b.quantize(b.node(operator, x, *slopes, **slope), 0.037, -50))
+    graph, comparison = check(b, tmp_path)
+    (layer,) = graph.layers
+    assert isinstance(layer, Conv) and layer.bend and layer.upsample == (2, 2)
+    assert [row.op for row in comparison.layers][-1] == "bend"
+    for config in (NpuConfig.preset(16), NpuConfig.preset(64, depthwise=1)):
+        program, kept = compile_kept(graph, config)
+        run_and_compare(program, kept, 1, ("load", "store"))
+
+
+def test_beside_other_readers(rng: Rng, tmp_path: Path) -> None:
+    """A copy where what is bent is needed as it is, too, or made by an addition."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 4, 8, 8))
+    y = b.requantize(b.node("Conv", x, b.weights(4, 4, 1, 1)), 0.05, 3)
+    total = b.requantize(b.node("Add", b.requantize(b.node("LeakyRelu", y, alpha=0.1)), y))
+    b.output(b.quantize(b.node("LeakyRelu", total, alpha=0.3)))
+    graph, _ = check(b, tmp_path)
+    assert [(type(layer), bool(layer.bend), bool(layer.residual)) for layer in graph.layers] == [
+        (Conv, False, False), (Pool, True, False), (Pool, False, True), (Pool, True, False)]
 
 
 def test_qlinear_leaky_relu(rng: Rng, tmp_path: Path) -> None:

@@ -152,14 +152,27 @@ def _two_activations(b: Builder, x: str) -> str:
     return b.node("MatMul", x, b.dequantize(b.input(1, 3, 6, 6, name="other")))
 
 
+def _resized(b: Builder, x: str, scales: list[float], *, mode: str = "nearest", **attributes: str) -> str:
+    return b.node("Resize", x, "", b.constant(np.array(scales, np.float32)), mode=mode, **attributes)
+
+
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Sigmoid", x), ("(Sigmoid): Sigmoid has no layer on the machine", "Relu, Clip or LeakyRelu")),
-    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(0.1))),
-     ("PRelu has no layer on the machine, but Relu has", "docs/models.md")),
+    (lambda b, x: b.node("Shrink", x), ("Shrink has no layer on the machine", "docs/models.md")),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.array([[[0.1]], [[0.2]], [[0.1]]], np.float32))),
+     ("prelu", "has 3 different slopes", "one for a layer")),
+    (lambda b, x: b.node("PRelu", x, b.constant(np.float32(-1))), ("prelu", "the slope must not be negative, not -1")),
     (lambda b, x: b.node("LeakyRelu", x, alpha=-0.1), ("leakyrelu", "alpha must not be negative, not -0.1")),
     (lambda b, x: b.node("LeakyRelu", conv(b, x)), ("leakyrelu", "unquantised result of node conv")),
     (lambda b, x: b.node("Concat", x, x, axis=1), ("node concat", "repeats one", "nothing but outputs")),
     (lambda b, x: b.node("Concat", x, b.requantize(conv(b, x)), axis=1), ("concat", "shapes (3, 6, 6), (4, 4, 4)")),
+    (lambda b, x: _resized(b, x, [1, 1, 2, 2], mode="linear"), ("resize", "has mode linear", "only nearest")),
+    (lambda b, x: _resized(b, x, [1, 1, 1.5, 2]), ("resize", "by 1, 1, 1.5, 2", "only whole factors")),
+    (lambda b, x: _resized(b, x, [1, 1, 0.5, 0.5]), ("resize", "by 1, 1, 0.5, 0.5", "only whole factors")),
+    (lambda b, x: _resized(b, x, [1, 2, 2, 2]), ("resize", "multiplies samples or channels, by (1, 2)")),
+    (lambda b, x: _resized(b, x, [1, 1, 3, 3], nearest_mode="floor"),
+     ("resize", "coordinates half_pixel, nearest_mode floor", "asymmetric and floor")),
+    (lambda b, x: conv(b, _resized(b, x, [1, 1, 2, 2])), ("conv", "unquantised result of node resize")),
     (lambda b, x: b.node("Slice", conv(b, x), b.constant([0]), b.constant([2])), ("slice", "result of node conv")),
     (lambda b, x: conv(b, b.node("Gather", x, b.constant([0, 1, 3]), axis=3)), ("node gather", "only a part")),
     (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])), ("slice", "leaves nothing")),
@@ -222,7 +235,7 @@ def test_forms_that_are_not_supported(make: Callable[[Builder, str], str], words
 def test_float_model(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(conv(b, b.input(1, 3, 6, 6, number=np.float32)), np.float32)
-    refuse(b.save(tmp_path), "conv", "takes quantised models", "for example with onnxruntime.quantization")
+    refuse(b.save(tmp_path), "conv", "takes quantised models", "--calibrate")
 
 
 def test_result_without_quantisation(rng: np.random.Generator, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def with_plan(mapped: MappedGraph, windows: slice) -> MappedGraph:
     (lambda m: replace(m, steps=m.steps[:2]), "output y: no step writes t3"),
     (lambda m: replace(m, graph=replace(m.graph, layers=m.graph.layers[1:])), "layer t1 is not in the graph"),
     (lambda m: with_plan(m, slice(1, None)), "the tiles of layer t1 do not cover its output once"),
-    (lambda m: replace(m, graph=replace(m.graph, tensors={name: replace(t) for name, t in m.graph.tensors.items()})),
+    (lambda m: replace(m, graph=replace(
+        m.graph, tensors={name: replace(t, scale=2.0) for name, t in m.graph.tensors.items()})),
      "layer t1 has another output than the graph"),
 ])
 def test_mapped_graphs(mapped, broken, message):

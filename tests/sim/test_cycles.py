@@ -5,20 +5,22 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue, decode
+from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, decode
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.onnx.importer import load
 from sim import cycles as cycles_module
-from sim.cycles import Timing, estimate
+from sim.cycles import Timing, cycles_below, estimate
 from sim.errors import MachineError
 from sim.functional import run
 from sim.profile import layer_timings
 from sim.rtl import RtlMachine, run_program
 from sim.timing.bus import burst_lengths
 from sim.timing.fifo import NEVER, TimedFifo, earliest
+from tests.snapshot import SMALL as SNAPSHOT
+from tests.snapshot import random_of
 
 from .cases import CONFIGS, SMALL, chain, compute_set, load_set, pool_program
 from .programs import END, assemble
@@ -87,6 +89,28 @@ def test_compute_is_busy_for_steps_times_words(rows, cols, blocks):
     shortest = max(config.weight_beats, ComputeEngine.min_step(config))
     waited = sum(spent(timing, Queue.COMPUTE, state, 4) for state in ("wait_weights", "setup"))
     assert (shortest - words) * (steps - 1) <= waited if words < shortest else waited < 8
+
+
+@pytest.mark.parametrize("name", SNAPSHOT)
+def test_a_limit_does_not_change_the_cycles(name, seed):
+    """Where the reckoning breaks off, the program takes as long as that indeed."""
+    for number in range(5):
+        program, _ = compile_graph(random_of(seed // 5 * 5 + number), SNAPSHOT[name])
+        instructions = [decode(program.code[at:at + INSTRUCTION_BYTES])
+                        for at in range(0, len(program.code), INSTRUCTION_BYTES)]
+        cycles = estimate(program.config, program.code).cycles
+        assert cycles_below(cycles + 1, program.config, instructions) == cycles
+        assert cycles_below(cycles, program.config, instructions) is None
+
+
+def test_a_limit_below_the_work_is_known_at_once(monkeypatch):
+    config = dataclasses.replace(SMALL, weight_depth=1024)
+    code = tile(config, rows=8, cols=15, blocks=3)
+    instructions = [decode(code[at:at + INSTRUCTION_BYTES]) for at in range(0, len(code), INSTRUCTION_BYTES)]
+    monkeypatch.setattr(cycles_module.Dispatcher, "run", lambda self: iter(()))
+    assert cycles_below(8 * 8 * 3 * config.groups_dense, config, instructions) is None
+    with pytest.raises(MachineError, match="nothing can move"):
+        cycles_below(8 * 8 * 3 * config.groups_dense + 1, config, instructions)
 
 
 def test_weights_come_at_a_beat_a_cycle():

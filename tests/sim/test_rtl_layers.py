@@ -1,10 +1,15 @@
 """Random layers on the generated Verilog: every value of every tensor equals the golden layers'."""
 
+from functools import partial
+
 import pytest
 
 from cores.config import NpuConfig
-from sim.rtl import RtlMachine
+from sim.cycles import estimate
+from sim.rtl import Bus, RtlMachine
 from tests.compiled import compile_random
+from tests.random_layers import random_graph
+from tests.random_parts import random_parts
 from tests.selection import with_full
 
 from .on_rtl import check_on_rtl
@@ -36,6 +41,25 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> None:
 @pytest.mark.parametrize("number", range(14))
 def test_random_layers(machine, seed, number):
     check(machine, seed + number, max_size=16)
+
+
+def test_random_parts(machine, seed):
+    parts = 0
+    for number in range(4):
+        program, graph = compile_random(machine.config, seed + number, max_size=6, make=random_parts)
+        check_on_rtl(machine, program, graph, seed + number, reused=True)
+        parts += sum(place.whole is not None for place in program.tensors.values())
+    assert parts
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_upsampled_layers(machine, seed, number):
+    """Values, and the time model's cycles."""
+    make = partial(random_graph, upsampled=0.9, layers=3, max_channels=40)
+    program, graph = compile_random(machine.config, seed + number, max_size=10, make=make)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus(), reused=True)
+    modelled = estimate(program.config, program.code).cycles
+    assert abs(modelled - result.cycles) <= max(8, 0.01 * result.cycles), (modelled, result.cycles)
 
 
 @pytest.mark.full

@@ -60,7 +60,7 @@ class WinogradGeometry(Geometry):
         """The geometry of a layer that has tiles. Raises CompileError where `Geometry.of` does."""
         plain = Geometry.of(layer, source, target)
         return cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
-                   shifts=layer.winograd.shifts if layer.winograd else ())
+                   upsample=plain.upsample, shifts=layer.winograd.shifts if layer.winograd else ())
 
     @staticmethod
     def tiles(window: Window) -> int:
@@ -202,20 +202,20 @@ def _plan(layer: Conv, geometry: WinogradGeometry, target: Tensor, tiles: Passes
         rounds = 1 if held else len(tiles)
         cycles = beats_moved = 0.0
         for window, count in windows:
-            words, pixels = geometry.words(window, config), window.rows * window.cols
+            words, written = geometry.words(window, config), geometry.store_beats(window)
             compute = computes * COMPUTE_OVERHEAD + sum(
                 number * step_pace(words, beats, config) for number, beats in steps)
-            side = out_blocks * (PARAMETER_BEATS + residual * pixels)
+            side = out_blocks * (PARAMETER_BEATS + residual * written)
             load = in_blocks * window.load_beats * rounds + weight_beats + side
             transform = in_blocks * POSITIONS * geometry.tiles(window) * rounds
-            store = out_blocks * (pixels * WinogradSums.WORDS + PARAMETER_BEATS)
+            store = out_blocks * (written * WinogradSums.WORDS + PARAMETER_BEATS)
             # Where only one block has room, its successor is loaded when it is done.
             alone = not held and 2 * window.entries > depth
             cycles += count * (max(compute, load, transform, store) + alone * min(max(load, transform), compute))
-            beats_moved += count * (load + out_blocks * pixels)
+            beats_moved += count * (load + out_blocks * written)
         first, last = windows[0][0], windows[-1][0]
         fill = 2 * LATENCY + POSITIONS * geometry.tiles(first)
-        drain = LATENCY + min(config.oc_groups, out_blocks) * last.rows * last.cols * WinogradSums.WORDS
+        drain = LATENCY + min(config.oc_groups, out_blocks) * geometry.store_beats(last) * WinogradSums.WORDS
         return cycles + fill + drain, beats_moved, 1, held
 
     found = []

@@ -17,6 +17,7 @@ from gen.onnx.handlers import (
     product,
     qlinear,
     quantisation,
+    resize,
     sign,
     softmax,
 )
@@ -25,6 +26,7 @@ from gen.onnx.registry import Registry
 __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
-for family in (quantisation, conv, conv_transpose, product, pool, add, affine, activation, pad, concat, layout, softmax,
-               sign, qlinear):
+for family in (
+        quantisation, conv, conv_transpose, product, pool, resize, add, affine, activation, pad, concat, layout,
+        softmax, sign, qlinear):
     HANDLERS.include(family.HANDLERS)

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.onnx.constants import scalar
+from gen.onnx.constants import constant, scalar
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Pending, PendingAdd, PendingConcat, PendingPool, Real, Value
+from gen.onnx.values import Pending, PendingAdd, PendingBend, PendingConcat, PendingPool, Real, Value
 
 __all__ = ["HANDLERS", "leaky_relu"]
 
@@ -27,29 +27,34 @@ def clip(context: Context, inputs: Inputs) -> Value:
         low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
-    if isinstance(value, Pending | PendingAdd | PendingConcat | PendingPool):
+    if isinstance(value, Pending | PendingAdd | PendingBend | PendingConcat | PendingPool):
         return value.clipped(low, high, node.name)
     raise refusal(value, "its input")
 
 
 @HANDLERS.handles("LeakyRelu", conditions=(
-    "of a quantised tensor, as a copy that adds: `alpha * x + (1 - alpha) * max(x, 0)`, rounded once; three "
-    "cycles for each pixel of a block. `alpha` must not be negative"))
+    "of a quantised tensor, in the layer in front of it if nothing else reads that and it adds nothing, else as a "
+    "copy; two cycles of the store engine for each pixel of a block. The slope must not be negative"))
 def leaky_relu(context: Context, inputs: Inputs) -> Value:
-    """A tensor plus its positive part, both scaled: ``alpha * x + (1 - alpha) * max(x, 0)``, rounded once.
+    return _bent(context, inputs[0], float(context.node.attributes.get("alpha", 0.01)), "alpha")
 
-    Above an alpha of 1 it is ``x + (alpha - 1) * min(x, 0)``: scales stay positive.
-    """
-    node = context.node
-    alpha = float(node.attributes.get("alpha", 0.01))
-    if not 0 <= alpha < np.inf:
-        raise NodeError(f"alpha must not be negative, not {alpha:g}: the machine has no falling activation functions")
-    real = context.activation(inputs[0])
-    if alpha == 1:
+
+@HANDLERS.handles("PRelu", conditions="as LeakyRelu; one slope for all channels")
+def prelu(context: Context, inputs: Inputs) -> Value:
+    slopes = constant(at(inputs, 1), "the slope")
+    if slopes.size != 1 and np.ptp(slopes):
+        raise NodeError(f"has {slopes.size} different slopes; the machine has one for a layer: train it with one, or "
+                        "with LeakyRelu")
+    return _bent(context, inputs[0], float(slopes.flat[0]), "the slope")
+
+
+def _bent(context: Context, value: Value | None, slope: float, what: str) -> Value:
+    """``value``, times ``slope`` where it is negative; rounded once, behind the rounding of ``value``."""
+    if not 0 <= slope < np.inf:
+        raise NodeError(f"{what} must not be negative, not {slope:g}: the machine has no falling activation functions")
+    node, real = context.node, context.activation(value)
+    if slope == 1:
         return real
-    low, high = (0.0, np.inf) if alpha < 1 else (-np.inf, 0.0)
-    bent = replace(copy(context, replace(real, scale=real.scale * abs(1 - alpha))), low=low, high=high)
-    if alpha == 0:
-        return bent
-    straight = replace(real, scale=real.scale * min(1.0, alpha))
-    return PendingAdd(name=node.name, nodes=(node.name,), order=real.order, a=replace(bent, nodes=()), b=straight)
+    if slope == 0:
+        return replace(copy(context, real), low=0.0)
+    return PendingBend(name=node.name, nodes=(node.name,), order=real.order, real=real, slope=slope)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from gen.onnx.channels import chosen
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
 from gen.onnx.handlers.affine import affine
@@ -38,6 +39,8 @@ def _add_to_result(context: Context, a: Value | None, b: Value | None) -> Pendin
 
 def _sum(context: Context, a: Real | Pending, b: Real) -> PendingAdd:
     tensors = context.graph.tensors
+    if not np.array_equal(a.order, b.order):    # perhaps their channels alone are in different orders
+        a, b = a if isinstance(a, Pending) else chosen(context.graph, a), chosen(context.graph, b)
     shape = a.shape if isinstance(a, Pending) else tensors[a.quantised.tensor].shape
     if shape != tensors[b.quantised.tensor].shape or not np.array_equal(a.order, b.order):
         raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "

@@ -19,8 +19,9 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze", place=Place.EDGES, conditions=(
-    "in any chain; in front of a Gemm in its weights. Inside the machine nothing moves: a layer behind them must "
-    "find its channels, rows and columns as they were"))
+    "in any chain; in front of a Gemm in its weights; what only orders channels anew (a channel shuffle) as a 1x1 "
+    "convolution that picks them. Else nothing moves inside the machine: a layer behind them must find its channels, "
+    "rows and columns as they were"))
 def reshape(context: Context, inputs: Inputs) -> Value:
     node = context.node
 
@@ -71,8 +72,9 @@ def blocks(context: Context, inputs: Inputs) -> Value:
 
 
 @HANDLERS.handles("Slice", "Split", "Gather", place=Place.EDGES, conditions=(
-    "any part there. Rows and columns at a fixed distance, with all channels, may be cut out in the middle, "
-    "too: by a depthwise convolution whose kernel reaches from the first row and column to the cut"))
+    "any part there. In front of a layer, too: of channels no work where they are neighbours, as layers read a part of "
+    "the tensor, else a 1x1 convolution that picks them; rows and columns at a fixed distance by a depthwise "
+    "convolution whose kernel reaches from the first to the cut"))
 def select(context: Context, inputs: Inputs) -> list[Value]:
     """Parts of a tensor, which nothing but outputs can be."""
     node, value = context.node, inputs[0]

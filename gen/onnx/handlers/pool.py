@@ -8,12 +8,12 @@ from gen.ir.graph import Conv
 from gen.onnx.arrangement import moved, result_order
 from gen.onnx.constants import axes
 from gen.onnx.context import Context
+from gen.onnx.handlers.quantisation import same_integers
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import pooled, store_maximum
-from gen.onnx.quantise import quantize
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Pending, PendingPool, Quantisation, Quantised, Real, Value
+from gen.onnx.values import Pending, PendingPool, Quantised, Real, Value
 from gen.onnx.weights import Kernel, convolved
 from gen.onnx.windows import Windows, counts, resolve
 
@@ -34,11 +34,7 @@ def max_pool(context: Context, inputs: Inputs) -> Value:
         raise NodeError("gives the indices of its maxima, which the machine does not keep; use the first output alone")
     value = inputs[0]
     if isinstance(value, Quantised):        # the maximum is the same in any scale
-        placed = graph.tensor(value, 1.0, 0)
-        tensor = graph.tensors[placed.tensor]
-        point = tensor.zero_point + 128 if value.unsigned else tensor.zero_point
-        result = max_pool(context, [Real(placed, tensor.scale, tensor.zero_point)])
-        return quantize(context, result, Quantisation(tensor.scale, point, value.unsigned))
+        return same_integers(context, value, lambda real: max_pool(context, [real]))
     if isinstance(value, Pending) and value.layer is Conv:
         return _pool_later(context, value)
     source, dims = context.feature_map(value)

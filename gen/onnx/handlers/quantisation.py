@@ -1,5 +1,6 @@
 """QuantizeLinear and DequantizeLinear."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from gen.onnx.values import (
     Value,
 )
 
-__all__ = ["HANDLERS", "dequantized", "zero_point"]
+__all__ = ["HANDLERS", "dequantized", "same_integers", "zero_point"]
 
 HANDLERS = Registry()
 
@@ -102,6 +103,17 @@ def _quantised_last(value: Host) -> bool:
     if not steps or steps[-1].kind != "quantize":
         raise NodeError("its input is not a quantised tensor; put a QuantizeLinear in front of it")
     return bool(steps[-1].parameters["unsigned"])
+
+
+def same_integers(context: Context, value: Quantised, pick: Callable[[Real], Value]) -> Value:
+    """What ``pick`` takes of integers: an operator that gives some of its input's values does so in any scale."""
+    placed = context.graph.tensor(value, 1.0, 0)
+    tensor = context.graph.tensors[placed.tensor]
+    result = pick(Real(placed, tensor.scale, tensor.zero_point))
+    if isinstance(result, Real):
+        return result.quantised
+    point = tensor.zero_point + 128 if value.unsigned else tensor.zero_point
+    return quantize(context, result, Quantisation(tensor.scale, point, value.unsigned))
 
 
 @HANDLERS.handles("DequantizeLinear", domains=["", MICROSOFT], place=Place.COMPILER, conditions=(

@@ -73,8 +73,8 @@ def _signs_of(context: Context, value: Pending | PendingPool) -> Real:
     if isinstance(value, PendingPool):
         return _store_pooled(context, value)
     source = context.graph.tensors[value.arguments["input"]]
-    if (source.signs and value.only_copies and (-value.scale <= value.bias).all() and (value.bias < value.scale).all()
-            and value.low < 0 <= value.high):
+    if (source.signs and value.only_copies and source.shape == value.shape and value.low < 0 <= value.high
+            and (-value.scale <= value.bias).all() and (value.bias < value.scale).all()):
         # Signs, moved away from zero.
         return Real(Quantised(source.name, value.order, False), 1.0, 0)
     return _store_signs(context, value)

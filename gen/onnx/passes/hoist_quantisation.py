@@ -11,7 +11,7 @@ from gen.onnx.names import unique
 __all__ = ["MOVING", "hoist_quantisation", "parameters"]
 
 #: Operators whose inputs are tensors of the machine, and not results on the way to one.
-_PICKING = ("MaxPool", "GlobalMaxPool", "Concat")
+_PICKING = ("MaxPool", "GlobalMaxPool", "Concat", "Resize", "Upsample")
 #: Operators behind which nothing is gained: tensors already, constants, and the padding of a Conv.
 _KEPT = ("DequantizeLinear", "Constant", "Pad")
 #: Operators that only move values.
@@ -22,7 +22,7 @@ _BETWEEN = ("Relu", "Clip", *MOVING)
 
 
 def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A MaxPool or Concat of results that only behind it are quantised gets them quantised, in the same way.
+    """A MaxPool, Concat or nearest Resize of results that only behind it are quantised gets them quantised, alike.
 
     Quantising is monotone: the largest of quantised numbers is the largest number quantised. What stands behind the
     operator stays there, as quantising once more changes nothing; Relu and Clip in between are monotone, too.

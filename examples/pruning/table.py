@@ -1,0 +1,84 @@
+"""Pruning beside accuracy and cycles: each row without and with fine-tuning as a session says.
+
+    python examples/pruning/table.py build/mnist/float.onnx examples/pruning/mnist_tune.json
+
+Blocks at 75, 50 and 25 % density, then channels by gamma and by APoZ, down to the cycles of the density `--like`.
+Scores are measured on the first training samples, accuracy on the test samples; cycles are those of the time model
+with 256 MACs.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import onnx
+
+from cores.config import NpuConfig
+from gen.prune.blocks import prune_blocks
+from gen.prune.layers import find_layers
+from gen.prune.measure import Judge
+from gen.prune.plan import Goal, Pruner, read_model
+from gen.prune.timing import Twin
+from gen.train.data import read_dataset
+from gen.train.fit import train
+from gen.train.session import Session, read_session
+
+CONFIG = NpuConfig.preset(256)
+SCORED = 256
+
+
+def rows(model: onnx.ModelProto, pruner: Pruner, like: float) -> Iterator[tuple[str, onnx.ModelProto]]:
+    nodes = [layer.node for layer in find_layers(model) if not layer.left]
+    yield "dense", model
+    for density in (0.75, 0.5, 0.25):
+        yield f"blocks at {density:.0%}", prune_blocks(model, dict.fromkeys(nodes, density), CONFIG)
+    cycles = Twin.of(model, name="model").times(CONFIG, dict.fromkeys(nodes, like)).total
+    for kind in ("gamma", "apoz"):
+        try:
+            yield f"channels by {kind}", pruner.prune(Goal(kind=kind, cycles=cycles)).model
+        except ValueError as error:
+            print(f"channels by {kind}: {error}", flush=True)
+
+
+def with_paths(session: Session, arguments: argparse.Namespace) -> Session:
+    for part in ("train", "test"):
+        path = getattr(arguments, part)
+        if path:
+            data = msgspec.structs.replace(getattr(session, part), path=str(path.absolute()))
+            session = msgspec.structs.replace(session, **{part: data})
+    return session
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("session", type=Path)
+    parser.add_argument("--train", type=Path, help="instead of the session's")
+    parser.add_argument("--test", type=Path, help="instead of the session's")
+    parser.add_argument("--like", type=float, default=0.5, help="the density whose cycles channels are pruned to")
+    parser.add_argument("--only", help="rows that begin so")
+    parser.add_argument("--untuned", action="store_true", help="leave fine-tuning out")
+    arguments = parser.parse_args()
+    session = with_paths(read_session(arguments.session), arguments)
+    model, folder = read_model(arguments.model), arguments.session.parent
+    name = model.graph.input[0].name
+    shape = tuple(dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim[1:])
+    first = msgspec.structs.replace(session.train, count=SCORED)
+    scored, test = (read_dataset(data, session, folder, name=name, shape=shape) for data in (first, session.test))
+    judge = Judge.of(model, {name: test.inputs}, test.labels)
+    pruner = Pruner(model, CONFIG, name=str(arguments.model))
+    pruner.judge_by({name: scored.inputs}, scored.labels)
+    print("| | cycles | accuracy | fine-tuned |\n|---|---|---|---|", flush=True)
+    for title, pruned in rows(model, pruner, arguments.like):
+        if not title.startswith(arguments.only or ""):
+            continue
+        cycles, accuracy = Twin.of(pruned, name=title).times(CONFIG).total, judge.accuracy(pruned)
+        tuned = ""
+        if not arguments.untuned:
+            tuned = f"{judge.accuracy(train(session, pruned, folder, name=title).model):.2%}"
+        print(f"| {title} | {cycles:,} | {accuracy:.2%} | {tuned} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The options of commands that take a float model, and quantise it."""
+
+import argparse
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gen.cli.common import messages
+from gen.cli.errors import UsageError
+from gen.quantize.options import METHODS, QuantizeOptions
+
+if TYPE_CHECKING:
+    from gen.quantize.sessions import Progress
+    from gen.run.calibration import Calibration
+
+__all__ = ["add_calibration_options", "chosen_calibration", "progress_of", "say"]
+
+#: Option -> the field of QuantizeOptions that it sets.
+_FIELDS = {"--method": "method", "--percentile": "percentile", "--per-tensor": "per_channel",
+           "--symmetric": "symmetric", "--bias-correction": "bias_correction", "--equalize": "equalize",
+           "--keep-float": "keep_float"}
+
+
+def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """--calibrate and how: each option that is not given is None."""
+    group = parser.add_argument_group("float models", "are quantised on samples of what they will see")
+    group.add_argument("--calibrate", type=Path, required=required, metavar="X.npz|FOLDER",
+                       help="samples of the model's inputs, some hundred; a folder of images, or of a folder for each "
+                            "class, is read as `run --input` reads an image")
+    default = QuantizeOptions()
+    group.add_argument("--method", choices=METHODS,
+                       help="range of an activation: all values; --percentile of them; least divergence (Kullback and "
+                            f"Leibler); least squared error (default {default.method})")
+    group.add_argument("--percentile", type=percentile, metavar="P",
+                       help="with --method percentile: share of values within the range "
+                            f"(default {default.percentile})")
+    group.add_argument("--per-tensor", dest="per_channel", action="store_const", const=False,
+                       help="one scale for all weights of a layer, in place of one for each output channel")
+    group.add_argument("--symmetric", action="store_const", const=True, help="activations with zero point 0")
+    group.add_argument("--bias-correction", action="store_const", const=True,
+                       help="take the mean error of each layer's output out of its bias")
+    group.add_argument("--equalize", action="store_const", const=True,
+                       help="make channels equally large across layers first; for depthwise networks")
+    group.add_argument("--keep-float", action="append", metavar="NODE", help="leave this node float; several times")
+
+
+def percentile(text: str) -> float:
+    value = float(text)
+    try:
+        return QuantizeOptions(percentile=value).percentile
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def chosen_calibration(arguments: argparse.Namespace) -> "Calibration | None":
+    """Raises UsageError for options that do not go together."""
+    given = {option: getattr(arguments, name) for option, name in _FIELDS.items()
+             if getattr(arguments, name) is not None}
+    if arguments.calibrate is None:
+        if given:
+            raise UsageError(f"{next(iter(given))} is for float models, and goes with --calibrate")
+        return None
+    if "--percentile" in given and arguments.method != "percentile":
+        raise UsageError("--percentile goes with --method percentile")
+    fields = {_FIELDS[option]: value for option, value in given.items()}
+    if "keep_float" in fields:
+        fields["keep_float"] = frozenset(fields["keep_float"])
+    from gen.run.calibration import Calibration
+
+    return Calibration(arguments.calibrate, QuantizeOptions(**fields))
+
+
+def progress_of(remark: Callable[[str], None]) -> "Progress":
+    """What a `gen.cli.common.status` shows while a model is quantised."""
+    return lambda done, total, what: remark(f"{what}, {done:,} of {total:,}")
+
+
+def say(remarks: Iterable[str]) -> None:
+    for remark in remarks:
+        messages.print(remark, soft_wrap=True)

@@ -1,0 +1,150 @@
+"""``gen prune``"""
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
+from gen.cli.compile import density
+from gen.cli.errors import UsageError
+from gen.cli.machine import add_machine_options, chosen_config, described, named_board, say_density
+from gen.cli.run import positive
+from gen.files.write import require_writable, write_file
+
+if TYPE_CHECKING:
+    from gen.prune.plan import Goal, Kind, Pruned
+
+EXAMPLE = """example:
+  %(prog)s examples/digits/digits_float.onnx --density 0.25 -o build/digits_sparse.onnx
+  %(prog)s examples/digits/digits_float.onnx --max-loss 1 --calibrate examples/digits/digits_test.npz \\
+      -o build/digits_sparse.onnx"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = ("Prune a model, float or quantised: to a density of each block, or by whole channels. "
+                          "Cycles are those of the time model, on the machine of the options.")
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="P.onnx")
+    how_far = parser.add_mutually_exclusive_group(required=True)
+    how_far.add_argument("--density", type=density, metavar="D",
+                         help="keep this share of the weights in every block, such as 0.25")
+    how_far.add_argument("--ratio", type=ratio, metavar="R", help="with --channels: the share of them that goes")
+    how_far.add_argument("--budget-cycles", type=positive, metavar="C",
+                         help="prune until an inference takes so many cycles, where it costs least")
+    how_far.add_argument("--max-loss", type=points, metavar="POINTS",
+                         help="prune as far as the accuracy on the samples of --calibrate falls by so many points")
+    parser.add_argument("--calibrate", type=Path, metavar="X.npz",
+                        help="samples to measure by, with an array `label` for accuracy; without labels a sample is "
+                             "right where the model answers as before (default: random samples)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
+    parser.add_argument("--channels", choices=("gamma", "apoz"),
+                        help="take out whole channels, and whole blocks of them: those of the smallest "
+                             "batch-norm gammas, or with the most zeros behind their ReLU")
+    parser.add_argument("--iterations", type=positive, default=1, metavar="N",
+                        help="with --ratio: in so many steps, each measured anew (default 1)")
+    parser.add_argument("--unstructured", action="store_true",
+                        help="with --density: the smallest weights of a layer wherever they are, the first of two "
+                             "stages; the machine gains by the second one, without this option, after fine-tuning")
+    add_machine_options(parser)
+    add_json_option(parser)
+
+
+def ratio(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, not {text}")
+    return value
+
+
+def points(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"must be in 0..100, not {text}")
+    return value
+
+
+def goal_of(arguments: argparse.Namespace) -> "Goal":
+    """Raises UsageError for options that do not go together."""
+    from gen.prune.plan import Goal
+
+    if arguments.channels and arguments.density is not None:
+        raise UsageError("--density is of blocks; with --channels give --ratio, --budget-cycles or --max-loss")
+    if arguments.ratio is not None and not arguments.channels:
+        raise UsageError("--ratio goes with --channels; for blocks give --density")
+    if arguments.unstructured and arguments.density is None:
+        raise UsageError("--unstructured goes with --density")
+    if arguments.max_loss is not None and arguments.calibrate is None:
+        raise UsageError("--max-loss needs samples to measure by: --calibrate X.npz")
+    if arguments.iterations > 1 and arguments.ratio is None:
+        raise UsageError("--iterations goes with --ratio")
+    kind: Kind = arguments.channels or ("magnitude" if arguments.unstructured else "block")
+    share = arguments.ratio if arguments.density is None else arguments.density
+    return Goal(kind=kind, share=share, cycles=arguments.budget_cycles, loss=arguments.max_loss,
+                rounds=arguments.iterations)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.config)
+    goal, config = goal_of(arguments), chosen_config(arguments)
+    require_writable(arguments.output)
+    from gen.prune.plan import Pruner, layer_rows, read_model
+
+    used = None if arguments.unstructured else say_density(arguments.density, config)
+    with status(f"pruning {arguments.model.name}") as remark:
+        model = read_model(arguments.model)
+        pruner = Pruner(model, config, name=str(arguments.model), progress=remark)
+        if arguments.calibrate:
+            pruner.take_samples(arguments.calibrate, arguments.limit)
+        pruned = pruner.prune(goal)
+        rows = layer_rows(model, pruned)
+    write_file(arguments.output, pruned.model.SerializeToString(deterministic=True))
+    if pruned.reason:
+        messages.print(f"{arguments.model}: warning: no cycles: {pruned.reason}", soft_wrap=True)
+    total = _totals(pruned)
+    if arguments.json:
+        print_json({"model": str(arguments.output), "kind": goal.kind,
+                    "density": None if used is None else {"asked": arguments.density, "used": used},
+                    **total, "layers": rows})
+        return
+    console.print(described(config, named_board(arguments)), soft_wrap=True)
+    show(rows, total)
+    messages.print(f"{arguments.output}: {goal.kind} pruning", soft_wrap=True)
+
+
+def _totals(pruned: "Pruned") -> dict[str, Any]:
+    before, after = pruned.before, pruned.after
+    return {
+        "cycles": {"before": before.total, "after": after.total} if before and after else None,
+        "sqnr_db": None if pruned.noise <= 0 else -10 * math.log10(pruned.noise),
+        "accuracy": None if pruned.accuracy is None else dict(zip(("before", "after"), pruned.accuracy, strict=True)),
+    }
+
+
+def show(rows: list[dict[str, Any]], total: dict[str, Any]) -> None:
+    """The report as a table."""
+    levels = sorted({level for row in rows for level in row["sensitivity"] or ()}, key=float, reverse=True)
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("layer", overflow="fold")
+    for heading in ("channels", "% kept", *(f"dB at\n{float(level):.0%}" for level in levels), "cycles", "before"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for row in rows:
+        noises = [(row["sensitivity"] or {}).get(level) for level in levels]
+        cycles = row["cycles"]
+        table.add_row(
+            row["name"], f"{row['channels']['after']:,}", f"{100 * row['density']['after']:.1f}",
+            *("" if noise is None else "same" if noise <= 0 else f"{-10 * math.log10(noise):.1f}" for noise in noises),
+            *((f"{cycles['after']:,}", f"{cycles['before']:,}") if cycles else ("", "")), row["left"])
+    console.print(table)
+    if total["cycles"]:
+        after, before = total["cycles"]["after"], total["cycles"]["before"]
+        console.print(f"{after:,} cycles an inference, {before:,} before ({before / after:.2f} times)", soft_wrap=True)
+    if total["sqnr_db"] is not None:
+        console.print(f"the outputs' signal is {total['sqnr_db']:.1f} dB above what pruning changed", soft_wrap=True)
+    if total["accuracy"]:
+        console.print(f"accuracy {total['accuracy']['after']:.2%}, {total['accuracy']['before']:.2%} before",
+                      soft_wrap=True)

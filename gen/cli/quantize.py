@@ -1,0 +1,77 @@
+"""``gen quantize``"""
+
+import argparse
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
+from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
+from gen.cli.run import positive
+from gen.files.write import require_writable, write_file
+
+if TYPE_CHECKING:
+    from gen.quantize.report import Report
+
+EXAMPLE = """example:
+  %(prog)s examples/digits/digits_float.onnx --calibrate examples/digits/digits_test.npz --limit 100 -o build/q.onnx"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx", help="float ONNX model")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="Q.onnx", help="the quantised model")
+    parser.add_argument("--limit", type=positive, metavar="N", help="calibrate with the first N samples")
+    parser.add_argument("--test", type=Path, metavar="Y.npz|FOLDER",
+                        help="samples for the report (default: those of --calibrate); an array `label`, or a folder "
+                             "for each class, gives accuracy")
+    add_calibration_options(parser, required=True)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.test)
+    require_writable(arguments.output)
+    calibration = chosen_calibration(arguments)
+    assert calibration is not None      # the option is required
+    from gen.quantize.report import measure
+    from gen.run.calibration import quantize_file
+    from gen.run.inputs import InputSpec, read_samples
+
+    with status(f"quantising {arguments.model.name}") as remark:
+        result = quantize_file(arguments.model, dataclasses.replace(calibration, limit=arguments.limit),
+                               progress_of(remark))
+    say(result.remarks)
+    samples = result.samples
+    if arguments.test is not None:
+        specs = {name: InputSpec((1, *array.shape[1:]), array.dtype) for name, array in samples.inputs.items()}
+        samples = read_samples(arguments.test, specs)
+    with status(f"measuring {arguments.model.name}") as remark:
+        report = measure(result.found, samples.inputs, samples.labels, progress=progress_of(remark))
+    write_file(arguments.output, result.found.model.SerializeToString(deterministic=True))
+    if arguments.json:
+        print_json({"model": str(arguments.output), "method": calibration.options.method,
+                    "calibrated_on": len(result.samples), **report.to_dict()})
+    else:
+        show(report)
+        messages.print(f"{arguments.output}: quantised on {len(result.samples):,} samples", soft_wrap=True)
+
+
+def show(report: "Report") -> None:
+    table = Table(title=f"against the float model, {report.samples:,} samples", title_justify="left")
+    for heading in ("layer", "op", "tensor", "scale", "zero point", "SQNR, dB"):
+        table.add_column(heading, justify="left" if heading in ("layer", "op", "tensor") else "right")
+    for row in report.layers:
+        table.add_row(row.layer, row.op, row.tensor, f"{row.scale:.6g}", str(row.zero_point), _decibels(row.sqnr_db))
+    console.print(table)
+    facts = [f"{name} {_decibels(sqnr)} dB" for name, sqnr in report.outputs.items()]
+    facts.append(f"same answer in {100 * report.agreement:.2f} % of the samples")
+    if report.accuracy_float is not None and report.accuracy_quantized is not None:
+        facts.append(f"accuracy {100 * report.accuracy_float:.2f} % float, "
+                     f"{100 * report.accuracy_quantized:.2f} % quantised")
+    console.print("; ".join(facts), soft_wrap=True)
+
+
+def _decibels(sqnr: float | None) -> str:
+    return "exact" if sqnr is None else f"{sqnr:.1f}"

@@ -1,0 +1,77 @@
+"""``gen train``"""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+
+from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
+from gen.cli.errors import CommandError
+from gen.files.write import require_writable, write_file
+
+if TYPE_CHECKING:
+    from gen.train.fit import Trained
+
+EXAMPLE = "example: %(prog)s examples/pruning/mnist.json -o build/mnist.onnx"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = ("Train a model, float or quantised (QDQ), as a session file says (docs/pruning.md). Needs "
+                          "PyTorch: pip install 'npugen[train]'.")
+    parser.add_argument("session", type=Path, metavar="SESSION.json|yaml")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.onnx", help="the trained model")
+    parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="instead of the session's")
+    parser.add_argument("--train", type=Path, metavar="DATA", help="samples to learn, instead of the session's")
+    parser.add_argument("--test", type=Path, metavar="DATA", help="samples to test on, instead of the session's")
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    refuse_to_replace(arguments.output, arguments.session, arguments.model, arguments.train, arguments.test)
+    require_writable(arguments.output)
+    from importlib.util import find_spec
+
+    import msgspec
+
+    from gen.prune.plan import read_model
+    from gen.train.session import Data, read_session
+
+    session, folder = read_session(arguments.session), arguments.session.parent
+    if find_spec("torch") is None:
+        raise CommandError("training needs PyTorch: pip install 'npugen[train]'")
+    from gen.train.fit import train
+
+    if arguments.train:
+        session = msgspec.structs.replace(
+            session, train=msgspec.structs.replace(session.train, path=str(arguments.train.absolute())))
+    if arguments.test:
+        test = session.test or Data(path="")
+        session = msgspec.structs.replace(
+            session, test=msgspec.structs.replace(test, path=str(arguments.test.absolute())))
+    model = arguments.model or folder / session.model
+    refuse_to_replace(arguments.output, model)
+    with status(f"training {model.name}") as remark:
+        trained = train(session, read_model(model), folder, name=str(model), progress=remark)
+    write_file(arguments.output, trained.model.SerializeToString(deterministic=True))
+    if arguments.json:
+        print_json({"model": str(arguments.output), "before": trained.before,
+                    "epochs": [asdict(epoch) for epoch in trained.epochs]})
+        return
+    show(trained)
+    messages.print(f"{arguments.output}: trained", soft_wrap=True)
+
+
+def show(trained: "Trained") -> None:
+    """The course of the training as a table."""
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("stage", "epoch", "loss", "% right"):
+        table.add_column(heading, justify="right")
+    if trained.before is not None:
+        table.add_row("", "before", "", f"{100 * trained.before:.2f}")
+    for epoch in trained.epochs:
+        right = "" if epoch.accuracy is None else f"{100 * epoch.accuracy:.2f}"
+        table.add_row(str(epoch.stage), str(epoch.number), f"{epoch.loss:.4f}", right)
+    console.print(table)

@@ -1,0 +1,73 @@
+"""Tensors that are parts of others: whose channels are whose."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from gen.ir.graph import Tensor
+
+__all__ = ["ByChannel", "Present", "origin", "wholes"]
+
+
+def wholes(tensors: Mapping[str, Tensor], name: str) -> Iterator[str]:
+    """What a tensor is part of, the smallest first."""
+    while part := tensors[name].part:
+        name = part.whole
+        yield name
+
+
+def origin(tensors: Mapping[str, Tensor], name: str) -> tuple[str, range]:
+    """The tensor that is part of no other and has the values of ``name``, and in which of its channels."""
+    first, channels = 0, tensors[name].shape[0]
+    while part := tensors[name].part:
+        name, first = part.whole, first + part.first
+    return name, range(first, first + channels)
+
+
+class ByChannel:
+    """Arrays (N, channels, ...) of tensors: those of a part are in that of its whole."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def __setitem__(self, name: str, array: np.ndarray) -> None:
+        whole, channels = origin(self._tensors, name)
+        count = self._tensors[whole].shape[0]
+        if len(channels) == count:
+            self._arrays[whole] = array
+            return
+        if whole not in self._arrays:
+            self._arrays[whole] = np.zeros((len(array), count, *array.shape[2:]), array.dtype)
+        self._arrays[whole][:, channels.start:channels.stop] = array
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        whole, channels = origin(self._tensors, name)
+        return self._arrays[whole][:, channels.start:channels.stop]
+
+    def drop(self, name: str) -> None:
+        """Forget the array of a tensor and of all that has channels of it."""
+        del self._arrays[origin(self._tensors, name)[0]]
+
+
+class Present:
+    """Which channels of tensors are there."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+        self._flags: dict[str, np.ndarray] = {}
+
+    def _of(self, name: str) -> np.ndarray:
+        whole, channels = origin(self._tensors, name)
+        if whole not in self._flags:
+            self._flags[whole] = np.zeros(self._tensors[whole].shape[0], bool)
+        return self._flags[whole][channels.start:channels.stop]
+
+    def add(self, name: str) -> None:
+        self._of(name)[:] = True
+
+    def all_of(self, name: str) -> bool:
+        return bool(self._of(name).all())
+
+    def any_of(self, name: str) -> bool:
+        return bool(self._of(name).any())

@@ -1,0 +1,56 @@
+"""Some channels of a tensor as a tensor of their own."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gen.onnx.builder import GraphBuilder, Result
+from gen.onnx.model import NodeError
+from gen.onnx.units import same
+from gen.onnx.values import Quantisation, Real, is_whole
+from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
+from gen.onnx.windows import Windows
+
+__all__ = ["chosen"]
+
+
+def chosen(graph: GraphBuilder, value: Real) -> Real:
+    """``value`` as a tensor of the channels that it has, in its order; as it is where it does not consist of channels.
+
+    Neighbours are part of the tensor that they are channels of, others are picked out by a 1x1 convolution. Raises
+    NodeError for too many of these.
+    """
+    source = graph.tensors[value.quantised.tensor]
+    _, height, width = source.shape
+    number, pixel = np.divmod(value.order, height * width)
+    found, first, position = np.unique(number, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first)
+    channels = tuple(found[by_appearance].tolist())
+    order = np.argsort(by_appearance)[position].reshape(number.shape) * height * width + pixel
+    shape = len(channels), height, width
+    if source.signs or not is_whole(order, prod(shape)) or channels == tuple(range(source.shape[0])):
+        return value
+    key = source.name, channels
+    if key not in graph.chosen:
+        neighbours = channels == tuple(range(channels[0], channels[0] + len(channels)))
+        graph.chosen[key] = (graph.add_part(source.name, channels[0], len(channels)) if neighbours
+                             else _picked(graph, value, channels))
+    return replace(value, quantised=replace(value.quantised, tensor=graph.chosen[key], order=order))
+
+
+def _picked(graph: GraphBuilder, value: Real, channels: tuple[int, ...]) -> str:
+    """The tensor of a layer that copies channels of one."""
+    source = graph.tensors[value.quantised.tensor]
+    count, height, width = source.shape
+    if len(channels) * count > MAX_WEIGHTS:
+        raise NodeError(f"takes {len(channels):,} channels of {count:,} in another order, too many for a layer; make "
+                        "them outputs of the model")
+    weights = (np.array(channels)[:, None] == np.arange(count)).astype(np.int16)[:, :, None, None]
+    ones = np.ones(len(channels))
+    layer = convolved(f"{source.name}/channels", value, Kernel(weights, ones, 0 * ones),
+                      Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width)),
+                      np.arange(len(channels) * height * width).reshape(1, -1, height, width))
+    unsigned = source.onnx_unsigned
+    kept = Quantisation(source.scale, source.zero_point + 128 * unsigned, unsigned)
+    return graph.add_layer(replace(layer, nodes=()), same(source, len(channels)), result=Result(None, kept)).tensor

@@ -1,0 +1,109 @@
+"""Resize and Upsample to whole multiples, where each value is that of its nearest neighbour."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gen.onnx.arrangement import result_order
+from gen.onnx.constants import constant, integers
+from gen.onnx.context import Context
+from gen.onnx.handlers.quantisation import same_integers
+from gen.onnx.model import NodeError
+from gen.onnx.pooling import copy
+from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.values import Quantised, Value
+
+__all__ = ["HANDLERS"]
+
+HANDLERS = Registry()
+
+
+@HANDLERS.handles("Resize", "Upsample", conditions=(
+    "nearest, of height and width by whole factors, in the coordinates in which that repeats each value (asymmetric "
+    "with floor, half_pixel with round_prefer_floor, and more): in the layer in front of it if nothing else reads "
+    "that, else as a copy; columns by 32 at most"))
+def resize(context: Context, inputs: Inputs) -> Value:
+    """A copy whose rows and columns are repeated; of a tensor of integers one of the same integers."""
+    value, mode = inputs[0], context.node.attributes.get("mode", "nearest")
+    if mode != "nearest":
+        raise NodeError(f"has mode {mode}; only nearest is supported: export the model with that")
+    if isinstance(value, Quantised):
+        return same_integers(context, value, lambda real: _repeated(context, real, inputs))
+    return _repeated(context, value, inputs)
+
+
+def _repeated(context: Context, value: Value | None, inputs: Inputs) -> Value:
+    real, dims = context.feature_map(value)
+    shape, attributes = real.order.shape, context.node.attributes
+    factors = _factors(context, inputs, shape)
+    for size, factor in zip(shape, factors, strict=True):
+        if not np.array_equal(_sources(context, size, factor), np.arange(size * factor) // factor):
+            raise NodeError(
+                f"takes other neighbours than a repetition by {factor} does (coordinates "
+                f"{attributes.get('coordinate_transformation_mode', 'half_pixel')}, nearest_mode "
+                f"{attributes.get('nearest_mode', 'round_prefer_floor')}); export it with asymmetric and floor")
+    if set(factors) == {1}:
+        return real
+    if set(factors[:2]) != {1}:
+        raise NodeError(f"multiplies samples or channels, by {factors[:2]}; only height and width can be")
+    down, across = (1, *factors[2:])[-2:]
+    channels, height, width = dims
+    made = (channels, height * down, width * across)
+    plain = copy(context, real)
+    return replace(plain, shape=made, order=result_order(made, len(shape)),
+                   arguments={**plain.arguments, "upsample": (down, across)})
+
+
+def _factors(context: Context, inputs: Inputs, shape: Sequence[int]) -> tuple[int, ...]:
+    """How often each axis is repeated, from sizes or scales."""
+    node, rank = context.node, len(shape)
+    axes = [int(axis) % rank for axis in node.attributes.get("axes") or range(rank)]
+    sizes = at(inputs, 3)
+    if sizes is not None:
+        if node.attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+            raise NodeError("keeps an aspect ratio; export the model with the sizes that come out")
+        scales = [size / shape[axis] for size, axis in zip(integers(sizes, "sizes"), axes, strict=True)]
+    elif "scales" in node.attributes:
+        scales = node.attributes["scales"]
+    else:
+        # The region has been put in front of them.
+        place = 1 if node.op == "Upsample" or context.opset < 11 else 2
+        scales = constant(at(inputs, place), "scales").tolist()
+    factors = [1.0] * rank
+    for axis, scale in zip(axes, scales, strict=True):
+        factors[axis] = scale
+    if any(factor < 1 or factor % 1 for factor in factors):
+        raise NodeError(f"multiplies the axes by {', '.join(f'{factor:g}' for factor in factors)}; only whole factors "
+                        "are supported")
+    return tuple(map(int, factors))
+
+
+def _sources(context: Context, size: int, factor: int) -> np.ndarray:
+    """The input's index of each output along an axis, as ONNX defines it; in float32, as onnxruntime computes it."""
+    node, made = context.node, size * factor
+    at_output = np.arange(made, dtype=np.float32)
+    # Before these attributes there was one way.
+    mode, nearest = "asymmetric", "floor"
+    if node.op == "Resize" and context.opset > 10:
+        mode = node.attributes.get("coordinate_transformation_mode", "half_pixel")
+        nearest = node.attributes.get("nearest_mode", "round_prefer_floor")
+    half = np.float32(0.5)
+    found: np.ndarray
+    match mode:
+        case "half_pixel" | "half_pixel_symmetric":
+            found = (at_output + half) / factor - half
+        case "pytorch_half_pixel":
+            found = (at_output + half) / factor - half if made > 1 else 0 * at_output
+        case "align_corners":
+            found = at_output * np.float32(size - 1) / max(made - 1, 1)
+        case "tf_half_pixel_for_nn":
+            found = (at_output + half) / factor
+        case "asymmetric":
+            found = at_output / factor
+        case _:
+            raise NodeError(f"has coordinate_transformation_mode {mode}, which is not supported; export it with "
+                            "asymmetric")
+    rounded = {"round_prefer_floor": np.ceil(found - half), "round_prefer_ceil": np.floor(found + half),
+               "floor": np.floor(found), "ceil": np.ceil(found)}[nearest]
+    return np.clip(rounded, 0, size - 1).astype(np.int64)

@@ -1,0 +1,65 @@
+"""A copy that only clips, upsamples or bends goes into the layer in front of it."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from gen.ir.graph import Bend, Conv, Graph, Layer, Requantize, Residual, second_stage
+from gen.ir.queries import count_readers, only_clips, used_tensors
+
+__all__ = ["fuse_copies"]
+
+Stage = TypeVar("Stage", Requantize, Residual, Bend)
+
+
+def _clipped(stage: Stage, clip: Requantize) -> Stage:
+    low, high = np.clip([stage.low, stage.high], clip.low, clip.high).tolist()
+    return replace(stage, low=low, high=high)
+
+
+def _takes(maker: Layer, copy: Layer) -> bool:
+    """Whether a layer can do what a copy does, beside its own work.
+
+    A store has one second stage, and one that adds would add a tensor of the larger size. Windows would be pooled again
+    for each copy of a row.
+    """
+    if second_stage(maker) and (copy.bend or copy.upsample != (1, 1)):
+        return False
+    if copy.bend and (copy.upsample != (1, 1) or copy.requantize.zero_point != maker.requantize.zero_point):
+        return False
+    return copy.upsample == (1, 1) or isinstance(maker, Conv) or maker.kernel == (1, 1)
+
+
+def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
+    down, across = (n * m for n, m in zip(maker.upsample, copy.upsample, strict=True))
+    merged = replace(maker, output=copy.output, upsample=(down, across),
+                     onnx_nodes=(*maker.onnx_nodes, *copy.onnx_nodes))
+    if maker.residual:
+        return replace(merged, residual=_clipped(maker.residual, copy.requantize))
+    if maker.bend:
+        return replace(merged, bend=_clipped(maker.bend, copy.requantize))
+    merged = replace(merged, requantize=_clipped(maker.requantize, copy.requantize))
+    if copy.bend:
+        merged = replace(merged, bend=replace(copy.bend, middle=graph.tensors[copy.input]))
+    return merged
+
+
+def fuse_copies(graph: Graph) -> Graph:
+    """Merge a copy that only clips, upsamples or bends into the layer that made its input, if nobody else reads that.
+
+    A copy that clips or bends is an activation function with a quantisation of its own; one that upsamples is a Resize.
+    """
+    readers = count_readers(graph)
+    layers: list[Layer] = []
+    for layer in graph.layers:
+        made = next((i for i, earlier in enumerate(layers) if earlier.output == layer.input), None)
+        if (made is None or readers[layer.input] != 1 or layer.residual or not only_clips(layer)
+                or not _takes(layers[made], layer)):
+            layers.append(layer)
+        else:
+            layers[made] = _merged(graph, layers[made], layer)
+    if len(layers) == len(graph.layers):
+        return graph
+    graph = replace(graph, layers=layers)
+    return replace(graph, tensors=used_tensors(graph))

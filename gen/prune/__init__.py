@@ -1,0 +1,1 @@
+"""Pruning of ONNX models, float or quantised: blocks of weights, and whole channels."""

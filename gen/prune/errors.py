@@ -1,0 +1,7 @@
+from cores.errors import NpugenError
+
+__all__ = ["PruneError"]
+
+
+class PruneError(NpugenError, ValueError):
+    """A model that cannot be pruned as asked; the message says why and what to do."""

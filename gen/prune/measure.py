@@ -1,0 +1,81 @@
+"""What a model makes of samples, by onnxruntime."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper
+
+from gen.prune.errors import PruneError
+
+__all__ = ["Judge", "run_model"]
+
+#: Samples that are computed at once.
+_BATCH = 64
+
+
+def _session(model: onnx.ModelProto) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's own exception types are not public
+        raise PruneError(f"onnxruntime does not take the model: {str(error).splitlines()[0]}") from None
+
+
+def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
+              values: Sequence[str] | None = None) -> list[np.ndarray]:
+    """The model's outputs, or other ``values`` in it, for samples stacked on axis 0. Raises PruneError."""
+    if values is not None:
+        shown = onnx.ModelProto()
+        shown.CopyFrom(model)
+        del shown.graph.output[:]
+        shown.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in values)
+        model = shown
+    first = next(value for value in model.graph.input if value.name in inputs)
+    fixed = first.type.tensor_type.shape.dim[0].dim_value
+    session, samples, step = _session(model), len(next(iter(inputs.values()))), fixed or _BATCH
+    parts = [session.run(None, {name: array[start:start + step] for name, array in inputs.items()})
+             for start in range(0, samples, step)]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """How good a changed model is on samples, against the one that it came from.
+
+    ``labels``: (N,), below 0 for none; without any, a sample is right where the largest output is that of ``original``.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    original: Sequence[np.ndarray]
+    labels: np.ndarray | None
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> "Judge":
+        known = labels is not None and bool((labels >= 0).any())
+        return cls(inputs, run_model(model, inputs), labels if known else None)
+
+    def noise(self, model: onnx.ModelProto) -> float:
+        """Power of the outputs' change over that of the outputs; SQNR is -10 log10 of it."""
+        found = run_model(model, self.inputs)
+        return float(np.mean([np.square(new - old, dtype=np.float64).mean()
+                              / max(np.square(old, dtype=np.float64).mean(), 1e-30)
+                              for new, old in zip(found, self.original, strict=True)]))
+
+    def accuracy(self, model: onnx.ModelProto) -> float:
+        """Share of the samples that are right."""
+        return self._share(run_model(model, self.inputs)[0])
+
+    @property
+    def original_accuracy(self) -> float:
+        return self._share(self.original[0])
+
+    def _share(self, output: np.ndarray) -> float:
+        classes = output.reshape(len(output), -1).argmax(1)
+        if self.labels is None:
+            return float((classes == self.original[0].reshape(len(output), -1).argmax(1)).mean())
+        known = self.labels >= 0
+        return float((classes == self.labels)[known].mean())

@@ -1,0 +1,228 @@
+"""A model pruned as asked, and what that did."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+
+from cores.config import NpuConfig
+from gen.ir.errors import CompileError, GraphError
+from gen.onnx.read import read
+from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
+from gen.prune.channels import ChannelMap
+from gen.prune.errors import PruneError
+from gen.prune.layers import find_layers
+from gen.prune.measure import Judge
+from gen.prune.scores import apoz_scores, gamma_scores, removals
+from gen.prune.search import Sensitivity, first_that, last_that, path, sensitivities
+from gen.prune.shrink import shrink
+from gen.prune.timing import Times, Twin, is_quantised, random_inputs, specs_of
+from gen.run.inputs import read_samples
+
+__all__ = ["Goal", "Pruned", "Pruner", "layer_rows", "read_model"]
+
+#: Random samples where none are given: enough to tell layers apart.
+_RANDOM_SAMPLES = 16
+
+
+Kind = Literal["block", "magnitude", "gamma", "apoz"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What to prune, and how far: one of ``share``, ``cycles`` and ``loss``.
+
+    ``share``: the density of blocks, or the share of channels that go; ``cycles`` of an inference at most; ``loss``:
+    points of accuracy at most. ``rounds``: steps in which a share of channels goes, each with scores of its own.
+    """
+
+    kind: Kind
+    share: float | None = None
+    cycles: int | None = None
+    loss: float | None = None
+    rounds: int = 1
+
+    @property
+    def of_channels(self) -> bool:
+        return self.kind in ("gamma", "apoz")
+
+
+@dataclass(frozen=True, eq=False)
+class Pruned:
+    """The result. ``before``, ``after``: cycles, None where the machine cannot compute the model, for ``reason``.
+
+    ``noise``: of the outputs, see `Judge`; ``accuracy``: before and after, on samples that were given.
+    """
+
+    model: onnx.ModelProto
+    before: Times | None
+    after: Times | None
+    noise: float
+    accuracy: tuple[float, float] | None
+    sensitivities: Mapping[str, Sensitivity] = field(default_factory=dict)
+    reason: str = ""
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """A model from a file, checked, each node with a name, constants as initializers. Raises GraphError."""
+    model = read(path).proto
+    constant = [node for node in model.graph.node if node.op_type == "Constant" and node.attribute[0].name == "value"]
+    for node in constant:
+        model.graph.initializer.append(node.attribute[0].t)
+        model.graph.initializer[-1].name = node.output[0]
+        model.graph.node.remove(node)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in constants]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    return model
+
+
+class Pruner:
+    """Prunes one model for one machine; ``name`` is its file's. Methods raise PruneError, GraphError, CompileError."""
+
+    def __init__(self, model: onnx.ModelProto, config: NpuConfig, *, name: str,
+                 progress: Callable[[str], None] = lambda text: None) -> None:
+        self._model, self._config, self._name, self._progress = model, config, name, progress
+        self._twin: Twin | None = None
+        self._before: Times | None = None
+        self._reason = ""
+        try:
+            twin = Twin.of(model, name=name)
+            self._before, self._twin = twin.times(config), twin
+        except (CompileError, GraphError, PruneError) as error:
+            self._reason = str(error)
+        self._inputs: Mapping[str, np.ndarray] = random_inputs(model, _RANDOM_SAMPLES)
+        self._labels: np.ndarray | None = None
+        self._given = False
+
+    def take_samples(self, samples: Path, limit: int | None) -> None:
+        """Judge by the samples of a file, and by its labels if it has any, instead of random ones."""
+        found = read_samples(samples, specs_of(self._model), limit=limit)
+        self.judge_by(found.inputs, found.labels)
+
+    def judge_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> None:
+        """As `take_samples`, of samples at hand."""
+        self._inputs, self._labels, self._given = inputs, labels, True
+
+    def prune(self, goal: Goal) -> Pruned:
+        """Raises PruneError, which names the file, where the goal cannot be reached."""
+        try:
+            return self._prune(goal)
+        except PruneError as error:
+            raise PruneError(f"{self._name}: {error}") from None
+
+    def _prune(self, goal: Goal) -> Pruned:
+        judge = Judge.of(self._model, self._inputs, self._labels)
+        found: dict[str, Sensitivity] = {}
+        if goal.of_channels:
+            model = self._prune_channels(goal, judge)
+        elif goal.share is not None:
+            nodes = [layer.node for layer in find_layers(self._model) if not layer.left]
+            model = (prune_magnitudes(self._model, goal.share) if goal.kind == "magnitude" else
+                     prune_blocks(self._model, dict.fromkeys(nodes, goal.share), self._config))
+        else:
+            found = sensitivities(self._model, self._required(), self._config, judge, self._progress)
+            model = self._prune_by(goal, found, judge)
+        self._progress("the result")
+        accuracy = (judge.original_accuracy, judge.accuracy(model)) if self._given else None
+        after = Twin.of(model, name=self._name).times(self._config) if self._twin else None
+        return Pruned(model, self._before, after, judge.noise(model), accuracy, found, self._reason)
+
+    def _required(self) -> Twin:
+        if self._twin is None:
+            raise PruneError(f"{self._reason.removeprefix(f'{self._name}: ')}; without cycles there is only --density, "
+                             "or --ratio")
+        return self._twin
+
+    def _prune_by(self, goal: Goal, found: Mapping[str, Sensitivity], judge: Judge) -> onnx.ModelProto:
+        """The first state of `path` with few enough cycles, or the last that is good enough."""
+        states, twin = path(found), self._required()
+
+        def model(state: Mapping[str, float]) -> onnx.ModelProto:
+            return prune_blocks(self._model, state, self._config)
+
+        if goal.cycles is not None:
+            budget = goal.cycles
+            state = first_that(states, lambda state: twin.times(self._config, state).total <= budget)
+            if state is None:
+                raise self._too_few(budget, twin.times(self._config, states[-1]).total)
+            return model(state)
+        least = judge.original_accuracy - (goal.loss or 0) / 100
+        return model(last_that(states, lambda state: judge.accuracy(model(state)) >= least))
+
+    def _too_few(self, budget: int, reached: int) -> PruneError:
+        return PruneError(f"{budget:,} cycles cannot be had by pruning: with all that can go it takes "
+                          f"{reached:,} on this machine; allow more, or take a larger one")
+
+    def _prune_channels(self, goal: Goal, judge: Judge) -> onnx.ModelProto:
+        if is_quantised(self._model):
+            raise PruneError("channels are taken out of float models; prune the model that this one was made from, and "
+                             "quantise it again")
+        model = self._model
+        if goal.share is not None:
+            for _ in range(goal.rounds):
+                channels, states = self._states(model, goal)
+                prunable = sum(map(len, channels.groups()))
+                wanted = prunable * (1 - (1 - goal.share) ** (1 / goal.rounds))
+                model = self._shrunk(model, channels, min(states, key=lambda state: abs(len(state) - wanted)), goal)
+            return model
+        channels, states = self._states(model, goal)
+        if goal.cycles is not None:
+            budget = goal.cycles
+
+            def cycles(state: frozenset[int]) -> int:
+                self._progress(f"without {len(state)} channels")
+                return Twin.of(self._shrunk(model, channels, state, goal), name=self._name).times(self._config).total
+
+            self._required()
+            state = first_that(states, lambda state: cycles(state) <= budget)
+            if state is None:
+                raise self._too_few(budget, cycles(states[-1]))
+            return self._shrunk(model, channels, state, goal)
+        least = judge.original_accuracy - (goal.loss or 0) / 100
+        return self._shrunk(model, channels, last_that(
+            states, lambda state: judge.accuracy(self._shrunk(model, channels, state, goal)) >= least), goal)
+
+    def _states(self, model: onnx.ModelProto, goal: Goal) -> tuple[ChannelMap, list[frozenset[int]]]:
+        channels = ChannelMap.of(model)
+        scores = gamma_scores(channels) if goal.kind == "gamma" else apoz_scores(model, channels, self._inputs)
+        return channels, removals(channels, scores, self._config.ic_lanes)
+
+    def _shrunk(self, model: onnx.ModelProto, channels: ChannelMap, dropped: frozenset[int],
+                goal: Goal) -> onnx.ModelProto:
+        return shrink(model, channels, dropped, self._inputs, by_gamma=goal.kind == "gamma")
+
+
+def layer_rows(before: onnx.ModelProto, pruned: Pruned) -> list[dict[str, Any]]:
+    """What became of each layer, ready for JSON."""
+    old, new = densities(before), densities(pruned.model)
+    outputs = [_outputs(model) for model in (before, pruned.model)]
+    rows = []
+    for layer in find_layers(before):
+        node = layer.node
+        found = pruned.sensitivities.get(node)
+        rows.append({
+            "name": node, "op": layer.op, "left": layer.left,
+            "density": {"before": old[node], "after": new[node]},
+            "channels": {"before": outputs[0][node], "after": outputs[1][node]},
+            "sensitivity": {f"{density:g}": noise for density, noise in found.noise.items() if density < 1}
+            if found else None,
+            "cycles": _cycles(pruned, node),
+        })
+    return rows
+
+
+def _cycles(pruned: Pruned, node: str) -> dict[str, int] | None:
+    if pruned.before is None or pruned.after is None or node not in pruned.before.nodes:
+        return None
+    return {"before": pruned.before.nodes[node], "after": pruned.after.nodes.get(node, 0)}
+
+
+def _outputs(model: onnx.ModelProto) -> dict[str, int]:
+    """Output channels of each layer."""
+    shapes = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    return {layer.node: shapes[layer.initializer][1 if layer.transposed else 0] for layer in find_layers(model)}

@@ -1,0 +1,147 @@
+"""How many cycles a model takes, float or quantised, before anybody has calibrated it."""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnxruntime import quantization
+
+from cores.config import NpuConfig
+from gen.compiler import generate, prepare
+from gen.onnx.importer import Imported, load_model
+from gen.onnx.passes import drop_unused
+from gen.options import CompileOptions
+from gen.passes.prune import prune
+from gen.prune.errors import PruneError
+from gen.run.inputs import InputSpec
+from sim import cycles
+from sim.profile import layer_timings
+
+__all__ = ["Times", "Twin", "is_quantised", "quantised", "random_inputs", "specs_of"]
+
+
+#: The opset in which DequantizeLinear learnt of scales for each channel.
+_PER_CHANNEL = 13
+
+
+@dataclass(frozen=True)
+class Times:
+    """Cycles of an inference, and of each ONNX node that a layer of the machine computes (as its first)."""
+
+    total: int
+    nodes: Mapping[str, int]
+
+
+class _Random(quantization.CalibrationDataReader):
+    """One sample: the time does not depend on values."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._samples = iter([random_inputs(model, 1)])
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return next(self._samples, None)
+
+
+def random_inputs(model: onnx.ModelProto, samples: int) -> dict[str, np.ndarray]:
+    """Standard normal numbers for float inputs, all values for integer ones; the same at every call."""
+    rng, inputs = np.random.default_rng(0), {}
+    for name, spec in specs_of(model).items():
+        shape = (samples, *spec.shape[1:])
+        if spec.dtype.kind in "iu":
+            limits = np.iinfo(spec.dtype)
+            inputs[name] = rng.integers(limits.min, limits.max, shape, spec.dtype, endpoint=True)
+        else:
+            inputs[name] = rng.normal(size=shape).astype(spec.dtype)
+    return inputs
+
+
+def specs_of(model: onnx.ModelProto) -> dict[str, InputSpec]:
+    """What the model's inputs take."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return {value.name: InputSpec((1, *(d.dim_value for d in value.type.tensor_type.shape.dim[1:])),
+                                  helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+            for value in model.graph.input if value.name not in constants}
+
+
+def is_quantised(model: onnx.ModelProto) -> bool:
+    return any(node.op_type.startswith(("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm"))
+               for node in model.graph.node)
+
+
+def _without_norms(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without the BatchNormalizations that will be folded into the convolution in front of them."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    nodes: list[onnx.NodeProto] = []
+    renamed: dict[str, str] = {}
+    makers = {node.output[0]: node for node in model.graph.node if node.output}
+    for node in result.graph.node:
+        for place, name in enumerate(node.input):
+            node.input[place] = renamed.get(name, name)
+        maker = makers.get(node.input[0]) if node.op_type == "BatchNormalization" else None
+        if maker is not None and maker.op_type in ("Conv", "Gemm") and not _is_output(model, node.output[0]):
+            renamed[node.output[0]] = node.input[0]
+        else:
+            nodes.append(node)
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return drop_unused(result)      # onnxruntime warns of each parameter that nobody reads
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+
+
+def _is_output(model: onnx.ModelProto, name: str) -> bool:
+    return any(output.name == name for output in model.graph.output)
+
+
+def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A float model as int8, with scales that mean nothing. Raises PruneError."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "int8.onnx")
+        logging.disable(logging.WARNING)        # what it advises is no matter here
+        try:
+            quantization.quantize_static(
+                _without_norms(model), path, _Random(model), quant_format=quantization.QuantFormat.QDQ,
+                per_channel=_opset(model) >= _PER_CHANNEL, activation_type=quantization.QuantType.QInt8)
+        except Exception as error:      # its own types are not public
+            raise PruneError(f"onnxruntime cannot quantise the model, which its cycles need: "
+                             f"{str(error).splitlines()[0]}; give --density, which needs no cycles") from None
+        finally:
+            logging.disable(logging.NOTSET)
+        return onnx.load(path)
+
+
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """A model as the machine would compute it: its layers, not its values."""
+
+    imported: Imported
+    #: ONNX node -> the layer that computes it.
+    layers: Mapping[str, str]
+
+    @classmethod
+    def of(cls, model: onnx.ModelProto, *, name: str) -> "Twin":
+        """Raises GraphError, PruneError for a model that the machine cannot compute; ``name`` is its file's."""
+        integers = model if is_quantised(model) else quantised(model)
+        imported = load_model(name, integers.SerializeToString())
+        return cls(imported, {node: layer.name for layer in imported.graph.layers for node in layer.onnx_nodes})
+
+    def times(self, config: NpuConfig, density: Mapping[str, float] | None = None) -> Times:
+        """With the layers of these nodes pruned to ``density``. Raises CompileError."""
+        wanted = {self.layers[node]: value for node, value in (density or {}).items() if node in self.layers}
+        options = CompileOptions()
+        graph = prepare(prune(self.imported.graph, config, wanted), config, options)
+        program = generate(graph, config, options)
+        timing = cycles.estimate(config, program.code)
+        found = {layer.name: layer.cycles for layer in layer_timings(program, timing, timing.cycles)}
+        return Times(timing.cycles, dict(self._of_nodes(found)))
+
+    def _of_nodes(self, found: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+        return ((node, found[layer]) for node, layer in self.layers.items() if layer in found)

@@ -1,0 +1,45 @@
+"""QuantizeLinear and DequantizeLinear where a plan has them, by `onnxruntime.quantization`."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+from onnxruntime.quantization import QuantType
+from onnxruntime.quantization.calibrate import TensorData
+from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+
+from gen.quantize.options import QuantizeOptions
+from gen.quantize.plan import Plan
+
+__all__ = ["insert"]
+
+
+def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float, float]],
+           options: QuantizeOptions) -> onnx.ModelProto:
+    """``model`` with the tensors of ``plan`` in int8, for these ranges, and its layers' weights and biases in integers.
+
+    What to quantise is told tensor by tensor: onnxruntime's own choice, operator by operator, also quantises between a
+    layer and the clip behind it.
+    """
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    data = {name: TensorData(lowest=np.float32(low), highest=np.float32(high)) for name, (low, high) in ranges.items()}
+    quantizer = QDQQuantizer(
+        copied, per_channel=options.per_channel, reduce_range=False, weight_qType=QuantType.QInt8,
+        activation_qType=QuantType.QInt8, tensors_range=data, nodes_to_quantize=[], nodes_to_exclude=[],
+        op_types_to_quantize=[], extra_options={"ActivationSymmetric": options.symmetric})
+    for name in plan.tensors:
+        quantizer.quantize_activation_tensor(name)
+    for name, (source, node) in plan.like.items():
+        quantizer.quantize_output_same_as_input(name, source, node)
+    for layer in plan.layers:
+        if options.per_channel:
+            quantizer.quantize_weight_tensor_per_channel(layer.weights, layer.axis)
+        else:
+            quantizer.quantize_weight_tensor(layer.weights)
+        if layer.bias:
+            quantizer.quantize_bias_tensor(layer.node, layer.bias, layer.source, layer.weights)
+    quantizer.quantize_model()
+    quantizer.model.topological_sort()
+    quantized: onnx.ModelProto = quantizer.model.model
+    return quantized

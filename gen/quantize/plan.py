@@ -1,0 +1,215 @@
+"""Which values of a float model are quantised.
+
+A value gets a QuantizeLinear and a DequantizeLinear where an operator of the machine reads it, or where the result of
+one leaves for an operator that stays float. Between a layer and what goes into its scale, bias and clip bounds there is
+none, as the machine has none there. What only moves or picks values of a tensor stays on that tensor's grid.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from gen.onnx.handlers import HANDLERS
+from gen.quantize.options import QuantizeError
+from gen.quantize.prepare import initializers
+
+__all__ = ["Layer", "Plan", "plan_quantisation"]
+
+#: Operators with weights -> the axis of their output channels.
+_WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
+#: What goes into a layer's scale and bias, where all but one operand are constants of one number for each channel.
+_AFFINE = ("Mul", "Div", "Add", "Sub", "Neg", "BatchNormalization")
+_CLIPS = ("Relu", "Clip")
+#: What gives the result of a layer to which constants and clips may be added.
+_AVERAGES = ("AveragePool", "GlobalAveragePool", "ReduceMean")
+#: What gives a result that can only be clipped.
+_JOINS = ("Add", "Concat")
+#: Operators that pick values; their results are quantised once more, as their inputs are.
+_PICKING = ("MaxPool", "GlobalMaxPool", "Resize", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Pad")
+#: Operators that leave the values and their order.
+_SHAPING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+#: Operators that are handled, but not in the machine.
+_HOST = ("Softmax", "Shape", "Sign", "Where", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+
+
+class _Kind(Enum):
+    """What a value is, on the way through the model."""
+
+    INPUT = auto()      # of the model, perhaps moved
+    FLOAT = auto()      # made by an operator that stays float
+    RESULT = auto()     # of a layer, not quantised yet
+    SUM = auto()        # the same, which takes nothing but clips any more
+    GRID = auto()       # quantised, or a part of something quantised
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A node with weights: ``source`` is the quantised tensor that it reads, ``bias`` "" for none."""
+
+    node: str
+    source: str
+    weights: str
+    axis: int
+    bias: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``tensors``: value to be quantised -> the node that computes it, "" for an input of the model; those of a layer
+    with a clip behind it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
+    """
+
+    tensors: dict[str, str] = field(default_factory=dict)
+    like: dict[str, tuple[str, str]] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+
+
+def plan_quantisation(model: onnx.ModelProto, keep_float: frozenset[str] = frozenset()) -> Plan:
+    """For a model as `gen.quantize.prepare` makes it. Raises QuantizeError if nothing of it can be quantised."""
+    unknown = keep_float - {node.name for node in model.graph.node}
+    if unknown:
+        raise QuantizeError(f"there is no node {sorted(unknown)[0]} that could stay float")
+    plan = _Planner(model, keep_float).run()
+    if not plan.layers:
+        raise QuantizeError("has no Conv, Gemm or MatMul with constant weights; there is nothing to quantise")
+    return plan
+
+
+class _Planner:
+    def __init__(self, model: onnx.ModelProto, keep_float: frozenset[str]) -> None:
+        self._graph, self._keep_float = model.graph, keep_float
+        self._constants = initializers(model)
+        values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+        self._types = {value.name: value.type.tensor_type.elem_type for value in values}
+        self._ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values
+                       if value.type.tensor_type.HasField("shape")}
+        self._readers = Counter(name for node in model.graph.node for name in node.input)
+        self._readers.update(value.name for value in model.graph.output)
+        self._kinds = {value.name: _Kind.INPUT for value in model.graph.input}
+        #: Value -> the quantised one on whose grid it is; result -> the node of its layer.
+        self._roots: dict[str, str] = {}
+        self._makers: dict[str, str] = {}
+        self._plan = Plan()
+
+    def run(self) -> Plan:
+        for node in self._graph.node:
+            self._apply(node)
+        for value in self._graph.output:
+            self._settle(value.name)
+        return self._plan
+
+    def _apply(self, node: NodeProto) -> None:
+        inputs = [name for name in node.input if name in self._kinds]
+        kinds = {self._kinds[name] for name in inputs}
+        weighted = self._is_weighted(node)
+        if not self._is_machine(node) or not inputs or (kinds == {_Kind.FLOAT} and not weighted):
+            # What reads nothing but float values stays float, too: nothing is gained.
+            for name in inputs:
+                self._settle(name)
+            self._give(node, _Kind.FLOAT)
+        elif weighted:
+            self._layer(node)
+        elif node.op_type in _SHAPING:
+            self._shape(node, inputs[0])
+        elif node.op_type in _CLIPS:
+            self._absorb(node, inputs[0], (_Kind.RESULT, _Kind.SUM))
+        elif len(inputs) == 1 and node.op_type in _AFFINE and self._per_channel(node):
+            self._absorb(node, inputs[0], (_Kind.RESULT,))
+        elif node.op_type in _PICKING and self._picks(node):
+            self._pick(node, inputs[0])
+        else:
+            for name in inputs:
+                self._quantise(name)
+            self._give(node, _Kind.RESULT if node.op_type in _AVERAGES else _Kind.SUM)
+            if node.op_type not in (*_AVERAGES, *_JOINS):
+                for name in node.output:
+                    self._quantise(name)
+
+    def _is_machine(self, node: NodeProto) -> bool:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        return (node.name not in self._keep_float and node.op_type not in _HOST
+                and (domain, node.op_type) in HANDLERS
+                and self._types.get(node.output[0]) == TensorProto.FLOAT)
+
+    def _is_weighted(self, node: NodeProto) -> bool:
+        if node.op_type not in _WEIGHTED or node.input[0] not in self._kinds:
+            return False
+        return node.input[1] in self._constants
+
+    def _layer(self, node: NodeProto) -> None:
+        source, weights = node.input[:2]
+        self._quantise(source)
+        axis = _WEIGHTED[node.op_type]
+        if node.op_type == "Gemm" and any(a.name == "transB" and a.i for a in node.attribute):
+            axis = 0
+        bias = node.input[2] if len(node.input) > 2 and node.input[2] in self._constants else ""
+        self._plan.layers.append(Layer(node.name, self._roots[source], weights, axis, bias, node.output[0]))
+        self._give(node, _Kind.RESULT)
+
+    def _shape(self, node: NodeProto, source: str) -> None:
+        self._settle(source)
+        self._give(node, self._kinds[source])
+        if source in self._roots:
+            self._roots[node.output[0]] = self._roots[source]
+        self._makers[node.output[0]] = self._makers.get(source, "")
+
+    def _absorb(self, node: NodeProto, source: str, kinds: tuple[_Kind, ...]) -> None:
+        """A node that goes into the layer in front of it, if that is of one of ``kinds``; else a copy."""
+        if self._kinds[source] in kinds and self._readers[source] == 1:
+            maker = self._makers[source]
+        else:
+            self._quantise(source)
+            maker = node.name
+        self._give(node, _Kind.SUM if node.op_type in _CLIPS else _Kind.RESULT)
+        self._makers[node.output[0]] = maker
+
+    def _pick(self, node: NodeProto, source: str) -> None:
+        self._quantise(source)
+        self._give(node, _Kind.GRID)
+        for name in filter(None, node.output):
+            if self._types.get(name) == TensorProto.FLOAT:
+                self._plan.like[name] = (self._roots[source], node.name)
+                self._roots[name] = self._roots[source]
+
+    def _give(self, node: NodeProto, kind: _Kind) -> None:
+        for name in filter(None, node.output):
+            self._kinds[name] = kind
+            self._makers[name] = node.name
+
+    def _settle(self, name: str) -> None:
+        """An unquantised result of the machine goes to something that is none of it."""
+        if self._kinds.get(name) in (_Kind.RESULT, _Kind.SUM):
+            self._quantise(name)
+
+    def _quantise(self, name: str) -> None:
+        if self._kinds.get(name) not in (None, _Kind.GRID) and self._types.get(name) == TensorProto.FLOAT:
+            self._plan.tensors[name] = self._makers.get(name, "")
+            self._kinds[name] = _Kind.GRID
+            self._roots[name] = name
+
+    def _per_channel(self, node: NodeProto) -> bool:
+        """Whether the constants of a node have one number, or one for each channel."""
+        rank = self._ranks.get(node.output[0], 0)
+        if node.op_type == "BatchNormalization":
+            return True
+        for name in node.input:
+            if name in self._constants:
+                dims = list(self._constants[name].dims)
+                spread = [axis + rank - len(dims) for axis, size in enumerate(dims) if size != 1]
+                if spread not in ([], [1]):
+                    return False
+        return True
+
+    def _picks(self, node: NodeProto) -> bool:
+        """Whether all values of a result are those of the input, or zero."""
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        if node.op_type == "Resize":
+            return attributes.get("mode", b"nearest") == b"nearest"
+        if node.op_type == "Pad" and attributes.get("mode", b"constant") == b"constant" and len(node.input) > 2:
+            value = self._constants.get(node.input[2])
+            return not node.input[2] or (value is not None and not numpy_helper.to_array(value).any())
+        return True

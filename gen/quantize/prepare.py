@@ -1,0 +1,96 @@
+"""A float model made ready: batch norms and constants folded, in an opset that knows scales for each channel."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import numpy_helper, shape_inference, version_converter
+
+from gen.onnx.passes import name_nodes
+from gen.quantize.options import QuantizeError
+
+__all__ = ["initializers", "prepare"]
+
+#: The first opset whose DequantizeLinear has a scale for each channel.
+_OPSET = 13
+_QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinear", "QGemm", "ConvInteger",
+              "MatMulInteger")
+
+
+def initializers(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    return {tensor.name: tensor for tensor in model.graph.initializer}
+
+
+def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
+    """``model`` with the same results; it stays as it is. Types and shapes of its values are in ``value_info``.
+
+    onnxruntime's basic optimisations fold constants, and batch norms and constant operands into the layers in front of
+    them. Raises QuantizeError for a model that is quantised already, or that onnxruntime does not take.
+    """
+    for node in model.graph.node:
+        if node.op_type.startswith(_QUANTISED):
+            raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already; leave out "
+                                "--calibrate, or give the float model it was made from (samples for narrow Winograd "
+                                "layers are --winograd-calibrate)")
+    model = _copied(model)
+    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    if opset < _OPSET:
+        try:
+            model = version_converter.convert_version(model, _OPSET)
+        except Exception as error:      # a converter in C++ raises anything
+            raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
+                                f"for each channel ({_first_line(error)}); export it in a newer opset") from None
+    model = name_nodes(shape_inference.infer_shapes(_optimised(model)))
+    used = {node.domain for node in model.graph.node} | {""}
+    imports = [entry for entry in model.opset_import if entry.domain in used]
+    del model.opset_import[:]
+    model.opset_import.extend(imports)
+    _flatten_biases(model)
+    return model
+
+
+def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, whose initializers are no inputs: onnxruntime folds only what cannot be replaced."""
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    constants = initializers(copied)
+    inputs = [value for value in copied.graph.input if value.name not in constants]
+    del copied.graph.input[:]
+    copied.graph.input.extend(inputs)
+    return copied
+
+
+def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
+    with tempfile.TemporaryDirectory(prefix="npugen.") as folder:
+        path = Path(folder) / "optimised.onnx"
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(path)
+        options.log_severity_level = 4      # what goes wrong is raised
+        try:
+            ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        except Exception as error:      # onnxruntime's own exception types are not public
+            raise QuantizeError(f"onnxruntime does not take the model: {_first_line(error)}") from None
+        return onnx.load(path)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:300]
+
+
+def _flatten_biases(model: onnx.ModelProto) -> None:
+    """Constant biases of Gemm as one number for each output, so that they can have as many scales."""
+    constants = initializers(model)
+    for node in model.graph.node:
+        if node.op_type != "Gemm" or len(node.input) < 3 or node.input[1] not in constants:
+            continue
+        bias = constants.get(node.input[2])
+        transposed = any(a.name == "transB" and a.i for a in node.attribute)
+        outputs = constants[node.input[1]].dims[0 if transposed else 1]
+        if bias is not None and list(bias.dims) != [outputs]:
+            name = f"{node.name}/bias"
+            flat = np.ascontiguousarray(np.broadcast_to(numpy_helper.to_array(bias).reshape(-1), outputs))
+            model.graph.initializer.append(numpy_helper.from_array(flat, name))
+            node.input[2] = name

@@ -1,0 +1,105 @@
+"""What quantising has changed: each tensor's noise, and the answers."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from gen.quantize.prepare import initializers
+from gen.quantize.quantize import Quantized
+from gen.quantize.sessions import Progress, Samples, values_of
+
+__all__ = ["LayerNoise", "Report", "measure"]
+
+
+@dataclass(frozen=True)
+class LayerNoise:
+    """A quantised tensor and the node that computes it, "" for an input of the model.
+
+    ``sqnr_db``: energy of the float model's values over that of the differences, all layers before it quantised too;
+    None where nothing differs.
+    """
+
+    layer: str
+    op: str
+    tensor: str
+    scale: float
+    zero_point: int
+    sqnr_db: float | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Of the model's outputs ``outputs`` has the SQNR in dB. ``agreement``: share of samples whose largest element of
+    the first output is the same; the others are shares of those with a label, None without labels.
+    """
+
+    samples: int
+    layers: tuple[LayerNoise, ...]
+    outputs: dict[str, float | None]
+    agreement: float
+    accuracy_float: float | None
+    accuracy_quantized: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None, *,
+            progress: Progress = lambda done, total, what: None) -> Report:
+    """Both models on ``samples``, by onnxruntime; ``labels`` (N,), below 0 for none. Raises QuantizeError."""
+    quantized = _quantised_tensors(found.model)
+    outputs = [value.name for value in found.model.graph.output]
+    names = {name: name for name in outputs} | {name: quantized[name].result for name in found.plan.tensors}
+    signal, noise = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+    answers: list[tuple[int, int]] = []
+    total = len(next(iter(samples.values())))
+    pairs = zip(values_of(found.reference, list(names), samples),
+                values_of(found.model, list(names.values()), samples), strict=True)
+    for number, (exact, rounded) in enumerate(pairs):
+        progress(number, total, "comparing")
+        for name, result in names.items():
+            difference = exact[name] - rounded[result]
+            signal[name] += float(np.vdot(exact[name], exact[name]))
+            noise[name] += float(np.vdot(difference, difference))
+        answers.append((int(exact[outputs[0]].argmax()), int(rounded[outputs[0]].argmax())))
+    sqnr = {name: _decibels(signal[name], noise[name]) for name in names}
+    ops = {node.name: node.op_type for node in found.reference.graph.node}
+    layers = tuple(LayerNoise(node, ops.get(node, "input"), name, quantized[name].scale, quantized[name].zero_point,
+                              sqnr[name]) for name, node in found.plan.tensors.items())
+    both = np.array(answers)
+    right: list[float | None] = [None, None]
+    if labels is not None and (labelled := labels >= 0).any():
+        right = [float(share) for share in (both == labels[:, None])[labelled].mean(axis=0)]
+    return Report(total, layers, {name: sqnr[name] for name in outputs}, float((both[:, 0] == both[:, 1]).mean()),
+                  *right)
+
+
+@dataclass(frozen=True)
+class _Place:
+    result: str
+    scale: float
+    zero_point: int
+
+
+def _quantised_tensors(model: onnx.ModelProto) -> dict[str, _Place]:
+    """Value of the float model -> what has become of it: its name behind the pair, and the pair's parameters."""
+    constants = initializers(model)
+    results = {node.input[0]: node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    outputs = {value.name for value in model.graph.output}
+    places = {}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear":
+            result = results[node.output[0]]
+            scale, point = (numpy_helper.to_array(constants[name]).item() for name in node.input[1:3])
+            # A quantised output keeps its name, and what is quantised gets another.
+            places[result if result in outputs else node.input[0]] = _Place(result, scale, point)
+    return places
+
+
+def _decibels(signal: float, noise: float) -> float | None:
+    if not noise:
+        return None
+    return float(10 * np.log10(max(signal, np.finfo(np.float64).tiny) / noise))     # of a finite number

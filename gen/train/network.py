@@ -1,0 +1,161 @@
+"""An ONNX model as a PyTorch module: the graph is walked as it is, and its initializers are the parameters."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import helper, numpy_helper
+from torch import Tensor, nn
+
+from gen.prune.layers import ModelView, find_layers
+from gen.train.errors import TrainError
+from gen.train.operators import OPERATORS, Call, dequantize, quantize
+
+__all__ = ["Network"]
+
+#: Operator -> inputs that are learnt, where they are constants.
+_LEARNT = {"Conv": (1, 2), "Gemm": (1, 2), "MatMul": (1,), "BatchNormalization": (1, 2), "PRelu": (1,), "Add": (0, 1)}
+_QUANTISING = ("QuantizeLinear", "DequantizeLinear")
+#: Behind the scores of classes.
+_FINAL = (*_QUANTISING, "Softmax", "Identity")
+
+
+class Network(nn.Module):
+    """A float or QDQ model that can be trained. Raises TrainError, which names the node, for what is not known here.
+
+    What stands behind a DequantizeLinear, weights and biases, is kept in floats and rounded to the integers of its
+    scale each time it is used; so are activations at a QuantizeLinear, with onnxruntime's arithmetic: an exported
+    model is what was trained, up to the order of sums.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        super().__init__()
+        self._model = model
+        self._view = view = ModelView.of(model)
+        unknown = next((node for node in model.graph.node
+                        if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx")), None)
+        if unknown is not None:
+            way_out = "; quantise in the form QDQ" if unknown.op_type.startswith("QLinear") else ""
+            raise TrainError(f"node {unknown.name} ({unknown.op_type}) cannot be trained{way_out}")
+        self._arrays = {name: numpy_helper.to_array(tensor) for name, tensor in view.constants.items()}
+        #: Initializer of integers that is learnt -> its DequantizeLinear.
+        self._rounded: dict[str, onnx.NodeProto] = {}
+        self._keys = {name: f"p{number}" for number, name in enumerate(self._arrays)}
+        learnt = self._find_learnt()
+        for name, array in self._arrays.items():
+            if name in learnt:
+                real = self._real(name) if name in self._rounded else torch.tensor(array)
+                self.register_parameter(self._keys[name], nn.Parameter(real))
+            else:
+                self.register_buffer(self._keys[name], torch.tensor(array.astype(np.float32)))
+        self._masks: dict[str, Tensor] = {}
+        self.input = model.graph.input[0].name
+        #: The value before the last Softmax, and quantisation.
+        self.scores = view.behind(model.graph.output[0].name, _FINAL)
+
+    def _find_learnt(self) -> set[str]:
+        learnt = set()
+        for node in self._model.graph.node:
+            for place in _LEARNT.get(node.op_type, ()):
+                value = node.input[place] if place < len(node.input) else ""
+                name = self._view.behind(value, _QUANTISING)
+                if name not in self._arrays or self._arrays[name].ndim == 0:
+                    continue
+                if self._arrays[name].dtype == np.float32:
+                    learnt.add(name)
+                elif value in self._view.makers and self._view.makers[value].input[0] == name:
+                    self._rounded[name] = self._view.makers[value]
+                    learnt.add(name)
+        return learnt
+
+    def _parameter(self, name: str) -> Tensor:
+        return getattr(self, self._keys[name])
+
+    def _scale(self, node: onnx.NodeProto) -> tuple[Tensor, Tensor, int]:
+        """Scale, zero point and axis of a DequantizeLinear."""
+        scale = torch.tensor(self._arrays[node.input[1]])
+        point = (torch.tensor(self._arrays[node.input[2]].astype(np.float32)) if len(node.input) > 2
+                 else torch.zeros_like(scale))
+        return scale, point, next((a.i for a in node.attribute if a.name == "axis"), 1)
+
+    def _real(self, name: str) -> Tensor:
+        return dequantize(torch.tensor(self._arrays[name].astype(np.float32)), *self._scale(self._rounded[name]))
+
+    def _integers(self, name: str) -> Tensor:
+        """A learnt initializer of integers, in floats."""
+        limits = np.iinfo(self._arrays[name].dtype)
+        scale, point, axis = self._scale(self._rounded[name])
+        return quantize(self._value(name), scale, point, axis, (int(limits.min), int(limits.max)))
+
+    def _value(self, name: str) -> Tensor:
+        """A parameter or constant, with its mask."""
+        value = self._parameter(name)
+        return value * self._masks[name] if name in self._masks else value
+
+    def keep_zeros(self, keep: bool) -> None:
+        """Weights that are zero now stay so, or no more."""
+        self._masks = {}
+        if keep:
+            for layer in find_layers(self._model):
+                if layer.initializer in self._keys:
+                    self._masks[layer.initializer] = (self._parameter(layer.initializer).detach() != 0).float()
+
+    @property
+    def gammas(self) -> list[Tensor]:
+        """Scales of all BatchNormalizations."""
+        return [self._parameter(node.input[1]) for node in self._model.graph.node
+                if node.op_type == "BatchNormalization" and node.input[1] in self._keys]
+
+    def forward(self, x: Tensor, *, norms: bool = False) -> Tensor:
+        """Scores of the classes; ``norms``: BatchNormalizations take the statistics of the batch and learn them."""
+        values: dict[str, Tensor] = {self.input: x}
+        for node in self._model.graph.node:
+            values[node.output[0]] = self._apply(node, values, norms)
+            if node.output[0] == self.scores:
+                break
+        return values[self.scores]
+
+    def _apply(self, node: onnx.NodeProto, values: dict[str, Tensor], norms: bool) -> Tensor:
+        attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
+        inputs: list[Tensor | None] = []
+        for name in node.input:
+            if name in self._rounded and self._rounded[name].output[0] == node.output[0]:
+                inputs.append(self._integers(name))
+            else:
+                inputs.append(values[name] if name in values else self._value(name) if name in self._keys else None)
+        integers = {place: self._arrays[name].reshape(-1).tolist() for place, name in enumerate(node.input)
+                    if name in self._arrays and self._arrays[name].dtype.kind in "iu"}
+        call = Call(inputs, attributes, integers, norms, self._limits(node))
+        try:
+            return OPERATORS[node.op_type](call)
+        except TrainError as error:
+            raise TrainError(f"node {node.name} ({node.op_type}): {error}") from None
+        except (RuntimeError, TypeError, ValueError, LookupError) as error:
+            raise TrainError(f"node {node.name} ({node.op_type}) cannot be computed: "
+                             f"{str(error).splitlines()[0]}") from None
+
+    def _limits(self, node: onnx.NodeProto) -> tuple[int, int]:
+        """Of the integers that a QuantizeLinear makes."""
+        if node.op_type != "QuantizeLinear" or len(node.input) < 3 or node.input[2] not in self._arrays:
+            return 0, 255
+        limits = np.iinfo(self._arrays[node.input[2]].dtype)
+        return int(limits.min), int(limits.max)
+
+    def exported(self) -> onnx.ModelProto:
+        """The model with what has been learnt in its initializers; names and graph are what they were."""
+        result = onnx.ModelProto()
+        result.CopyFrom(self._model)
+        with torch.no_grad():
+            for tensor in result.graph.initializer:
+                old = self._arrays[tensor.name]
+                if tensor.name in self._rounded:
+                    array = self._integers(tensor.name).numpy().astype(old.dtype)
+                elif old.dtype == np.float32:
+                    array = self._value(tensor.name).numpy()
+                else:
+                    continue
+                if not np.array_equal(array, old):
+                    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), tensor.name))
+        return result

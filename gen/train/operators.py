@@ -1,0 +1,199 @@
+"""ONNX operators on PyTorch tensors, as far as CNNs have them; differentiable, and rounded as onnxruntime rounds."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gen.train.errors import TrainError
+
+__all__ = ["OPERATORS", "Call", "dequantize", "quantize"]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A node at work. ``inputs``: None for one left out; ``integers``: constants as Python numbers, by input."""
+
+    inputs: list[Tensor | None]
+    attributes: Mapping[str, Any]
+    integers: Mapping[int, list[int]]
+    #: Whether BatchNormalizations take the statistics of the batch.
+    training: bool
+    #: Of a QuantizeLinear: lowest and highest integer.
+    limits: tuple[int, int] = (0, 255)
+
+    def __getitem__(self, place: int) -> Tensor:
+        value = self.inputs[place]
+        if value is None:
+            raise TrainError(f"its input {place} is missing")
+        return value
+
+    def optional(self, place: int) -> Tensor | None:
+        return self.inputs[place] if place < len(self.inputs) else None
+
+    def numbers(self, name: str, place: int) -> list[int]:
+        """Whole numbers that were an attribute once and are an input now; none if there are neither."""
+        return list(self.attributes.get(name, self.integers.get(place, [])))
+
+
+def _along(parameter: Tensor, x: Tensor, axis: int) -> Tensor:
+    """A scale or zero point for each entry of an axis, ready to be broadcast."""
+    if parameter.numel() == 1:
+        return parameter.reshape(())
+    return parameter.reshape([-1 if place == axis % x.ndim else 1 for place in range(x.ndim)])
+
+
+def quantize(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, limits: tuple[int, int]) -> Tensor:
+    """QuantizeLinear: integers, in floats; halves go to the even one.
+
+    The gradient is that of the line through the steps, and none where integers end (a straight-through estimator).
+    """
+    scale, zero_point = _along(scale, x, axis), _along(zero_point, x, axis)
+    real = x / scale
+    return (real + (torch.round(real) - real).detach() + zero_point).clamp(*limits)
+
+
+def dequantize(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
+    return (x - _along(zero_point, x, axis)) * _along(scale, x, axis)
+
+
+def _zero_point(call: Call) -> Tensor:
+    point = call.optional(2)
+    return torch.zeros_like(call[1]) if point is None else point
+
+
+def _padded(call: Call, x: Tensor, value: float, kernel: list[int] | None = None) -> Tensor:
+    """``x`` with the padding of a window operator around it."""
+    if call.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise TrainError("auto_pad is not known here; export the model with explicit pads")
+    if call.attributes.get("ceil_mode", 0):
+        raise TrainError("ceil_mode is not known here; export the model without it")
+    pads = list(call.attributes.get("pads", []))
+    if not any(pads):
+        return x
+    axes = len(pads) // 2
+    return functional.pad(x, [pads[side * axes + axis] for axis in reversed(range(axes)) for side in range(2)],
+                          value=value)
+
+
+def _conv(call: Call) -> Tensor:
+    x, weights = _padded(call, call[0], 0.0), call[1]
+    attributes, axes = call.attributes, weights.ndim - 2
+    if axes not in (1, 2):
+        raise TrainError(f"convolutions over {axes} axes are not known here")
+    apply = functional.conv2d if axes == 2 else functional.conv1d
+    return apply(x, weights, call.optional(2), stride=attributes.get("strides", [1] * axes),
+                 dilation=attributes.get("dilations", [1] * axes), groups=attributes.get("group", 1))
+
+
+def _norm(call: Call) -> Tensor:
+    attributes = call.attributes
+    return functional.batch_norm(
+        call[0], call[3], call[4], call[1], call[2], training=call.training,
+        momentum=1 - attributes.get("momentum", 0.9), eps=attributes.get("epsilon", 1e-5))
+
+
+def _gemm(call: Call) -> Tensor:
+    attributes = call.attributes
+    a = call[0].mT if attributes.get("transA", 0) else call[0]
+    b = call[1].mT if attributes.get("transB", 0) else call[1]
+    result = attributes.get("alpha", 1.0) * (a @ b)
+    c = call.optional(2)
+    return result if c is None else result + attributes.get("beta", 1.0) * c
+
+
+def _clip(call: Call) -> Tensor:
+    low, high = (call.attributes.get(name, bound) if (bound := call.optional(place)) is None else bound.item()
+                 for name, place in (("min", 1), ("max", 2)))
+    return call[0].clamp(low, high)
+
+
+def _max_pool(call: Call) -> Tensor:
+    kernel = call.attributes["kernel_shape"]
+    return functional.max_pool2d(_padded(call, call[0], float("-inf")), kernel,
+                                 call.attributes.get("strides", [1] * len(kernel)),
+                                 dilation=call.attributes.get("dilations", 1))
+
+
+def _average_pool(call: Call) -> Tensor:
+    kernel = call.attributes["kernel_shape"]
+    strides = call.attributes.get("strides", [1] * len(kernel))
+    mean = functional.avg_pool2d(_padded(call, call[0], 0.0), kernel, strides)
+    if call.attributes.get("count_include_pad", 0) or not any(call.attributes.get("pads", [])):
+        return mean
+    return mean / functional.avg_pool2d(_padded(call, torch.ones_like(call[0][:1, :1]), 0.0), kernel, strides)
+
+
+def _reduce_mean(call: Call) -> Tensor:
+    axes = call.numbers("axes", 1) or list(range(call[0].ndim))
+    return call[0].mean(axes, keepdim=bool(call.attributes.get("keepdims", 1)))
+
+
+def _reshape(call: Call) -> Tensor:
+    target = [call[0].shape[place] if size == 0 else size for place, size in enumerate(call.integers[1])]
+    # A model for one sample is trained on many.
+    return call[0].reshape(len(call[0]), *target[1:])
+
+
+def _pad(call: Call) -> Tensor:
+    pads, axes = call.numbers("pads", 1), call[0].ndim
+    if call.attributes.get("mode", "constant") != "constant" or len(pads) != 2 * axes:
+        raise TrainError("only constant padding of all axes is known here")
+    value = call.optional(2)
+    return functional.pad(call[0], [pads[side * axes + axis] for axis in reversed(range(axes)) for side in range(2)],
+                          value=0.0 if value is None else value.item())
+
+
+def _squeeze(call: Call) -> Tensor:
+    axes = call.numbers("axes", 1) or [place for place, size in enumerate(call[0].shape) if size == 1 and place]
+    return call[0].squeeze(axes)
+
+
+def _unsqueeze(call: Call) -> Tensor:
+    x, axes = call[0], call.numbers("axes", 1)
+    for axis in sorted(axis % (x.ndim + len(axes)) for axis in axes):
+        x = x.unsqueeze(axis)
+    return x
+
+
+#: What each operator makes of its inputs.
+OPERATORS: dict[str, Callable[[Call], Tensor]] = {
+    "Add": lambda call: call[0] + call[1],
+    "AveragePool": _average_pool,
+    "BatchNormalization": _norm,
+    "Clip": _clip,
+    "Concat": lambda call: torch.cat([x for x in call.inputs if x is not None], call.attributes["axis"]),
+    "Conv": _conv,
+    "DequantizeLinear": lambda call: dequantize(call[0], call[1], _zero_point(call), call.attributes.get("axis", 1)),
+    "Div": lambda call: call[0] / call[1],
+    "Dropout": lambda call: call[0],
+    "Flatten": lambda call: call[0].flatten(call.attributes.get("axis", 1)),
+    "Gemm": _gemm,
+    "GlobalAveragePool": lambda call: call[0].mean(list(range(2, call[0].ndim)), keepdim=True),
+    "GlobalMaxPool": lambda call: call[0].amax(list(range(2, call[0].ndim)), keepdim=True),
+    "HardSigmoid": lambda call: (call.attributes.get("alpha", 0.2) * call[0]
+                                 + call.attributes.get("beta", 0.5)).clamp(0, 1),
+    "HardSwish": lambda call: functional.hardswish(call[0]),
+    "Identity": lambda call: call[0],
+    "LeakyRelu": lambda call: functional.leaky_relu(call[0], call.attributes.get("alpha", 0.01)),
+    "MatMul": lambda call: call[0] @ call[1],
+    "MaxPool": _max_pool,
+    "Mul": lambda call: call[0] * call[1],
+    "PRelu": lambda call: torch.where(call[0] < 0, call[0] * call[1], call[0]),
+    "Pad": _pad,
+    "QuantizeLinear": lambda call: quantize(call[0], call[1], _zero_point(call), call.attributes.get("axis", 1),
+                                            call.limits),
+    "ReduceMean": _reduce_mean,
+    "Relu": lambda call: functional.relu(call[0]),
+    "Reshape": _reshape,
+    "Sigmoid": lambda call: torch.sigmoid(call[0]),
+    "Softmax": lambda call: functional.softmax(call[0], call.attributes.get("axis", -1)),
+    "Squeeze": _squeeze,
+    "Sub": lambda call: call[0] - call[1],
+    "Tanh": lambda call: torch.tanh(call[0]),
+    "Transpose": lambda call: call[0].permute(call.attributes["perm"]),
+    "Unsqueeze": _unsqueeze,
+}

@@ -1,0 +1,53 @@
+"""MobileNetV1 and MobileNetV2."""
+
+from gen.zoo.builder import Builder, Tensor
+from gen.zoo.network import Network
+
+__all__ = ["NETWORKS", "separable_layers"]
+
+#: Output channels and stride of MobileNetV1's depthwise and pointwise pairs.
+_PAIRS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *((512, 1),) * 5, (1024, 2), (1024, 1))
+#: Expansion, output channels, number and first stride of MobileNetV2's blocks.
+_BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+
+
+def _layer(b: Builder, x: Tensor, channels: int, kernel: int, *, name: str, stride: int = 1, groups: int = 1) -> Tensor:
+    return b.relu6(b.norm(b.conv(x, channels, kernel, stride=stride, groups=groups, name=name)))
+
+
+def separable_layers(b: Builder, image: Tensor) -> list[Tensor]:
+    """MobileNetV1 (Howard et al., 2017) without its head: the results of its 13 pairs."""
+    x, results = _layer(b, image, 32, 3, stride=2, name="conv0"), []
+    for number, (channels, stride) in enumerate(_PAIRS, start=1):
+        x = _layer(b, x, x.channels, 3, stride=stride, groups=x.channels, name=f"dw{number}")
+        x = _layer(b, x, channels, 1, name=f"pw{number}")
+        results.append(x)
+    return results
+
+
+def _mobilenetv1(b: Builder, image: Tensor, classes: int) -> None:
+    b.classify(separable_layers(b, image)[-1], classes)
+
+
+def _inverted(b: Builder, x: Tensor, channels: int, *, expansion: int, stride: int, name: str) -> Tensor:
+    """A block that is wide in the middle; its result has no activation."""
+    wide = x.channels * expansion
+    y = _layer(b, x, wide, 1, name=f"{name}.exp") if expansion > 1 else x
+    y = _layer(b, y, wide, 3, stride=stride, groups=wide, name=f"{name}.dw")
+    y = b.norm(b.conv(y, channels, 1, name=f"{name}.proj"))
+    return b.node("Add", y, x, name=f"{name}.add") if (stride, channels) == (1, x.channels) else y
+
+
+def _mobilenetv2(b: Builder, image: Tensor, classes: int) -> None:
+    """Sandler et al. (2018)."""
+    x = _layer(b, image, 32, 3, stride=2, name="conv0")
+    for stage, (expansion, channels, count, first) in enumerate(_BLOCKS):
+        for number in range(count):
+            x = _inverted(b, x, channels, expansion=expansion, stride=1 if number else first, name=f"b{stage}.{number}")
+    b.classify(_layer(b, x, 1280, 1, name="conv_last"), classes)
+
+
+NETWORKS = (
+    Network(name="mobilenetv1", title="MobileNetV1", layers=_mobilenetv1),
+    Network(name="mobilenetv2", title="MobileNetV2", layers=_mobilenetv2),
+)

@@ -1,0 +1,18 @@
+"""All networks of the zoo, by name."""
+
+from gen.zoo import mobilenet, plain, resnet, ssd, yolo
+from gen.zoo.errors import ZooError
+from gen.zoo.network import Network
+
+__all__ = ["NETWORKS", "get_network"]
+
+NETWORKS: dict[str, Network] = {
+    network.name: network for family in (plain, resnet, mobilenet, ssd, yolo) for network in family.NETWORKS}
+
+
+def get_network(name: str) -> Network:
+    """Raises ZooError for a name that there is not."""
+    try:
+        return NETWORKS[name]
+    except KeyError:
+        raise ZooError(f"no network {name!r} in the zoo; it has {', '.join(NETWORKS)}") from None

@@ -1,0 +1,53 @@
+"""Residual networks: ResNet-18, and BiRealNet-18 with binary convolutions or ordinary ones."""
+
+from functools import partial
+
+from gen.zoo.builder import Builder, Tensor
+from gen.zoo.network import Network
+
+__all__ = ["NETWORKS"]
+
+#: Of the four stages, each but the first of which halves the image.
+_CHANNELS = (64, 128, 256, 512)
+
+
+def _stem(b: Builder, image: Tensor) -> Tensor:
+    return b.norm(b.conv(image, 64, 7, stride=2, name="conv1"))
+
+
+def _resnet18(b: Builder, image: Tensor, classes: int) -> None:
+    """He et al. (2015)."""
+    x = b.max_pool(b.relu(_stem(b, image)), 3, pad=1, name="pool")
+    for stage, channels in enumerate(_CHANNELS, start=1):
+        for block in range(2):
+            name, stride = f"l{stage}.{block}", 2 if stage > 1 and block == 0 else 1
+            y = b.relu(b.norm(b.conv(x, channels, 3, stride=stride, name=f"{name}.conv1")))
+            y = b.norm(b.conv(y, channels, 3, name=f"{name}.conv2"))
+            if stride > 1:
+                x = b.norm(b.conv(x, channels, 1, stride=stride, name=f"{name}.down"))
+            x = b.relu(b.node("Add", y, x, name=f"{name}.add"))
+    b.classify(x, classes)
+
+
+def _birealnet18(b: Builder, image: Tensor, classes: int, *, binary: bool) -> None:
+    """Liu et al. (2018): a shortcut around every 3x3 convolution; with ``binary``, those are of signs."""
+    x = b.max_pool(_stem(b, image), 3, pad=1, name="pool")
+    for stage, channels in enumerate(_CHANNELS, start=1):
+        for number in range(4):
+            block, conv = f"l{stage}.{number // 2}", f"conv{number % 2 + 1}"
+            name, stride = f"{block}.{conv}", 2 if stage > 1 and number == 0 else 1
+            signs = b.node("Sign", x, name=f"{name}.sign") if binary else x
+            y = b.norm(b.conv(signs, channels, 3, stride=stride, signs=binary, name=name))
+            if stride > 1:
+                x = b.node("AveragePool", x, name=f"{block}.average", kernel_shape=[2, 2], strides=[2, 2])
+                x = b.norm(b.conv(x, channels, 1, name=f"{block}.down"))
+            x = b.node("Add", y, x, name=f"{name}.add")
+    b.classify(x, classes)
+
+
+NETWORKS = (
+    Network(name="resnet18", title="ResNet-18", layers=_resnet18),
+    Network(name="birealnet18", title="BiRealNet-18", layers=partial(_birealnet18, binary=True), step=32),
+    Network(name="birealnet18-dense", title="BiRealNet-18 with ordinary convolutions",
+            layers=partial(_birealnet18, binary=False), step=32),
+)

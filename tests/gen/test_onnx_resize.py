@@ -1,0 +1,143 @@
+"""Resize and Upsample: what is taken is what onnxruntime makes, what is refused is no repetition."""
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from cores.config import NpuConfig
+from gen.ir.errors import GraphError
+from gen.ir.graph import Conv, Graph, Pool
+from gen.onnx.importer import load
+from tests.compiled import compile_kept
+from tests.gen.qdq import Builder
+from tests.gen.test_compiler import run_and_compare
+from tests.gen.test_onnx_import import check
+
+Rng = np.random.Generator
+
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn",
+               "half_pixel_symmetric")
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def resized(b: Builder, x: str, factors: Sequence[float], **attributes: str) -> str:
+    scales = b.constant(np.array([1, 1, *factors], np.float32))
+    roi = b.constant(np.zeros(0, np.float32)) if b.opset < 13 else ""
+    return b.node("Resize", x, *([roi] if b.opset > 10 else []), scales, mode="nearest", **attributes)
+
+
+def upsampled(graph: Graph) -> list[tuple[type, tuple[int, int]]]:
+    return [(type(layer), layer.upsample) for layer in graph.layers]
+
+
+@pytest.mark.parametrize("opset, coordinates", [
+    *((11, mode) for mode in COORDINATES[:-1]), *((19, mode) for mode in COORDINATES if not mode.startswith("tf"))])
+def test_modes(opset: int, coordinates: str, rng: Rng, tmp_path: Path) -> None:
+    """Where onnxruntime repeats values so does the layer; where it does not the model is refused."""
+    outcomes = set()
+    for rounding, factors in product(ROUNDINGS, [(2, 2), (1, 3), (5, 4)]):
+        b = Builder(rng, opset=opset)
+        y = resized(b, b.dequantize(b.input(1, 3, 3, 4), 0.05, 3), factors,
+                    coordinate_transformation_mode=coordinates, nearest_mode=rounding)
+        b.output(b.quantize(y, 0.05, 3))
+        path, x = b.save(tmp_path), b.samples(1)["x"]
+        (theirs,) = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+        repeats = np.array_equal(theirs, x.repeat(factors[0], 2).repeat(factors[1], 3))
+        outcomes.add(repeats)
+        if repeats:
+            graph, comparison = check(b, tmp_path)
+            assert upsampled(graph) == [(Pool, factors)] and comparison.largest == 0
+        else:
+            with pytest.raises(GraphError, match=rf"neighbours than a repetition by .*{coordinates}.*{rounding}"):
+                load(path)
+    assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("form", ["scales", "sizes", "axes", "integers", "first", "upsample9", "upsample7", "rank3"])
+def test_forms(form: str, rng: Rng, tmp_path: Path) -> None:
+    """The ways to say how often, of tensors dequantised and as integers."""
+    opset = {"axes": 18, "first": 10, "upsample9": 9, "upsample7": 7}.get(form, 13)
+    b = Builder(rng, opset=opset, number=np.uint8 if form == "sizes" else np.int8)
+    x = b.input(1, 5, *((1,) if form != "rank3" else ()), 6)
+    domain, quantisation = "com.microsoft" if opset < 10 else "", (b.scale(0.05), b.point(3))
+    x = x if form == "integers" else b.node("DequantizeLinear", x, *quantisation, domain=domain)
+    size = np.array([1, 5, 3, 12])
+    match form:
+        case "scales" | "first":
+            y = resized(b, x, (3, 2))
+        case "rank3":
+            y = resized(b, x, (2,))
+        case "axes":
+            y = b.node("Resize", x, "", "", b.constant(size[[3, 2]]), mode="nearest", axes=[-1, 2])
+        case "sizes" | "integers":
+            y = b.node("Resize", x, "", "", b.constant(size), mode="nearest")
+        case "upsample9":
+            y = b.node("Upsample", x, b.constant(np.array([1, 1, 3, 2], np.float32)), mode="nearest")
+        case "upsample7":
+            y = b.node("Upsample", x, mode="nearest", scales=[1.0, 1.0, 3.0, 2.0])
+    y = y if form == "integers" else b.node("QuantizeLinear", y, *quantisation, domain=domain)
+    b.output(y, rank=3 if form == "rank3" else 4)
+    graph, comparison = check(b, tmp_path)
+    assert upsampled(graph) == [(Pool, (1, 2) if form == "rank3" else (3, 2))] and comparison.largest == 0
+
+
+def layers_of(b: Builder, folder: Path, *configs: NpuConfig) -> Graph:
+    """The layers of a model that is right, also as a program."""
+    graph, comparison = check(b, folder)
+    assert comparison.largest <= 1
+    for config in configs or (NpuConfig.preset(16),):
+        program, kept = compile_kept(graph, config)
+        run_and_compare(program, kept, 1, ("load", "store"))
+    return graph
+
+
+def convolved(b: Builder, x: str, channels: int = 6) -> str:
+    return b.node("Conv", x, b.weights(channels, 3, 3, 3), pads=[1, 1, 1, 1])
+
+
+def test_in_the_layer_in_front(rng: Rng, tmp_path: Path) -> None:
+    """Of a result that is quantised before it or only behind, with a Relu on its way."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 3, 5, 6))
+    y = resized(b, b.node("Relu", convolved(b, x)), (2, 3))
+    y = resized(b, b.requantize(y, 0.05, 3), (1, 2))
+    b.output(b.quantize(b.node("Relu", y), 0.05, 3))
+    graph = layers_of(b, tmp_path, NpuConfig.preset(16), NpuConfig.preset(64, depthwise=1))
+    assert upsampled(graph) == [(Conv, (2, 6))]
+
+
+def test_beside_what_is_resized(rng: Rng, tmp_path: Path) -> None:
+    """A copy where the small tensor is needed, too; added to another in the copy, or in the layer that it is in."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 3, 5, 6))
+    small, large = (b.requantize(convolved(b, x), 0.05, 3) for _ in "ab")
+    skip = b.requantize(resized(b, large, (2, 2)), 0.05, 3)
+    y = b.requantize(b.node("Add", resized(b, small, (2, 2)), skip))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, 6, 1, 1))))
+    b.output(b.quantize(b.node("GlobalAveragePool", small), 0.05, 3))
+    graph = layers_of(b, tmp_path)
+    assert sorted(map(str, upsampled(graph))) == sorted(map(str, [
+        (Conv, (1, 1)), (Conv, (2, 2)), (Pool, (2, 2)), (Conv, (1, 1)), (Pool, (1, 1))]))
+
+
+def test_not_in_what_adds_or_pools(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 3, 6, 6))
+    total = b.requantize(b.node("Add", convolved(b, x, 3), x), 0.1)
+    pooled = b.requantize(b.node("MaxPool", total, kernel_shape=[2, 2], strides=[2, 2]), 0.1)
+    b.output(b.quantize(resized(b, pooled, (2, 2)), 0.1, 3))
+    b.output(b.quantize(resized(b, total, (2, 1)), 0.1, 3))
+    assert upsampled(layers_of(b, tmp_path)) == [(Conv, (1, 1)), (Pool, (1, 1)), (Pool, (2, 2)), (Pool, (2, 1))]
+
+
+def test_to_another_scale(rng: Rng, tmp_path: Path) -> None:
+    """A Resize that is quantised otherwise than its input requantises in one layer, with a constant in between too."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 4, 5, 7), 0.05, 3)
+    y = b.node("Add", resized(b, x, (2, 2)), b.constant(np.full((1, 4, 1, 1), 0.37, np.float32)))
+    b.output(b.quantize(y, 0.031))
+    assert upsampled(layers_of(b, tmp_path)) == [(Conv, (2, 2))]

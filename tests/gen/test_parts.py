@@ -1,0 +1,216 @@
+"""Tensors that are parts of others: rules, moving within blocks, places in memory, programs."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from gen.compiler import compile_graph
+from gen.ir import reference
+from gen.ir.errors import CompileError, GraphError
+from gen.ir.graph import Graph, Part
+from gen.ir.parts import origin
+from gen.ir.queries import count_readers
+from gen.ir.verify import verify
+from gen.lowering.placed import PlacedGraph, in_memory
+from gen.lowering.verify import StageError, verify_mapped, verify_placed
+from gen.mapping.registry import map_graph
+from gen.memory.region import Lifetime
+from gen.options import CompileOptions
+from gen.passes import remove_dead, run_passes
+from gen.passes.align_parts import align_parts
+from gen.program.program import Program, ProgramError
+from tests.compiled import compile_kept
+from tests.gen.test_compiler import run_and_compare
+from tests.gen.test_program import rewritten
+from tests.random_layers import RandomBuilder
+from tests.random_parts import random_parts
+
+Rng = np.random.Generator
+
+#: Blocks of 4 and of 8 channels; depthwise layers that hand on what they make.
+CONFIGS = [NpuConfig.preset(16),
+           NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, local_store=1, gather=1, input_depth=512,
+                     acc_depth=64, weight_depth=512)]
+TN = CONFIGS[0].ic_lanes
+
+
+def side_by_side(rng: Rng, *channels: int) -> Graph:
+    """Layers ``t1``, ``t2``, ... that read an input and make the parts of ``whole``, which another layer reads."""
+    b = RandomBuilder(rng, 64, 6, depthwise=0, upsampled=0)
+    entrance = b.tensor((3, 5, 6))
+
+    def pointwise(name: str, count: int) -> str:
+        source = b.tensors[name]
+        b.chance = lambda probability: False    # type: ignore[method-assign]   # nothing is added
+        return b.make_conv(source, count, False, (1, 1), (1, 1), (0, 0, 0, 0), (5, 6)).name
+
+    names = [pointwise(entrance.name, count) for count in channels]
+    whole = b.tensor((sum(channels), 5, 6))
+    first = 0
+    for name, count in zip(names, channels, strict=True):
+        b.tensors[name] = replace(b.tensors[name], part=Part(whole.name, first))
+        first += count
+    return Graph("joined", b.tensors, b.layers, {"input": (entrance.name, ())},
+                 {"output": (pointwise(whole.name, 5), ())})
+
+
+def with_tensor(graph: Graph, name: str, **changes: object) -> Graph:
+    return replace(graph, tensors={**graph.tensors, name: replace(graph.tensors[name], **changes)})
+
+
+# -- the graph -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("broken, message", [
+    (lambda g: with_tensor(g, "t1", part=Part("nothing", 0)), "tensor t1: is part of 'nothing', which is not in the"),
+    (lambda g: with_tensor(g, "t1", part=Part("t3", 5)), "tensor t1: 8 channels from 5 on are no part of 12"),
+    (lambda g: with_tensor(g, "t1", part=Part("t3", -1)), "tensor t1: 8 channels from -1 on are no part of 12"),
+    (lambda g: with_tensor(g, "t1", part=Part("t1", 0)), "tensor t1: 8 channels from 0 on are no part of 8"),
+    (lambda g: with_tensor(g, "t3", shape=(12, 6, 5)), r"tensor t1: is \(5, 6\) large and part of 't3', which is"),
+    (lambda g: with_tensor(g, "t1", signs=True), "tensor t1: signs are neither parts nor have any"),
+    (lambda g: with_tensor(g, "t0", part=Part("t3", 0)), "input input: tensor 't0' is part of another"),
+    (lambda g: with_tensor(g, "t1", part=Part("t3", 2)), "layer layer1: output 't2' is written twice"),
+    (lambda g: replace(g, layers=g.layers[1:]), "layer layer2: input 't3' is read before it is written"),
+    (lambda g: replace(g, layers=g.layers[1:2], outputs={"y": ("t3", ())}), "output y: tensor 't3' is never written"),
+])
+def test_rules(broken: Callable[[Graph], Graph], message: str, rng: Rng) -> None:
+    graph = side_by_side(rng, 8, 4)
+    verify(graph)
+    with pytest.raises(GraphError, match=message):
+        verify(broken(graph))
+
+
+def test_a_tensor_is_read_where_channels_of_it_are(rng: Rng) -> None:
+    graph = side_by_side(rng, 8, 4)
+    assert count_readers(graph) == {"t0": 2, "t1": 1, "t2": 1, "t3": 1, "t4": 1}
+    cut = replace(graph.tensors["t2"], name="cut", part=Part("t3", 6))
+    layer = replace(graph.layers[-1], name="more", input="cut", output="more",
+                    weights=graph.layers[-1].weights[:, :4])
+    graph = replace(graph, tensors={**graph.tensors, "cut": cut, "more": replace(graph.tensors["t4"], name="more")},
+                    layers=[*graph.layers, layer], outputs={"output": ("more", ())})
+    verify(graph)
+    assert count_readers(graph) == {"t0": 2, "t1": 2, "t2": 2, "t3": 2, "t4": 0, "cut": 2, "more": 1}
+    # Without the layer that nobody reads, the parts that `cut` has channels of stay.
+    assert [layer.name for layer in remove_dead(graph).layers] == ["layer0", "layer1", "more"]
+
+
+def test_parts_on_blocks_stay(rng: Rng) -> None:
+    graph = side_by_side(rng, 8, 16, 5)
+    assert align_parts(graph, 8) is graph
+    # A block of the second and the third part is one; the first is still where it belongs.
+    moved = align_parts(graph, 16)
+    assert moved.tensors["t1"].part is None and moved.tensors["t2"].part is None
+    graph = side_by_side(rng, 16, 8, 5)
+    moved = align_parts(graph, 16)
+    assert [bool(moved.tensors[name].part) for name in ("t1", "t2", "t3")] == [True, False, False]
+    assert len(moved.layers) == len(graph.layers) + 2
+
+
+def same_outputs(one: Graph, other: Graph, rng: Rng) -> None:
+    inputs = {name: rng.integers(-128, 128, (2, *one.tensors[tensor].shape)).astype(np.int8)
+              for name, (tensor, _) in one.inputs.items()}
+    (expected, _), (found, _) = (reference.run(graph, inputs) for graph in (one, other))
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_passes_change_no_value(rng: Rng, seed: int) -> None:
+    for number in range(12):
+        graph = random_parts(seed + number)
+        same_outputs(graph, run_passes(graph), rng)
+        for tn in (1, 4, 8, 16):
+            moved = align_parts(graph, tn)
+            verify(moved)
+            same_outputs(graph, moved, rng)
+            assert all(origin(moved.tensors, name)[1].start % tn == 0 for name in moved.tensors)
+
+
+def test_too_many_channels_to_move(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gen.passes.align_parts._MAX_WEIGHTS", 300)
+    with pytest.raises(CompileError, match="tensor t1: has 17 channels, too many to be moved to 32 within the"):
+        compile_graph(side_by_side(rng, 17, 15), CONFIGS[0])
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_places_are_those_of_blocks(rng: Rng) -> None:
+    program, graph = compile_graph(side_by_side(rng, 2 * TN, TN, 3), CONFIGS[0])
+    whole = program.tensors["t4"]
+    assert [program.tensors[name].offset - whole.offset for name in ("t1", "t2", "t3")] == [0, 60, 90]
+    assert [program.tensors[name].whole for name in ("t1", "t2", "t3", "t4")] == ["t4", "t4", "t4", None]
+    assert len(graph.layers) == 4 and program.written == ("t0", "t1", "t2", "t3", "t5")
+
+
+def test_a_whole_is_needed_from_its_first_part_on(rng: Rng) -> None:
+    needed = in_memory(map_graph(side_by_side(rng, TN, TN), CONFIGS[0], CompileOptions()), keep_all=False)
+    assert {name: life for name, (_, life) in needed.items()} == {
+        "t0": Lifetime(-1, 1), "t1": Lifetime(0, 2), "t2": Lifetime(0, 2), "t3": Lifetime(0, 2), "t4": Lifetime(2, 3)}
+
+
+@pytest.mark.parametrize("broken, message", [
+    (lambda p: move(p, "t2", 30), "tensor t2 is not where it belongs in t3"),
+    (lambda p: move(p, "t1", 0, whole="t0"), "tensor t1 is not where it belongs in t3"),
+    (lambda p: move(p, "t1", 0, interleaved=True), "tensor t1 is not where it belongs in t3"),
+])
+def test_placed_parts(broken: Callable[[PlacedGraph], PlacedGraph], message: str, rng: Rng) -> None:
+    placed = PlacedGraph.of(map_graph(side_by_side(rng, TN, TN), CONFIGS[0], CompileOptions()))
+    verify_placed(placed)
+    with pytest.raises(StageError, match=message):
+        verify_placed(broken(placed))
+
+
+def move(placed: PlacedGraph, name: str, beats: int, **changes: object) -> PlacedGraph:
+    place = placed.tensors[name]
+    place = replace(place, offset=place.offset + beats, **changes)      # type: ignore[arg-type]
+    return replace(placed, tensors={**placed.tensors, name: place})
+
+
+@pytest.mark.parametrize("channels, message", [
+    ((TN - 1, TN), "tensor t2 does not begin at a block of t3"), ((TN, 1, TN), "tensor t3 does not begin at a block")])
+def test_mapped_parts(channels: tuple[int, int], message: str, rng: Rng) -> None:
+    graph = side_by_side(rng, *channels)
+    with pytest.raises(StageError, match=message):
+        verify_mapped(map_graph(graph, CONFIGS[0], CompileOptions()))
+
+
+# -- programs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: str(c.macs))
+def test_random_parts(config: NpuConfig, seed: int) -> None:
+    """In strict mode: who reads a whole waits for all who write its parts."""
+    for number in range(4):
+        graph = random_parts(seed + number)
+        kept = bool(number % 2)
+        program, graph = compile_graph(graph, config, CompileOptions(keep_all=kept))
+        run_and_compare(program, graph, seed, ("load", "compute", "store", number), reused=not kept)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: str(c.macs))
+def test_many_random_parts(config: NpuConfig, seed: int) -> None:
+    for number in range(300):
+        graph = random_parts(seed + number, steps=12, max_channels=40)
+        kept = bool(number % 2)
+        program, graph = compile_graph(graph, config, CompileOptions(keep_all=kept))
+        run_and_compare(program, graph, seed, ("load", "compute", "store", number), reused=not kept)
+
+
+def test_files(rng: Rng, tmp_path: Path) -> None:
+    program, _ = compile_kept(side_by_side(rng, TN, TN), CONFIGS[0])
+    program.save(tmp_path / "a.npu")
+    assert Program.load(tmp_path / "a.npu").tensors == program.tensors
+    place = program.tensors["t2"]
+    for changes in ({"whole": "nothing"}, {"whole": "t1"}, {"offset": place.offset + 1},
+                    {"offset": place.offset + 30}, {"offset": place.offset - 60}, {"shape": [4, 6, 5]},
+                    {"interleaved": True}):
+        rewritten(tmp_path / "a.npu", tmp_path / "b.npu",
+                  lambda header, changes=changes: header["tensors"]["t2"].update(changes))
+        with pytest.raises(ProgramError, match="b.npu: damaged .tensor 't2' (is no part of|lies outside)"):
+            Program.load(tmp_path / "b.npu")

@@ -1,0 +1,233 @@
+"""Block pruning of ONNX models: the same weights as the compiler's, densities from budgets, and the command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from cores.config import NpuConfig
+from gen.cli import main
+from gen.ir.graph import Conv
+from gen.onnx.importer import Importer
+from gen.onnx.read import parse
+from gen.passes.prune import prune, prune_weights, rounded_density
+from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
+from gen.prune.layers import find_layers
+from gen.prune.measure import Judge
+from gen.prune.plan import Goal, Pruner, read_model
+from gen.prune.search import Sensitivity, first_that, last_that, path
+from gen.prune.timing import Twin, random_inputs
+from tests.gen.prunable_models import FloatBuilder
+from tests.gen.qdq import Builder
+
+CONFIG = NpuConfig.preset(64)
+
+
+def imported(model: onnx.ModelProto):
+    return Importer(parse("test", model.SerializeToString())).run().graph
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+@pytest.mark.parametrize("layout", ["flatten", "transposed"])
+def test_the_same_weights_as_the_compiler(number: type, layout: str, rng: np.random.Generator):
+    """A pruned ONNX model, imported, is the imported model, pruned: convolutions, and products behind a feature map."""
+    builder = Builder(rng, number=number)
+    value = builder.requantize(builder.input("N", 3, 6, 6, number=np.float32))
+    for channels, outputs in ((3, 24), (24, 40)):
+        value = builder.requantize(builder.node(
+            "Conv", value, builder.weights(outputs, channels, 3, 3, per_channel=channels == 3, number=number),
+            kernel_shape=[3, 3]))
+    if layout == "transposed":
+        value = builder.node("Transpose", value, perm=[0, 2, 3, 1])
+    value = builder.node("Flatten", value)
+    value = builder.requantize(builder.node("MatMul", value, builder.weights(160, 32, axis=1, number=number)))
+    value = builder.requantize(builder.node("Gemm", value, builder.weights(10, 32, number=number), transB=1))
+    builder.output(value, np.float32, rank=2)
+    model = builder.build()
+    layers = find_layers(model)
+    assert [layer.left for layer in layers] == ["reads the model's input", "", "", ""]
+    density = {layer.node: share for layer, share in zip(layers, (1.0, 0.25, 0.5, 0.75), strict=True)}
+    graph = imported(model)
+    of_layers = {layer.name: density[node] for layer in graph.layers for node in layer.onnx_nodes if node in density}
+    expected = prune(graph, CONFIG, of_layers)
+    found = imported(prune_blocks(model, density, CONFIG))
+    assert sum(isinstance(layer, Conv) for layer in expected.layers) == 4
+    for old, new in zip(expected.layers, found.layers, strict=True):
+        if isinstance(old, Conv):
+            np.testing.assert_array_equal(old.weights, new.weights)
+            np.testing.assert_array_equal(old.requantize.bias, new.requantize.bias)
+
+
+def test_constants_are_initializers(tmp_path: Path, rng: np.random.Generator):
+    """Exporters write shapes, and some write weights, as nodes."""
+    builder = FloatBuilder(rng)
+    value = builder.node("Relu", builder.conv("x", 3, 16))
+    target = numpy_helper.from_array(np.array([0, -1]))
+    value = builder.node("Reshape", value, builder.node("Constant", value=target))
+    weights = numpy_helper.from_array(rng.normal(size=(16 * 36, 4)).astype(np.float32))
+    onnx.save(builder.build(builder.node("MatMul", value, builder.node("Constant", value=weights)), "N", 3, 8, 8),
+              tmp_path / "m.onnx")
+    model = read_model(tmp_path / "m.onnx")
+    assert [(layer.op, layer.left) for layer in find_layers(model)] == [("Conv", "reads the model's input"),
+                                                                        ("MatMul", "")]
+    assert "Constant" not in {node.op_type for node in model.graph.node}
+    onnx.checker.check_model(model, full_check=True)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_weights_that_are_quantised_as_the_model_runs(shared: bool, rng: np.random.Generator):
+    """Their zero is 0.0, whatever the zero point; weights that two layers read stay."""
+    builder = Builder(rng, number=np.uint8)
+    value = builder.requantize(builder.input("N", 16, 6, 6, number=np.float32))
+    weights = builder.requantize(builder.constant(rng.normal(size=(16, 16, 1, 1)).astype(np.float32)))
+    for kernel in (builder.weights(16, 16, 1, 1, number=np.uint8), *[weights] * (1 + shared)):
+        value = builder.requantize(builder.node("Conv", value, kernel))
+    builder.output(value, np.float32)
+    model = builder.build()
+    layer = find_layers(model)[1]
+    pruned = prune_blocks(model, {layer.node: 0.25}, CONFIG)
+    assert densities(pruned)[layer.node] == (1.0 if shared else 0.25)
+    array = next(numpy_helper.to_array(t) for t in pruned.graph.initializer if t.name == layer.initializer)
+    assert np.count_nonzero(array == 0) == (0 if shared else 192)
+
+
+def test_what_stays(rng: np.random.Generator):
+    builder = FloatBuilder(rng)
+    value = builder.node("Relu", builder.conv("x", 3, 16))
+    value = builder.conv(value, 16, 16, group=16)
+    value = builder.conv(builder.conv(value, 16, 16, kernel=1), 16, 16, group=4)
+    value = builder.node("MaxPool", builder.node("Sign", value), kernel_shape=[2, 2])
+    model = builder.build(builder.conv(value, 16, 16, kernel=1), "N", 3, 12, 12, rank=4)
+    assert [layer.left for layer in find_layers(model)] == [
+        "reads the model's input", "depthwise, or in groups", "", "depthwise, or in groups", "binary"]
+
+
+def test_float_weights_as_integers(rng: np.random.Generator):
+    """Magnitudes decide, and of equal ones the channel: floats of whole numbers are pruned as these."""
+    weights = rng.integers(-5, 6, (9, 40, 3, 2)).astype(np.int16)
+    for groups in (1, 2, 5):
+        np.testing.assert_array_equal(
+            prune_weights(weights.astype(np.float32), groups, CONFIG), prune_weights(weights, groups, CONFIG))
+
+
+def test_magnitudes_keep_the_largest(rng: np.random.Generator):
+    builder = FloatBuilder(rng)
+    first = builder.node("Relu", builder.conv("x", 3, 16))
+    model = builder.build(builder.conv(first, 16, 16), "N", 3, 8, 8, rank=4)
+    old, new = (numpy_helper.to_array(m.graph.initializer[1]) for m in (model, prune_magnitudes(model, 0.3)))
+    kept = round(0.3 * old.size)
+    assert np.count_nonzero(new) == kept
+    assert np.abs(new[new != 0]).min() == np.sort(np.abs(old), axis=None)[-kept]
+    assert set(densities(prune_magnitudes(model, 0.3)).values()) == {1.0, kept / old.size}
+
+
+@pytest.fixture(scope="module")
+def chain() -> onnx.ModelProto:
+    """Four float convolutions and a classifier."""
+    builder = FloatBuilder(np.random.default_rng(3))
+    value = "x"
+    for channels in (3, 32, 32, 32):
+        value = builder.node("Relu", builder.norm(builder.conv(value, channels, 32, pads=[1] * 4), np.ones(32)))
+    value = builder.node("Flatten", builder.node("GlobalAveragePool", value))
+    return builder.build(builder.node("Gemm", value, builder.weights(10, 32), transB=1), "N", 3, 10, 10)
+
+
+def test_cycles_of_a_density_are_those_of_the_pruned_model(chain: onnx.ModelProto):
+    nodes = [layer.node for layer in find_layers(chain) if not layer.left]
+    twin = Twin.of(chain, name="chain")
+    density = dict(zip(nodes, (0.25, 0.5, 1.0, 0.25), strict=True))
+    expected = twin.times(CONFIG, density)
+    found = Twin.of(prune_blocks(chain, density, CONFIG), name="chain").times(CONFIG)
+    assert found == expected
+    dense = twin.times(CONFIG)
+    assert expected.nodes[nodes[0]] < 0.35 * dense.nodes[nodes[0]]
+    assert expected.nodes[nodes[2]] == dense.nodes[nodes[2]]
+
+
+def test_a_budget_is_met(chain: onnx.ModelProto):
+    pruner = Pruner(chain, CONFIG, name="chain")
+    dense = Twin.of(chain, name="chain").times(CONFIG).total
+    budget = round(0.6 * dense)
+    pruned = pruner.prune(Goal(kind="block", cycles=budget))
+    assert 0.9 * budget < pruned.after.total <= budget
+    # Density by density it is better than all layers at the same one.
+    nodes = [layer.node for layer in find_layers(chain) if not layer.left]
+    uniform = prune_blocks(chain, dict.fromkeys(nodes, 0.5), CONFIG)
+    judge = Judge.of(chain, random_inputs(chain, 16))
+    assert judge.noise(pruned.model) < judge.noise(uniform)
+    with pytest.raises(ValueError, match="chain: 10 cycles cannot be had by pruning: with all that can go it takes"):
+        pruner.prune(Goal(kind="block", cycles=10))
+
+
+def test_the_way_to_a_budget_takes_the_best_first():
+    found = {"a": Sensitivity({1.0: 0, 0.5: 0.1, 0.25: 0.9}, {1.0: 100, 0.5: 50, 0.25: 25}),
+             "b": Sensitivity({1.0: 0, 0.5: 0.4, 0.25: 0.5}, {1.0: 100, 0.5: 50, 0.25: 25}),
+             "gains nothing": Sensitivity({1.0: 0, 0.5: 0.0}, {1.0: 10, 0.5: 10})}
+    assert [(state["a"], state["b"]) for state in path(found)] == [(1, 1), (0.5, 1), (0.5, 0.25), (0.25, 0.25)]
+    assert all(state["gains nothing"] == 1 for state in path(found))
+
+
+@pytest.mark.parametrize("bound", range(9))
+def test_first_and_last(bound: int):
+    items = list(range(8))
+    assert first_that(items, lambda item: item >= bound) == (bound if bound < 8 else None)
+    assert last_that(items, lambda item: item <= bound) == min(bound, 7)
+    assert last_that(items, lambda item: False) == 0
+
+
+@pytest.mark.parametrize(("asked", "used"), [(0.3, 0.25), (0.01, 0.25), (0.4, 0.5), (0.9, 1.0), (0.75, 0.75)])
+def test_densities_of_the_machine(asked: float, used: float):
+    assert rounded_density(asked, NpuConfig.preset(256)) == used
+
+
+def test_what_a_density_is_rounded_to_is_said(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    model, samples = str(digits / "digits_int8.onnx"), str(digits / "digits_test.npz")
+    said = "--density 0.3: 0.25 is the nearest that this machine has, in steps of 0.25\n"
+    for argv in (["compile", model, "--no-check", "-o", str(tmp_path / "a.npu")],
+                 ["prune", model, "-o", str(tmp_path / "a.onnx")]):
+        assert main([*argv, "--density", "0.3", "--json"]) == 0
+        captured = capsys.readouterr()
+        assert captured.err == said
+        assert json.loads(captured.out)["density"] == {"asked": 0.3, "used": 0.25}
+        assert main([*argv, "--density", "0.25", "--json"]) == 0
+        assert capsys.readouterr().err == ""
+    run = ["run", model, "--input", samples, "--limit", "1", "--target", "reference"]
+    assert main([*run, "--density", "0.3"]) == 0
+    assert said in capsys.readouterr().err
+
+
+def test_pruning_by_accuracy(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    model, samples, output = digits / "digits_float.onnx", digits / "digits_test.npz", tmp_path / "p.onnx"
+    assert main(["prune", str(model), "--macs", "256", "--max-loss", "1", "--calibrate", str(samples), "--limit", "200",
+                 "-o", str(output), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["accuracy"]["after"] >= report["accuracy"]["before"] - 0.01
+    assert report["cycles"]["after"] < report["cycles"]["before"]
+    rows = {row["name"]: row for row in report["layers"]}
+    assert [row["left"] for row in report["layers"]].count("") == sum(
+        row["sensitivity"] is not None for row in rows.values()) == 5
+    # What the file has is what was said of it.
+    assert densities(read_model(output)) == {name: row["density"]["after"] for name, row in rows.items()}
+
+
+@pytest.mark.parametrize(("argv", "status", "message"), [
+    (["--max-loss", "1"], 2, "--max-loss needs samples to measure by: --calibrate X.npz"),
+    (["--density", "0.5", "--channels", "apoz"], 2, "--density is of blocks; with --channels give --ratio"),
+    (["--ratio", "0.5"], 2, "--ratio goes with --channels"),
+    (["--ratio", "0.5", "--density", "0.5"], 2, "not allowed with argument"),
+    (["--budget-cycles", "9", "--unstructured"], 2, "--unstructured goes with --density"),
+    (["--density", "0.5", "--iterations", "2"], 2, "--iterations goes with --ratio"),
+    (["--ratio", "1.5", "--channels", "apoz"], 2, "must be above 0 and below 1, not 1.5"),
+    ([], 2, "is required"),
+    (["--ratio", "0.5", "--channels", "apoz"], 1, "channels are taken out of float models"),
+])
+def test_errors(argv: list[str], status: int, message: str, digits: Path, tmp_path: Path,
+                capsys: pytest.CaptureFixture):
+    output = tmp_path / "p.onnx"
+    assert main(["prune", str(digits / "digits_int8.onnx"), "-o", str(output), *argv]) == status
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and message in captured.err
+    assert not output.exists()

@@ -1,0 +1,150 @@
+"""Float models on the command line: `quantize`, and --calibrate of the commands that take a model."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from PIL import Image
+
+from gen.cli import main
+from gen.onnx.importer import load_model
+from tests.gen.float_models import FloatBuilder
+from tests.gen.test_cli import error_line
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def model(digits: Path) -> str:
+    return str(digits / "digits_float.onnx")
+
+
+@pytest.fixture
+def few(digits: Path, tmp_path: Path) -> str:
+    """40 of the digits."""
+    with np.load(digits / "digits_test.npz") as arrays:
+        np.savez("few.npz", image=arrays["image"][:40], label=arrays["label"][:40])
+    return "few.npz"
+
+
+def test_quantize(model: str, few: str, capsys: pytest.CaptureFixture):
+    """A file that onnxruntime and the machine run to the same labels, and what it has cost."""
+    assert main(["quantize", model, "--calibrate", few, "--limit", "30", "--test", few, "-o", "q.onnx", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["samples"], report["calibrated_on"], report["method"]) == (40, 30, "mse")
+    assert report["accuracy_float"] >= 0.9 and report["accuracy_quantized"] >= 0.9
+    assert [row["tensor"] for row in report["layers"]][-1] == "logits" and len(report["layers"]) == 10
+    assert all(20 < row["sqnr_db"] for row in report["layers"])
+    with np.load(few) as arrays:
+        images, labels = arrays["image"], arrays["label"]
+    theirs = ort.InferenceSession("q.onnx", providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
+    assert (theirs.argmax(axis=1) == labels).mean() == report["accuracy_quantized"]
+    assert main(["run", "q.onnx", "--input", few, "-o", "y.npz", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == report["accuracy_quantized"]
+    with np.load("y.npz") as ours:
+        assert (ours["logits"].argmax(axis=1) == theirs.argmax(axis=1)).all()
+
+
+def test_the_table(model: str, few: str, capsys: pytest.CaptureFixture):
+    options = ["--method", "percentile", "--percentile", "99.9", "--bias-correction", "--equalize"]
+    assert main(["quantize", model, "--calibrate", few, *options, "-o", "q.onnx"]) == 0
+    out, err = capsys.readouterr()
+    assert "block2.sum.Add" in out and "SQNR, dB" in out and "accuracy 9" in out
+    assert err.strip() == "q.onnx: quantised on 40 samples"
+
+
+def test_compiled_at_once(model: str, few: str, capsys: pytest.CaptureFixture):
+    """As with the file between: the program has the quantised model inside."""
+    assert main(["quantize", model, "--calibrate", few, "--symmetric", "--per-tensor", "-o", "q.onnx"]) == 0
+    calibrate = ["--calibrate", few, "--symmetric", "--per-tensor"]
+    assert main(["compile", model, *calibrate, "--macs", "16", "-o", "once.npu"]) == 0
+    assert main(["compile", "q.onnx", "--macs", "16", "-o", "twice.npu"]) == 0
+    capsys.readouterr()
+    results = []
+    for given in (["once.npu"], ["twice.npu"], [model, *calibrate, "--macs", "16"]):
+        assert main(["run", *given, "--input", few, "--limit", "2", "--target", "functional", "-o", "y.npz",
+                     "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["mismatches"] == 0
+        with np.load("y.npz") as arrays:
+            results.append(arrays["logits"])
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+    assert all(tensor.zero_point == 0 for tensor in load_model("q.onnx").graph.tensors.values())
+    assert main(["profile", model, *calibrate, "--macs", "16", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["macs"] == 16
+
+
+def test_a_folder_of_images(model: str, capsys: pytest.CaptureFixture):
+    """As `run` takes an image; of a few it is said that they are few."""
+    rng = np.random.default_rng(0)
+    for label in range(3):
+        Path(f"images/{label}").mkdir(parents=True)
+        Image.fromarray(rng.integers(0, 256, (20, 20), np.uint8)).save(f"images/{label}/x.png")
+    assert main(["quantize", model, "--calibrate", "images", "-o", "q.onnx", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["accuracy_float"] is not None
+    assert err.splitlines()[0].startswith("3 images, the first images/0/x.png: 20 x 20 gray converted to 16 x 16 gray")
+    assert err.splitlines()[1].startswith("images: warning: 3 samples are few to calibrate with")
+
+
+def test_weights_in_another_file(few: str):
+    b = FloatBuilder(np.random.default_rng(0), ["N", 1, 16, 16])
+    model = b.model(b.conv("x", 1, 4, name="y"))
+    model.graph.input[0].name = model.graph.node[0].input[0] = "image"
+    onnx.save(model, "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    assert main(["quantize", "m.onnx", "--calibrate", few, "-o", "elsewhere/q.onnx"]) == 0
+    Path("m.data").unlink()
+    assert len(load_model("elsewhere/q.onnx").graph.layers) == 1
+
+
+@pytest.mark.parametrize(("argv", "status", "message"), [
+    (("quantize", "MODEL", "-o", "q.onnx"), 2, "required: --calibrate"),
+    (("quantize", "MODEL", "--calibrate", "FEW", "-o", "MODEL"), 2, "would replace what is read"),
+    (("quantize", "MODEL", "--calibrate", "FEW", "-o", "FEW"), 2, "would replace what is read"),
+    (("quantize", "MODEL", "--calibrate", "none.npz", "-o", "q.onnx"), 1, "none.npz: No such file"),
+    (("quantize", "MODEL", "--calibrate", ".", "-o", "q.onnx"), 1, ".: no images in it"),
+    (("quantize", "MODEL", "--calibrate", "odd.npz", "-o", "q.onnx"), 1,
+     "odd.npz: input image must have the shape (samples, 1, 16, 16), not (4, 3, 16, 16)"),
+    (("quantize", "MODEL", "--calibrate", "other.npz", "-o", "q.onnx"), 1, "other.npz: has no array 'image'"),
+    (("quantize", "MODEL", "--calibrate", "nan.npz", "-o", "q.onnx"), 1, "nan.npz: input image holds values that are"),
+    (("quantize", "MODEL", "--calibrate", "inf.npz", "-o", "q.onnx"), 1,
+     "digits_float.onnx: input image has samples that are infinite"),
+    (("quantize", "MODEL", "--calibrate", "FEW", "--keep-float", "x", "-o", "q.onnx"), 1,
+     "digits_float.onnx: there is no node x that could stay float"),
+    (("quantize", "MODEL", "--calibrate", "FEW", "--percentile", "99", "-o", "q.onnx"), 2,
+     "--percentile goes with --method percentile"),
+    (("quantize", "MODEL", "--calibrate", "FEW", "--percentile", "5", "-o", "q.onnx"), 2,
+     "percentile must be above 50"),
+    (("compile", "MODEL", "-o", "p.npu"), 1, "give --calibrate with samples, or have `quantize` write"),
+    (("compile", "MODEL", "--equalize", "-o", "p.npu"), 2, "--equalize is for float models, and goes with --calibrate"),
+    (("compile", "INT8", "--calibrate", "FEW", "-o", "p.npu"), 1, "is quantised already; leave out --calibrate"),
+    (("compile", "INT8", "--winograd", "narrow", "--calibrate", "FEW", "-o", "p.npu"), 1,
+     "samples for narrow Winograd layers are --winograd-calibrate"),
+    (("run", "INT8", "--calibrate", "FEW", "--input", "FEW"), 1, "is quantised already"),
+    (("profile", "MODEL", "--method", "mse"), 2, "--method is for float models, and goes with --calibrate"),
+])
+def test_refusals(argv: tuple[str, ...], status: int, message: str, model: str, few: str, digits: Path,
+                  capsys: pytest.CaptureFixture):
+    image = np.zeros((4, 1, 16, 16), np.float32)
+    np.savez("odd.npz", image=np.zeros((4, 3, 16, 16), np.float32))
+    np.savez("other.npz", x=image)
+    np.savez("nan.npz", image=image + np.nan)
+    np.savez("inf.npz", image=image + np.inf)
+    before = Path(model).read_bytes(), Path(few).read_bytes()
+    words = {"MODEL": model, "FEW": few, "INT8": str(digits / "digits_int8.onnx")}
+    assert message in error_line(capsys, status, *(words.get(word, word) for word in argv))
+    assert (Path(model).read_bytes(), Path(few).read_bytes()) == before
+    assert not Path("q.onnx").exists() and not Path("p.npu").exists()
+
+
+def test_a_program_is_quantised_already(model: str, few: str, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--calibrate", few, "--macs", "16", "--no-check", "-o", "p.npu"]) == 0
+    capsys.readouterr()
+    line = error_line(capsys, 2, "run", "p.npu", "--calibrate", few, "--input", few)
+    assert "p.npu: a program is quantised already; --calibrate goes with a float model" in line

@@ -1,0 +1,166 @@
+"""Training in PyTorch: the module computes what onnxruntime does, and what it learns is in the file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from cores.config import NpuConfig
+from gen.cli import main
+from gen.onnx.passes import name_nodes
+from gen.prune.blocks import densities, prune_blocks
+from gen.prune.layers import find_layers
+from gen.prune.measure import run_model
+from gen.prune.plan import read_model
+from gen.prune.timing import quantised, random_inputs
+from tests.gen.prunable_models import FloatBuilder
+
+torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install '.[train]'")
+torch.set_num_threads(1)
+
+from gen.train.errors import TrainError  # noqa: E402
+from gen.train.fit import train  # noqa: E402
+from gen.train.network import Network  # noqa: E402
+from gen.train.session import Data, Session, Stage  # noqa: E402
+
+
+def everything(rng: np.random.Generator) -> onnx.ModelProto:
+    """Operators in all their forms, float."""
+    builder = FloatBuilder(rng)
+
+    value = builder.norm(builder.conv("x", 3, 8, pads=[0, 1, 2, 1], strides=[2, 1]), np.ones(8))
+    value = builder.node("Clip", value, builder.constant(np.float32(-0.5)), builder.constant(np.float32(1.5)))
+    value = builder.node("AveragePool", value, kernel_shape=[3, 2], pads=[1, 0, 1, 1], strides=[1, 2])
+    value = builder.node("LeakyRelu", builder.conv(value, 8, 8, group=8, dilations=[1, 2]), alpha=0.2)
+    value = builder.node("MaxPool", value, kernel_shape=[2, 2], pads=[1, 0, 0, 1])
+    pads = builder.constant(np.array([0, 0, 1, 0, 0, 0, 0, 2]))
+    value = builder.node("Pad", value, pads, builder.constant(np.float32(0.5)))
+    value = builder.node("Concat", builder.node("PRelu", value, builder.weights(8, 1, 1)),
+                         builder.node("Sigmoid", value), axis=1)
+    value = builder.node("Add", builder.node("Sub", value, builder.weights(16, 1, 1)), builder.node("Tanh", value))
+    value = builder.node("AveragePool", value, kernel_shape=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1)
+    value = builder.node("Transpose", value, perm=[0, 2, 3, 1])
+    value = builder.node("ReduceMean", builder.node("Transpose", value, perm=[0, 3, 1, 2]), axes=[2, 3], keepdims=1)
+    value = builder.node("Squeeze", value, builder.constant(np.array([2, 3])))
+    value = builder.node("Reshape", value, builder.constant(np.array([1, 16])))
+    value = builder.node("Gemm", value, builder.weights(16, 12), builder.weights(12), alpha=0.5, beta=2.0)
+    value = builder.node("MatMul", value, builder.weights(12, 5))
+    return name_nodes(builder.build(builder.node("Softmax", value, axis=1), 1, 3, 12, 10))
+
+
+def scores(network: Network, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    with torch.no_grad():
+        return network(torch.from_numpy(inputs[network.input])).numpy()
+
+
+def test_the_operators_are_onnxruntimes(rng: np.random.Generator):
+    model = everything(rng)
+    inputs, network = random_inputs(model, 5), Network(model)
+    assert network.scores == model.graph.node[-1].input[0]      # in front of the Softmax
+    np.testing.assert_allclose(scores(network, inputs), run_model(model, inputs, [network.scores])[0], atol=1e-5)
+    assert network.exported() == model
+
+
+def small(rng: np.random.Generator) -> onnx.ModelProto:
+    builder = FloatBuilder(rng)
+    value = builder.node("Relu", builder.conv("x", 2, 16, pads=[1] * 4))
+    value = builder.node("Relu", builder.node("Conv", value, builder.weights(16, 16, 3, 3), builder.weights(16)))
+    value = builder.node("Flatten", builder.node("GlobalAveragePool", value))
+    return name_nodes(builder.build(builder.node("Gemm", value, builder.weights(4, 16), builder.weights(4), transB=1),
+                                    "N", 2, 8, 8))
+
+
+def steps(network: Network, inputs: dict[str, np.ndarray], labels: np.ndarray) -> list[float]:
+    """Losses of some steps."""
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    losses = []
+    for _ in range(8):
+        found = network(torch.from_numpy(inputs["x"]), norms=True)
+        loss = torch.nn.functional.cross_entropy(found, torch.from_numpy(labels))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_a_quantised_model_is_trained_as_it_will_run(rng: np.random.Generator):
+    """On its own grid: the exported file gives the trained numbers, and only integers of learnt tensors differ."""
+    model = quantised(small(rng))
+    inputs, network = random_inputs(model, 24), Network(model)
+    inputs["x"] = np.round(inputs["x"] * 20) / np.float32(20)
+    labels = rng.integers(0, 4, 24)
+    losses = steps(network, inputs, labels)
+    assert losses[-1] < losses[0]
+    exported = network.exported()
+    np.testing.assert_allclose(run_model(exported, inputs, [network.scores])[0], scores(network, inputs), atol=1e-5)
+    old, new = ({tensor.name: numpy_helper.to_array(tensor) for tensor in m.graph.initializer}
+                for m in (model, exported))
+    changed = {name for name in old if not np.array_equal(old[name], new[name])}
+    assert {old[name].dtype.name for name in changed} == {"int8", "int32"} and len(changed) > 4
+    assert all(old[name].dtype == new[name].dtype and old[name].shape == new[name].shape for name in old)
+    # And what is exported is where it stands: once more through the module it is the same file.
+    assert Network(exported).exported() == exported
+
+
+@pytest.mark.parametrize("integers", [False, True])
+def test_pruned_weights_stay_zero(integers: bool, rng: np.random.Generator):
+    model = small(rng)
+    if integers:
+        model = quantised(model)
+    nodes = [layer.node for layer in find_layers(model) if not layer.left]
+    model = prune_blocks(model, dict.fromkeys(nodes, 0.25), NpuConfig.preset(64))
+    before = densities(model)
+    for keep in (True, False):
+        network = Network(model)
+        network.keep_zeros(keep)
+        steps(network, random_inputs(model, 8), rng.integers(0, 4, 8))
+        after = densities(network.exported())
+        assert before != after if not keep else all(after[node] <= before[node] for node in before)
+
+
+@pytest.mark.parametrize("extra", [{}, {"optimizer": "adam", "distill": 0.5, "lr": 0.01}])
+def test_a_session_is_repeatable(extra: dict, tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture):
+    onnx.save(small(rng), tmp_path / "m.onnx")
+    images = rng.normal(size=(64, 2, 8, 8)).astype(np.float32)
+    labels = (images.mean((2, 3)) > 0).astype(int) @ [1, 2]
+    np.savez(tmp_path / "d.npz", x=images, label=labels)
+    session = {"model": "m.onnx", "train": {"path": "d.npz"}, "test": {"path": "d.npz"}, "mirror": True,
+               "shift": 1, "stages": [{"epochs": 2, "batch": 16, **extra},
+                                      {"epochs": 1, "batch": 16, **extra, "prune": {"density": 0.25, "macs": 64}}]}
+    (tmp_path / "s.json").write_text(json.dumps(session))
+    files = []
+    for name in ("a.onnx", "b.onnx"):
+        assert main(["train", str(tmp_path / "s.json"), "-o", str(tmp_path / name), "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert [(epoch["stage"], epoch["number"]) for epoch in report["epochs"]] == [(1, 1), (1, 2), (2, 1)]
+        assert report["epochs"][1]["loss"] < report["epochs"][0]["loss"]
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
+    assert sorted(densities(read_model(tmp_path / "a.onnx")).values())[:2] == [0.25, 0.25]
+
+
+def test_gammas_get_smaller(tmp_path: Path, rng: np.random.Generator):
+    """What --channels gamma needs is had by a penalty on them."""
+    builder = FloatBuilder(rng)
+    value = builder.node("Relu", builder.norm(builder.conv("x", 2, 16), np.ones(16)))
+    value = builder.node("Flatten", builder.node("GlobalAveragePool", value))
+    model = name_nodes(builder.build(builder.node("Gemm", value, builder.weights(16, 4)), "N", 2, 8, 8))
+    np.savez(tmp_path / "d.npz", x=rng.normal(size=(32, 2, 8, 8)).astype(np.float32), label=rng.integers(0, 4, 32))
+    sums = []
+    for penalty in (0.0, 0.1):
+        session = Session(model="", train=Data(path="d.npz"),
+                          stages=(Stage(epochs=4, batch=8, lr=0.1, gamma_penalty=penalty),))
+        trained = Network(train(session, model, tmp_path, name="m").model)
+        sums.append(sum(float(gamma.detach().abs().sum()) for gamma in trained.gammas))
+    assert sums[1] < 0.9 * sums[0]
+
+
+def test_what_cannot_be_trained(rng: np.random.Generator):
+    builder = FloatBuilder(rng)
+    model = name_nodes(builder.build(builder.node("Erf", "x"), "N", 4))
+    with pytest.raises(TrainError, match=r"node erf0 \(Erf\) cannot be trained"):
+        Network(model)

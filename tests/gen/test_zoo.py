@@ -1,0 +1,240 @@
+"""The zoo's networks: their layers are those of the papers, and what goes through them stays of one size."""
+
+import csv
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper, numpy_helper
+
+from gen.zoo.builder import pictures
+from gen.zoo.errors import ZooError
+from gen.zoo.network import make
+from gen.zoo.registry import NETWORKS, get_network
+from tests.conftest import ROOT
+
+TABLE = ROOT.parent / "shared" / "networks.csv"
+#: The name under which the table has a network.
+LISTED = {
+    "vgg16": "VGG16", "resnet18": "ResNet-18", "mobilenetv1": "MobileNetV1-224", "mobilenetv2": "MobileNetV2-224",
+    "birealnet18": "BiRealNet-18", "birealnet18-dense": "BiRealNet-18", "lenet5": "LeNet-5(28x28,pad2)",
+    "lenet5-caffe": "LeNet-5(caffe 20/50/500)", "ssd-mobilenetv1": "SSD-MobileNetV1-300-VOC",
+    "ssd-mobilenetv1-3x3": "SSD-MobileNetV1-300-VOC(3x3 heads)", "yolov3": "YOLOv3-416(80cls)",
+    "yolov3-tiny": "YOLOv3-tiny-416(80cls)",
+}
+LONG = {"vgg16", "alexnet", "yolov3", "mobilenetv1", "birealnet18", "birealnet18-dense", "ssd-mobilenetv1-3x3"}
+#: Of the smallest sizes at which all of a network's layers still have something to do.
+SMALL = {"alexnet": (95, 95), "ssd-mobilenetv1": (96, 128), "ssd-mobilenetv1-3x3": (64, 64)}
+
+
+def each_network(names: list[str]) -> list:
+    return [pytest.param(name, marks=pytest.mark.full if name in LONG else ()) for name in names]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A convolution or fully connected layer, as a row of the table has it."""
+
+    height: int
+    width: int
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+    groups: int
+    macs: int
+    weights: int
+
+
+@cache
+def table() -> dict[str, dict[str, Row]]:
+    if not TABLE.is_file():
+        pytest.skip(f"no {TABLE}, which states the layers of each network")
+    networks: dict[str, dict[str, Row]] = defaultdict(dict)
+    with TABLE.open() as file:
+        for row in csv.DictReader(file):
+            numbers = (int(row[key]) for key in ("H", "W", "Cin", "Cout", "k", "s", "groups", "macs", "params"))
+            networks[row["net"]][row["layer"].partition("(")[0]] = Row(*numbers)
+    return networks
+
+
+def shapes_of(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """By ONNX's own inference, so not by what the builder saw."""
+    graph = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+    return {value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+            for value in (*graph.input, *graph.value_info, *graph.output)}
+
+
+def rows_of(model: onnx.ModelProto) -> dict[str, Row]:
+    shapes = shapes_of(model)
+    constants = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    rows = {}
+    for node in model.graph.node:
+        if node.op_type not in ("Conv", "Gemm"):
+            continue
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        outputs, inputs, *kernel = constants[node.input[1]]
+        groups, result = attributes.get("group", 1), shapes[node.output[0]]
+        source = shapes[node.input[0]][2:] if node.op_type == "Conv" else (1, 1)
+        weights = prod(constants[node.input[1]])
+        rows[node.name] = Row(*source, inputs * groups, outputs, (kernel or [1])[0], attributes.get("strides", [1])[0],
+                              groups, weights * prod(result[2:]), weights)
+    return rows
+
+
+@pytest.mark.parametrize("name", each_network(list(LISTED)))
+def test_layers_are_those_of_the_table(name: str):
+    made = make(NETWORKS[name])
+    expected = table()[LISTED[name]]
+    assert rows_of(made.model) == expected
+    assert made.weights == sum(row.weights for row in expected.values())
+    assert made.macs == sum(row.macs for row in expected.values())
+
+
+def test_alexnet_for_cifar():
+    rows = rows_of(make(NETWORKS["alexnet-cifar"]).model)
+    convolutions = [(row.kernel, row.stride, row.outputs) for name, row in rows.items() if name.startswith("conv")]
+    assert convolutions == [(5, 1, 256), (3, 2, 32), (7, 2, 16), (5, 2, 16), (3, 1, 256)]
+    assert [row.outputs for name, row in rows.items() if name.startswith("fc")] == [512, 1024, 10]
+
+
+def run_all(model: onnx.ModelProto, image: np.ndarray) -> dict[str, np.ndarray]:
+    """Every value of a model."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    known = {value.name for value in model.graph.output}
+    model.graph.output.extend(helper.make_empty_tensor_value_info(name) for node in model.graph.node
+                              for name in node.output if name not in known)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"image": image}), strict=True))
+
+
+def image_of(model: onnx.ModelProto, rng: np.random.Generator) -> np.ndarray:
+    _, *shape = (dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim)
+    return pictures(rng, 1, tuple(shape))
+
+
+def small(name: str, **options) -> onnx.ModelProto:
+    network = NETWORKS[name]
+    size = SMALL.get(name, tuple(min(side, max(network.least, 2 * network.step)) for side in network.size))
+    return make(network, size=size, **options).model
+
+
+@pytest.mark.parametrize("name", each_network(list(NETWORKS)))
+def test_values_keep_their_size(name: str, rng: np.random.Generator):
+    """On pictures the weights were not chosen by: no layer's results vanish, explode or are the same for all."""
+    model = small(name)
+    onnx.checker.check_model(model, full_check=True)
+    first, second = (run_all(model, image_of(model, rng)) for _ in range(2))
+    biased = ("Conv", "Gemm")
+    layers = [node for node in model.graph.node if node.op_type == "BatchNormalization"
+              or node.op_type in biased and len(node.input) == 3]
+    assert len(layers) >= 4
+    for node in layers:
+        values = first[node.output[0]]
+        assert np.isfinite(values).all()
+        # A map of few pixels has few values of each channel: they are further from the measured mean.
+        assert 0.5 < values.std() < (2 if prod(values.shape[2:]) >= 16 else 6), node.name
+        assert np.corrcoef(values.ravel(), second[node.output[0]].ravel())[0, 1] < 0.9, node.name
+
+
+def test_seeds():
+    """The same seed gives the same bytes, another one other weights in the same nodes."""
+    model = small("mobilenetv2", seed=5)
+    assert model.SerializeToString() == small("mobilenetv2", seed=5).SerializeToString()
+    other = small("mobilenetv2", seed=6)
+    assert list(model.graph.node) == list(other.graph.node)
+    assert all(a.raw_data != b.raw_data for a, b in zip(model.graph.initializer, other.graph.initializer, strict=True)
+               if len(a.dims))
+
+
+def test_binary_layers():
+    """What docs/binary.md asks for: a Sign in front, weights of one size in each channel, a shortcut around each."""
+    model = small("birealnet18")
+    makers = {node.output[0]: node for node in model.graph.node}
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    layers = [node for node in model.graph.node if node.op_type == "Conv" and makers.get(node.input[0])
+              and makers[node.input[0]].op_type == "Sign"]
+    assert len(layers) == 16
+    for node in layers:
+        sizes = np.abs(constants[node.input[1]])
+        assert (sizes == sizes[:, :1, :1, :1]).all() and (sizes > 0).all()
+        norm = next(other for other in model.graph.node if other.input[0] == node.output[0])
+        add = next(other for other in model.graph.node if norm.output[0] in other.input)
+        assert (norm.op_type, add.op_type) == ("BatchNormalization", "Add")
+
+
+def caffe_priors(maps: list[tuple[int, int]]) -> list[tuple[float, ...]]:
+    """Boxes of the published SSD-MobileNetV1 for VOC, from its sides in pixels of 300."""
+    smallest, largest = (60, 105, 150, 195, 240, 285), (0, 150, 195, 240, 285, 300)
+    boxes = []
+    for (height, width), side, larger in zip(maps, smallest, largest, strict=True):
+        shapes = [(side, side)] + ([((side * larger) ** 0.5,) * 2] if larger else [])
+        for aspect in (2, 1 / 2, 3, 1 / 3) if larger else (2, 1 / 2):
+            shapes.append((side * aspect ** 0.5, side / aspect ** 0.5))
+        boxes += [((x + 0.5) / width, (y + 0.5) / height, w / 300, h / 300)
+                  for y in range(height) for x in range(width) for w, h in shapes]
+    return boxes
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    """Of boxes (x1, y1, x2, y2): their intersection over their union."""
+    sides = np.clip(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0, None)
+    return float(sides.prod() / ((a[2:] - a[:2]).prod() + (b[2:] - b[:2]).prod() - sides.prod()))
+
+
+def test_boxes_and_their_choice(rng: np.random.Generator):
+    """Decoded as the published detector does; of each class the best ones that do not overlap."""
+    model = small("ssd-mobilenetv1")
+    values = run_all(model, image_of(model, rng))
+    priors = np.array(caffe_priors([(6, 8), (3, 4), (2, 2), (1, 1), (1, 1), (1, 1)]))
+    offsets = values["loc"][0].astype(float)
+    assert offsets.shape == priors.shape
+    centre = priors[:, :2] + 0.1 * offsets[:, :2] * priors[:, 2:]
+    sizes = priors[:, 2:] * np.exp(0.2 * offsets[:, 2:])
+    boxes = np.concatenate([centre - sizes / 2, centre + sizes / 2], axis=1)
+    np.testing.assert_allclose(values["boxes"][0], boxes, atol=1e-5)
+
+    logits = values["conf"][0].astype(float)
+    chances = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(values["scores"][0], chances[:, 1:].T, atol=1e-6)
+    chosen = []
+    for number, scores in enumerate(values["scores"][0]):
+        taken: list[int] = []
+        for box in np.argsort(-scores, kind="stable"):
+            if scores[box] > 0.1 and all(overlap(boxes[box], boxes[other]) <= 0.45 for other in taken):
+                taken.append(box)
+        chosen += [(0, number, box) for box in taken[:100]]
+    assert len(chosen) > 20
+    assert {tuple(row) for row in values["selected"].tolist()} == set(chosen)
+
+
+@pytest.mark.parametrize(("name", "options", "words"), [
+    ("vgg16", {"size": (224, 100)}, "--size 224x100: vgg16 takes sides of 32 to 448 in steps of 32"),
+    ("lenet5", {"size": (16, 16)}, "--size 16x16: lenet5 takes sides of 20 to 448 in steps of 4"),
+    ("mobilenetv1", {"size": (2048, 64)}, "--size 2048x64: mobilenetv1 takes sides of 32 to 1024"),
+    ("lenet5", {"classes": 1}, "--classes 1: must be 2 to 10,000"),
+])
+def test_what_it_does_not_make(name: str, options: dict, words: str):
+    with pytest.raises(ZooError, match=f"^{words}$"):
+        make(NETWORKS[name], **options)
+
+
+def test_unknown_networks():
+    with pytest.raises(ZooError, match="no network 'resnet50' in the zoo; it has vgg16, .*, yolov3-tiny"):
+        get_network("resnet50")
+
+
+@pytest.mark.parametrize("name", ["yolov3-tiny", "ssd-mobilenetv1", "lenet5"])
+def test_other_classes_and_sizes(name: str):
+    model = small(name, classes=7)
+    outputs = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in model.graph.output}
+    assert outputs == {
+        "yolov3-tiny": {"det13": [1, 36, 2, 2], "det26": [1, 36, 4, 4]},
+        "ssd-mobilenetv1": {"boxes": [1, 258, 4], "scores": [1, 6, 258], "selected": [0, 3]},
+        "lenet5": {"f5": [1, 7]}}[name]
