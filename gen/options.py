@@ -31,3 +31,5 @@ class CompileOptions:
     #: Every tensor that is in memory at all has a place of its own, so that all are there when the program has ended;
     #: otherwise those that nobody reads any more make room for others.
     keep_all: bool = False
+    #: Model input -> shape, for models that leave some of it open (`gen.onnx.passes.bind_shapes`).
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -5,6 +5,7 @@ each layer's ONNX nodes from the very inputs that the reference gave it. The who
 compared at the tensors behind the outputs, before dequantising and Softmax.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -86,10 +87,11 @@ def _to_onnx(tensor: Tensor, order: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _from_onnx(tensor: Tensor, order: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """The other way round; zero where the ONNX tensor has nothing."""
     if tensor.signs:        # of zero, too
         value = np.where(value < 0, -1, 1).astype(np.int8)
     raw = (value ^ 128).view(np.int8) if tensor.onnx_unsigned else value
-    x = np.empty(raw.size, np.int8)
+    x = np.zeros(math.prod(tensor.shape), np.int8)
     x[order.ravel()] = raw.ravel()
     return x.reshape(tensor.shape)
 
@@ -174,6 +176,8 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
     sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results))
                if t.onnx_name and t.name in ours}
     written = {t.onnx_name: t for *_, t in results}
+    if not written:     # all of it are tensors that the model does not have
+        return []
     session = _session(_cut(imported, sources, written))
     taken = {i.name for i in session.get_inputs()}
     differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
@@ -182,8 +186,10 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
                 for n, t in sources.items() if n + _CUT in taken}
         feed |= {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items() if n in taken}
         for (name, tensor), value in zip(written.items(), _run(session, list(written), feed), strict=True):
-            theirs = _from_onnx(tensor, imported.orders[tensor.name], value)
-            differences[name].append(np.abs(ours[tensor.name][sample].astype(np.int16) - theirs))
+            order = imported.orders[tensor.name]
+            mine, theirs = (x.reshape(-1)[order].astype(np.int16) for x in (
+                ours[tensor.name][sample], _from_onnx(tensor, order, value)))
+            differences[name].append(np.abs(mine - theirs))
     rows = []
     for name, op, tensor in results:
         found = np.stack(differences[tensor.onnx_name])
@@ -212,24 +218,24 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
             value, result = _run(session, [tensor.onnx_name, output], feed)
             theirs.append(_from_onnx(tensor, imported.orders[tensor.name], value))
             differing += int((reference.host_output(graph, output, theirs[-1][None]) != result).sum())
-        flat = np.stack(theirs).reshape(len(theirs), -1).astype(np.int16)
-        mine = ours[tensor.name].reshape(flat.shape)
+        order = imported.orders[tensor.name].ravel()
+        flat, mine = (np.reshape(x, (len(theirs), -1))[:, order].astype(np.int16) for x in (theirs, ours[tensor.name]))
         counted = Counter((mine - flat).ravel().tolist())
         agreement = float((mine.argmax(axis=1) == flat.argmax(axis=1)).mean())
         rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())), agreement, differing))
-    return [*rows, *(_compare_sums(graph, name, tensor, session, inputs, ours) for name, tensor in joined.items())]
+    return [*rows, *(_compare_reals(graph, name, tensor, session, inputs, ours) for name, tensor in joined.items())]
 
 
-def _compare_sums(graph: Graph, output: str, tensor: Tensor, session: ort.InferenceSession,
+def _compare_reals(graph: Graph, output: str, tensor: Tensor, session: ort.InferenceSession,
                   inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
-    """An output that is no quantised tensor: sums of a binary layer, compared in its unit."""
+    """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor; in its unit."""
     mine = reference.host_output(graph, output, ours[tensor.name])
     theirs = np.concatenate([
         _run(session, [output], {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()})[0]
         for sample in range(len(mine))])
-    (step,) = (s for s in graph.outputs[output][1] if s.kind == "join")
+    step = next(s for s in graph.outputs[output][1] if s.kind in ("join", "dequantize"))
     scale: Any = step.parameters["scale"]
-    steps = np.rint((mine - theirs) / scale.max()).astype(np.int64)
+    steps = np.rint((mine - theirs) / np.max(scale)).astype(np.int64)
     flat = [values.reshape(len(values), -1).argmax(axis=1) for values in (mine, theirs)]
     return OutputDifference(output, tensor.name, dict(sorted(Counter(steps.ravel().tolist()).items())),
                             float((flat[0] == flat[1]).mean()), int((mine != theirs).sum()))

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from gen.cli.common import add_json_option, console, messages, print_json, status
+from gen.cli.compile import add_shape_option
 from gen.cli.errors import FAILED
 from gen.cli.run import positive
 from gen.name import speaker
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "and may differ by one unit of its int8 result.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `run`")
+    add_shape_option(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     add_json_option(parser)
 
@@ -26,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.onnx.importer import load_model
     from gen.run.inputs import input_specs, read_samples
 
-    imported = load_model(arguments.model)
+    imported = load_model(arguments.model, shapes=dict(arguments.shape))
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     samples = read_samples(arguments.input, input_specs(imported.graph, shapes), limit=arguments.limit)
     if samples.remark:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_config, compile_options, described, named_board, say_density
+from gen.cli.machine import (
+    add_machine_options,
+    chosen_config,
+    compile_options,
+    described,
+    named_board,
+    require_inputs,
+    say_density,
+)
 from gen.cli.segments import facts_of, show_segments
 from gen.files.write import is_zip, require_writable
 from gen.name import called
@@ -22,7 +30,8 @@ EXAMPLE = "example: %(prog)s examples/digits/digits_int8.onnx --macs 256 -o buil
 
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    """--density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
+    """--shape, --density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
+    add_shape_option(parser)
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25, "
                              "rounded to what the machine has (`prune` has more ways)")
@@ -40,14 +49,26 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                         help="in a machine with the feature winograd: narrow lets dense 3x3 layers take the 8-bit form "
                              "where it is faster, which changes values. In an exact machine (--winograd-unit 2): auto "
                              "takes its form where it is faster, exact wherever it can, off nowhere (default auto)")
-
-
     parser.add_argument("--host", choices=("auto", "off"), default="auto",
                         help="off refuses a model of which something would have to run on the processor (default "
                              "auto: what the accelerator does not take is left to onnxruntime)")
     parser.add_argument("--reconstruct", choices=("auto", "off"), default="auto",
                         help="off leaves a layer to the processor whose result that reads unquantised (default auto: "
                              "it is quantised where the model says how, and stays on the accelerator)")
+
+
+def add_shape_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shape", type=_shape, action="append", default=[], metavar="INPUT=1,3,224,224",
+                        help="the shape of an input that the model leaves open, samples first; once for each of them")
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, sizes = text.rpartition("=")
+    listed = [size.strip() for size in sizes.split(",")]
+    if not name or not all(size.isdecimal() and int(size) for size in listed):
+        raise argparse.ArgumentTypeError(f"must be an input's name and its sizes, such as {name or 'x'}=1,3,224,224, "
+                                         f"not {text}")
+    return name, tuple(map(int, listed))
 
 
 def density(text: str) -> float:
@@ -121,6 +142,7 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
             winograd_samples=arguments.winograd_calibrate, board=board, host=arguments.host != "off",
             rebuild=arguments.reconstruct != "off", progress=progress_of(remark))
+        require_inputs(arguments, application)
         programs = [workload.program for workload in application.workloads]
     say(application.remarks)
     application.save(arguments.output)

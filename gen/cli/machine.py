@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
-    "named_board", "open_given", "say_density",
+    "named_board", "open_given", "require_inputs", "say_density",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -188,7 +189,15 @@ def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "Compil
     from gen.options import CompileOptions
 
     return CompileOptions(density=arguments.density, depthwise=arguments.depthwise, fusion=arguments.fusion,
-                          gather=arguments.gather, winograd=arguments.winograd_mode, keep_all=keep_all)
+                          gather=arguments.gather, winograd=arguments.winograd_mode, keep_all=keep_all,
+                          shapes=dict(arguments.shape))
+
+
+def require_inputs(arguments: argparse.Namespace, application: "Application") -> None:
+    """Raises UsageError for a --shape of an input that the model does not have."""
+    for name, _ in arguments.shape:
+        if name not in application.inputs:
+            raise UsageError(f"--shape {name}: the inputs of the model are {', '.join(application.inputs)}")
 
 
 def say_density(asked: float | None, config: NpuConfig) -> float | None:
@@ -204,13 +213,16 @@ def say_density(asked: float | None, config: NpuConfig) -> float | None:
     return used
 
 
-def open_given(arguments: argparse.Namespace, path: Path) -> "Application":
+def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | None = None) -> "Application":
     """The model or program at ``path``, for the machine of the options; a program brings its own if there are none.
 
-    A model's tensors are all kept, so that a run compares them.
+    A model's tensors are all kept, so that a run compares them. What its inputs leave open, and --shape does not say,
+    is as in the arrays of ``samples``.
     """
     config = chosen_config(arguments)
+    from gen.onnx.read import OpenShapeError
     from gen.run.application import open_application
+    from gen.run.inputs import array_shapes
     from gen.run.workload import is_program
 
     calibration = chosen_calibration(arguments)
@@ -219,9 +231,17 @@ def open_given(arguments: argparse.Namespace, path: Path) -> "Application":
         own = compiled and not _machine_given(arguments)
         if not compiled:
             say_density(arguments.density, config)
-        application = open_application(
-            path, None if own else config, compile_options(arguments, keep_all=not compiled), calibration=calibration,
-            board=arguments.board if compiled else named_board(arguments), host=arguments.host != "off",
-            rebuild=arguments.reconstruct != "off", progress=progress_of(remark))
+        opened = functools.partial(
+            open_application, path, None if own else config, calibration=calibration, host=arguments.host != "off",
+            board=arguments.board if compiled else named_board(arguments), rebuild=arguments.reconstruct != "off",
+            progress=progress_of(remark))
+        options = compile_options(arguments, keep_all=not compiled)
+        try:
+            application = opened(options)
+        except OpenShapeError:
+            if samples is None or options.shapes:
+                raise
+            application = opened(dataclasses.replace(options, shapes=array_shapes(samples)))
+        require_inputs(arguments, application)
     say(application.remarks)
     return application

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.config)
         require_writable(arguments.output)
-    application = open_given(arguments, arguments.model)
+    application = open_given(arguments, arguments.model, samples=arguments.input)
     if arguments.output:
         require_member_names(arguments.model, application.outputs)
     from gen.run.inputs import read_samples

@@ -43,11 +43,13 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
     """``value`` with its elements in the arrangement that ``change`` makes of an array of its shape."""
     match value:
         case Real():
-            return replace(value, quantised=replace(value.quantised, order=change(value.order)))
-        case Quantised() | RawInput():
+            return replace(value, quantised=replace(value.quantised, order=change(value.order), moved_by=node.name))
+        case Quantised():
+            return replace(value, order=change(value.order), moved_by=node.name)
+        case RawInput():
             return replace(value, order=change(value.order))
         case Pending() | PendingAdd() | PendingBend() | PendingConcat():
-            return replace(value, order=change(value.order), nodes=(*value.nodes, node.name))
+            return replace(value, order=change(value.order), nodes=(*value.nodes, node.name), moved_by=node.name)
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))
         case Host():

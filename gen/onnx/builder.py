@@ -129,14 +129,14 @@ class GraphBuilder:
                 return self.tensor(value, scale, zero_point)
             shape = channels_shape(value.order.shape)
             if shape is None:
-                raise GraphError(f"input {record.name} has more than two spatial axes")
+                raise NodeError(f"takes input {record.name} of shape {record.shape}; the machine has two spatial axes")
             record.tensor = unique(record.onnx_name, self.tensors)
             record.position = np.empty(value.order.size, np.int64)
             record.position[value.order.ravel()] = np.arange(value.order.size)
             self.tensors[record.tensor] = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name,
                                                  record.unsigned)
             self.orders[record.tensor] = record.position.reshape(record.shape)
-        return Quantised(record.tensor, record.position[value.order], value.unsigned)
+        return replace(value, tensor=record.tensor, order=record.position[value.order])
 
     def add_part(self, whole: str, first: int, count: int) -> str:
         """The tensor of some channels of one that is there."""
@@ -213,7 +213,7 @@ class GraphBuilder:
         nodes = (*value.nodes, result.node.name) if result.node else value.nodes
         self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual, bend=bend,
                                        onnx_nodes=nodes, **value.arguments))
-        return Quantised(tensor, value.order, result.quantisation.unsigned)
+        return Quantised(tensor, value.order, result.quantisation.unsigned, value.moved_by)
 
 
 def _input_key(name: str) -> str:

@@ -3,14 +3,13 @@
 from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
-
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.channels import chosen
+from gen.onnx.edges import cropped
 from gen.onnx.fold import Folder
 from gen.onnx.model import Node, NodeError
-from gen.onnx.refusals import refusal
-from gen.onnx.values import Real, Value, channels_shape, is_whole
+from gen.onnx.refusals import rearranged_in_front_of, refusal
+from gen.onnx.values import Real, Value, channels_shape, is_plain, is_whole
 
 __all__ = ["Context"]
 
@@ -28,7 +27,7 @@ class Context:
     def activation(self, value: Value | None, what: str = "its input") -> Real:
         """``value`` as a dequantised tensor of the graph, all of it, which may be part of another.
 
-        Raises NodeError for any other.
+        Rows and columns that are cut out of a tensor become one of their own. Raises NodeError for any other.
         """
         if not isinstance(value, Real):
             raise refusal(value, what)
@@ -37,10 +36,14 @@ class Context:
         if is_whole(real.order, prod(tensor.shape)):
             return real
         part = chosen(self.graph, real)
-        if part is real:
+        if part is not real:
+            return part
+        cut = cropped(self.graph, real)
+        if cut is None:
             raise NodeError(f"{what} is only a part of tensor {tensor.name} that cuts channels, or repeats one; the "
-                            "machine takes whole channels, so nothing but outputs of the model may follow")
-        return part
+                            "machine takes whole channels, so nothing but outputs of the model may follow",
+                            at=real.moved_by)
+        return cut
 
     def feature_map(self, value: Value | None) -> tuple[Real, tuple[int, int, int]]:
         """An activation whose arrangement is that of its tensor in memory, and its (C, H, W). Raises NodeError."""
@@ -52,11 +55,10 @@ class Context:
             real = chosen(self.graph, real)     # perhaps its channels alone are in another order
         tensor = self.graph.tensors[real.quantised.tensor]
         if not self._lies(real, dims):
-            raise NodeError(f"its input is a rearrangement of tensor {tensor.name}; the machine moves no data, "
-                            "reshape and transpose only in front of a Gemm or at an input or output")
+            raise rearranged_in_front_of(self.node.name, tensor.name, real.moved_by)
         return real, tensor.shape
 
     def _lies(self, real: Real, dims: tuple[int, int, int]) -> bool:
         """Whether an activation of ``dims`` is arranged as its tensor is."""
         return (dims == self.graph.tensors[real.quantised.tensor].shape
-                and np.array_equal(real.order.ravel(), np.arange(real.order.size)))
+                and is_plain(real.order))

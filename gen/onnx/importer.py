@@ -24,13 +24,25 @@ from gen.ir.host import HostStep
 from gen.ir.verify import verify
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.context import Context
+from gen.onnx.edges import TAKE_PADDING, stored
 from gen.onnx.exact_sums import exact_sums
 from gen.onnx.fold import Folder
 from gen.onnx.handlers import HANDLERS
+from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
-from gen.onnx.read import parse, read
+from gen.onnx.read import Shapes, parse, read
 from gen.onnx.refusals import obstacle
-from gen.onnx.values import Constant, Host, Pending, Quantised, QuantisedConstant, Real, Value
+from gen.onnx.values import (
+    Constant,
+    Host,
+    Padded,
+    Pending,
+    Quantised,
+    QuantisedConstant,
+    QuantisedPadded,
+    Real,
+    Value,
+)
 from gen.passes import run_passes
 
 __all__ = ["Imported", "Importer", "load", "load_model"]
@@ -94,7 +106,8 @@ class Importer:
                 outputs = self._visit(node)
                 self._bound(outputs)
             except NodeError as error:
-                raise GraphError(f"{node}: {error}") from None
+                blamed = next((other for other in model.nodes if other.name == error.at), node)
+                raise GraphError(f"{blamed}: {error}") from None
             values.update((n, v) for n, v in zip(node.outputs, outputs, strict=False) if n)
             uses.subtract(node.inputs)
             for name in {*node.inputs, *node.outputs}:
@@ -106,7 +119,7 @@ class Importer:
 
     def _visit(self, node: Node) -> list[Value]:
         """The values of a node's outputs. Raises NodeError for a node that is refused."""
-        return self._apply(node, [self._operand(name) if name else None for name in node.inputs])
+        return self._apply(node, [self._operand(name, node) if name else None for name in node.inputs])
 
     def _apply(self, node: Node, inputs: list[Value | None]) -> list[Value]:
         arrays = _constants(node, {n: v for n, v in zip(node.inputs, inputs, strict=True) if n})
@@ -130,10 +143,13 @@ class Importer:
             raise NodeError(f"the results of the nodes up to here have more than {_MAX_NODE_VALUES:,} values together; "
                             "take smaller images, or fewer nodes")
 
-    def _operand(self, name: str) -> Value:
-        if name not in self._values:
+    def _operand(self, name: str, node: Node) -> Value:
+        value = self._values.get(name)
+        if value is None:
             raise NodeError(f"its input {name} {self._missing(name)}")
-        return self._values[name]
+        if isinstance(value, Padded | QuantisedPadded) and node.op not in TAKE_PADDING:
+            value = self._values[name] = stored(self._graph, value)
+        return value
 
     def _missing(self, name: str) -> str:
         """Why there is no value of that name."""
@@ -143,6 +159,11 @@ class Importer:
     def _output(self, name: str) -> tuple[str, tuple[HostStep, ...]]:
         """Tensor of a model output, and the host steps behind it."""
         value = self._values.get(name)
+        if isinstance(value, Padded | QuantisedPadded):
+            try:
+                value = stored(self._graph, value)
+            except NodeError as error:
+                raise GraphError(f"output {name}: {error}") from None
         match value:
             case Pending() if (sums := exact_sums(self._graph, value)) is not None:
                 return sums.tensor, sums.steps
@@ -171,10 +192,12 @@ def _unknown(node: Node) -> str:
     if node.domain not in ("", MICROSOFT):
         return (f"operator {node.op} of the domain {node.domain} is a custom one, of which nothing is known here; "
                 "replace it by operators of ONNX, or give the model a function of that name")
+    if not node.domain and node.op in REFUSED:
+        return f"{node.op} {REFUSED[node.op]}"
     near = get_close_matches(node.op, [op for domain, op in HANDLERS if domain == node.domain], n=1)
     place = f" in the domain {node.domain}" if node.domain else ""
-    return (f"operator {node.op} is not supported{place}{f', but {near[0]} is' if near else ''}; "
-            "docs/models.md has all that are")
+    return (f"{node.op} has no layer on the machine{place}{f', but {near[0]} has' if near else ''}; docs/models.md "
+            "lists all that have one")
 
 
 def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.ndarray] | None:
@@ -195,12 +218,13 @@ def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.n
     return arrays
 
 
-def load_model(path: str | Path, content: bytes | None = None) -> Imported:
+def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes | None = None) -> Imported:
     """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
 
-    With ``content`` the model is that, found inside the file at ``path``, which it is named by.
+    With ``content`` the model is that, found inside the file at ``path``, which it is named by. ``shapes`` of inputs
+    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`).
     """
-    return Importer(read(path) if content is None else parse(str(path), content)).run()
+    return Importer(read(path, shapes) if content is None else parse(str(path), content)).run()
 
 
 def load(path: str | Path) -> Graph:

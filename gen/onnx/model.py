@@ -14,7 +14,14 @@ MICROSOFT = "com.microsoft"
 
 
 class NodeError(ValueError):
-    """What is wrong with the node at hand; whoever walks the nodes makes a GraphError of it that says which it is."""
+    """What is wrong with a node; whoever walks the nodes makes a GraphError of it that says which it is.
+
+    ``at``: the name of the node, where it is an earlier one than that at hand.
+    """
+
+    def __init__(self, message: str, *, at: str = "") -> None:
+        super().__init__(message)
+        self.at = at
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ def pooled(context: Context, source: Real, windows: Windows, order: np.ndarray, 
 def copy(context: Context, source: Real) -> Pending:
     """``source``, to be requantised."""
     _, height, width = context.graph.tensors[source.quantised.tensor].shape
-    return pooled(context, source, Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width)), source.order, divisor=1)
+    windows = Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width))
+    return replace(pooled(context, source, windows, source.order, divisor=1), moved_by=source.moved_by)
 
 
 def store_maximum(context: Context, value: Pending) -> Real:

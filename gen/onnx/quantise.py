@@ -9,6 +9,7 @@ from cores.arch.numerics import FIRST_BITS
 from gen.ir.graph import Bend, Part, Requantize, Residual, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
+from gen.onnx.edges import integers_of_padded, padding
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
@@ -41,7 +42,7 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
         case RawInput():
             return context.graph.quantize_input(value, quantisation, context.node.outputs[0])
         case Padded():
-            return _padded(value, quantisation)
+            return _padded(context, value, quantisation)
         case Real() if (value.scale, value.zero_point) == (quantisation.scale, quantisation.internal):
             # The same numbers, if perhaps counted from another origin: int8 for uint8.
             return replace(value.quantised, unsigned=quantisation.unsigned)
@@ -57,19 +58,19 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, value, quantisation)
         case PendingPool():
             raise NodeError(f"quantises the maximum {value.name} of an unquantised result; put QuantizeLinear and "
-                            "DequantizeLinear in front of that MaxPool")
+                            "DequantizeLinear in front of that MaxPool", at=value.name)
         case Quantised() | QuantisedPadded():
             raise NodeError("its input is quantised already; put a DequantizeLinear in between, or remove the node")
     raise refusal(value, "its input")
 
 
-def _padded(value: Padded, quantisation: Quantisation) -> QuantisedPadded:
-    """Exporters quantise behind a Pad as in front of it; anything else would make another tensor."""
+def _padded(context: Context, value: Padded, quantisation: Quantisation) -> Value:
+    """Exporters quantise behind a Pad as in front of it; anything else makes another tensor."""
     if (value.real.scale, value.real.zero_point) != (quantisation.scale, quantisation.internal):
-        raise NodeError("quantises a padded tensor with other parameters than the tensor has; "
-                        "quantise it in front of the Pad")
+        return _emit(context, padding(context.graph, value), quantisation)
     quantised = replace(value.real.quantised, unsigned=quantisation.unsigned)
-    return QuantisedPadded(replace(value, real=replace(value.real, quantised=quantised)))
+    padded = replace(value, real=replace(value.real, quantised=quantised))
+    return QuantisedPadded(integers_of_padded(padded), context.node)
 
 
 def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 8) -> tuple[int, int]:
@@ -77,8 +78,6 @@ def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 
     with np.errstate(over="ignore"):    # infinite is as good
         steps = np.rint(np.array([low, high], np.float32) / np.float32(scale)) + zero_point
     lower, upper = (int(v) for v in np.clip(steps, -(1 << bits - 1), (1 << bits - 1) - 1))
-    if low > high:
-        raise NodeError(f"clips to an empty range, {low:g}..{high:g}")
     return lower, upper
 
 
@@ -89,10 +88,11 @@ def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: 
     try:
         multiplier, shift = quantize_multiplier(value.scale / scale)
     except ValueError as error:
-        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name) from None
     bias = even_bias(graph, value, value.bias / value.scale) + value.offset
     if not (np.abs(bias) < 2**31).all():
-        raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales")
+        raise NodeError(f"the bias of {value.name} does not fit 32 bits; check the scales", at=value.name)
     low, high = _bounds(value.low, value.high, scale, zero_point, bits)
     return value, Requantize(bias.astype(np.int64), multiplier, shift, zero_point, low, high)
 
@@ -123,12 +123,13 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
     try:
         multiplier_a, multiplier_b, shift = quantize_residual(middle.scale / scale, value.b.scale / scale)
     except ValueError as error:
-        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name) from None
     residual = Residual(
         middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
         shift=shift, zero_point=zero_point, low=low, high=high,
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-    return graph.add_layer(replace(layer, order=value.order), first, residual,
+    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual,
                            result=Result(context.node, quantisation))
 
 

@@ -1,6 +1,7 @@
 """Reading an ONNX file: checked, made plain by the passes of `gen.onnx.passes`, and taken apart."""
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,18 @@ from gen.onnx.fold import budget
 from gen.onnx.model import Model, ModelInput, Node
 from gen.onnx.passes import fold_constants, run_passes
 
-__all__ = ["parse", "read"]
+__all__ = ["MAX_OPSET", "OpenShapeError", "Shapes", "parse", "read"]
+
+Shapes = Mapping[str, Sequence[int]]
 
 #: Opsets that the operator handlers know.
 MIN_OPSET, MAX_OPSET = 7, 25
 #: What a TensorFlow Lite file has behind its first four bytes.
 _TFLITE = b"TFL3"
+
+
+class OpenShapeError(GraphError):
+    """An input leaves open more than the number of samples."""
 
 
 def _attribute(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> Any:
@@ -53,11 +60,10 @@ def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     if len(dims) < 2:
         raise GraphError(f"input {value.name} has {len(dims)} dimensions; it needs samples and one more")
     if any(d <= 0 for d in dims[1:]):
-        raise GraphError(f"input {value.name} has a dynamic shape; fix every dimension but the first "
-                         "(python -m onnxruntime.tools.make_dynamic_shape_fixed)")
-    if dims[0] > 1:
-        raise GraphError(f"input {value.name} has a fixed batch of {dims[0]}; export the model "
-                         "with batch 1 or a symbolic one")
+        wanted = ",".join(["1", *(str(d.dim_value if d.dim_value > 0 else d.dim_param or "?")
+                                  for d in value.type.tensor_type.shape.dim[1:])])
+        raise OpenShapeError(f"input {value.name} has a dynamic shape; give it one, with numbers in --shape "
+                         f"{value.name}={wanted}")
     if math.prod(dims[1:]) > MAX_VALUES:
         raise GraphError(f"input {value.name} has {math.prod(dims[1:]):,} values a sample; at most {MAX_VALUES:,} "
                          "are supported")
@@ -81,11 +87,11 @@ def _load(path: Path) -> onnx.ModelProto:
         raise GraphError("not a readable ONNX file, or a damaged one") from None
 
 
-def _model(name: str, proto: onnx.ModelProto, folder: Path | None) -> Model:
+def _model(name: str, proto: onnx.ModelProto, folder: Path | None, shapes: Shapes | None = None) -> Model:
     """What is in a file of that name in ``folder``, checked."""
     if not proto.graph.node and not proto.graph.output:
         raise GraphError("not an ONNX model, or an empty one")
-    proto = run_passes(proto, folder=folder)
+    proto = run_passes(proto, folder=folder, shapes=shapes)
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if not MIN_OPSET <= opset <= MAX_OPSET:
         raise GraphError(f"opset {opset} is not supported; convert the model to one in "
@@ -102,15 +108,15 @@ def _model(name: str, proto: onnx.ModelProto, folder: Path | None) -> Model:
         name, proto, opset, nodes, constants, inputs, tuple(o.name for o in graph.output), budget(constants)))
 
 
-def read(path: str | Path) -> Model:
-    """An ONNX file, through all passes.
+def read(path: str | Path, shapes: Shapes | None = None) -> Model:
+    """An ONNX file, through all passes; ``shapes`` are for `gen.onnx.passes.bind_shapes`.
 
     Raises GraphError, one line that names the file, when it is none or not valid.
     """
     try:
-        return _model(str(path), _load(Path(path)), Path(path).parent)
+        return _model(str(path), _load(Path(path)), Path(path).parent, shapes)
     except GraphError as error:
-        raise GraphError(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}") from None
 
 
 def parse(name: str, content: bytes) -> Model:

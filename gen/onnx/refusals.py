@@ -16,7 +16,7 @@ from gen.onnx.values import (
     Value,
 )
 
-__all__ = ["obstacle", "refusal"]
+__all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 
 
 def obstacle(value: Value | None) -> str:
@@ -26,7 +26,7 @@ def obstacle(value: Value | None) -> str:
             return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                     "behind that")
         case Padded() | QuantisedPadded():
-            return "is padded, which only a Conv can follow"
+            return "is padded twice; pad it once, by the sum"
         case Condition():
             return "is a comparison, which only a Where can follow"
         case RawInput() if value.maker:
@@ -42,6 +42,14 @@ def obstacle(value: Value | None) -> str:
         case Quantised():
             return "is an integer tensor; put a DequantizeLinear behind it"
     return "is a constant, or missing; an activation belongs there"
+
+
+def rearranged_in_front_of(node: str, tensor: str, moved_by: str) -> NodeError:
+    """An error at ``moved_by``, which rearranged a tensor that ``node`` takes only as it is; at that, if it is ""."""
+    which = f"its result is a rearrangement of tensor {tensor}, which node {node} cannot take" if moved_by else (
+        f"its input is a rearrangement of tensor {tensor}")
+    return NodeError(f"{which}; the machine moves no data, so rearrange only in front of a Gemm, or at inputs and "
+                     "outputs of the model", at=moved_by or node)
 
 
 def refusal(value: Value | None, what: str) -> NodeError:

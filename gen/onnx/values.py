@@ -14,11 +14,13 @@ import numpy as np
 
 from gen.ir.graph import Conv, Pool
 from gen.ir.host import HostStep
+from gen.onnx.model import Node
 from gen.onnx.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingBend", "PendingConcat", "PendingPool",
     "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape",
+    "is_plain",
     "is_whole", "layout_steps",
 ]
 
@@ -94,6 +96,8 @@ class Quantised:
     tensor: str
     order: np.ndarray
     unsigned: bool
+    #: The last node that rearranged it, "" for none.
+    moved_by: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,25 +112,38 @@ class Real:
     def order(self) -> np.ndarray:
         return self.quantised.order
 
+    @property
+    def moved_by(self) -> str:
+        return self.quantised.moved_by
+
 
 @dataclass(frozen=True, eq=False)
 class Padded:
-    """A dequantised value with ``pads`` (top, left, bottom, right) of raw value ``pad_value``, for a convolution."""
+    """A dequantised value with ``pads`` (top, left, bottom, right) of ``number``, by the node ``name``."""
 
+    name: str
     real: Real
     pads: tuple[int, int, int, int]
-    pad_value: int
+    number: float
 
     @property
     def order(self) -> np.ndarray:
         return self.real.order
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """With the padding."""
+        before, (top, left, bottom, right) = self.order.shape, self.pads
+        wider = (before[-2] + top + bottom,) if len(before) == 4 else ()
+        return (*before[:2], *wider, before[-1] + left + right)
+
 
 @dataclass(frozen=True, eq=False)
 class QuantisedPadded:
-    """``padded`` in the integers of its tensor."""
+    """``padded`` in the integers of its tensor, by ``node``."""
 
     padded: Padded
+    node: Node
 
     @property
     def order(self) -> np.ndarray:
@@ -143,6 +160,8 @@ class _Result:
     nodes: tuple[str, ...]
     low: float = -np.inf
     high: float = np.inf
+    #: As that of `Quantised`.
+    moved_by: str = ""
 
     def clipped(self, low: float, high: float, node: str) -> Self:
         """This with a Clip behind it."""
@@ -239,6 +258,11 @@ def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
 def is_whole(order: np.ndarray, size: int) -> bool:
     """Whether an arrangement holds every one of ``size`` elements once."""
     return order.size == size and bool(np.bincount(order.ravel(), minlength=size).max(initial=0) == 1)
+
+
+def is_plain(order: np.ndarray) -> bool:
+    """Whether an arrangement leaves every element where it is."""
+    return np.array_equal(order.ravel(), np.arange(order.size))
 
 
 def layout_steps(source: tuple[int, ...], order: np.ndarray) -> tuple[HostStep, ...]:

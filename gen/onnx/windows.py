@@ -6,10 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from cores.arch.isa import LAYOUTS, Opcode
 from gen.ir.graph import MAX_VALUES, output_size
 from gen.onnx.model import NodeError
 
-__all__ = ["WindowError", "Windows", "counts", "resolve"]
+__all__ = ["MAX_KERNEL", "MAX_PADS", "WindowError", "Windows", "counts", "dilated", "resolve"]
+
+
+def _largest(opcode: Opcode, field: str) -> int:
+    return (1 << next(f.bits for f in LAYOUTS[opcode] if f.name == field)) - 1
+
+
+#: Rows and columns of a kernel, and of padding at each side, that instructions have room for.
+MAX_KERNEL = _largest(Opcode.COMPUTE_SET, "kernel_h")
+MAX_PADS = _largest(Opcode.LOAD_ACT, "pad_top"), _largest(Opcode.LOAD_SET, "pad_left")
 
 
 class WindowError(NodeError):
@@ -18,6 +28,7 @@ class WindowError(NodeError):
 
 @dataclass(frozen=True)
 class Windows:
+    #: From the first tap to the last: with dilation more than there are taps.
     kernel: tuple[int, int]
     stride: tuple[int, int]
     #: top, left, bottom, right; with ceil_mode the last two also hold what the last windows lack.
@@ -30,6 +41,11 @@ def _two(values: Sequence[int], filler: int) -> list[int]:
     if len(values) not in (1, 2):
         raise WindowError(f"{len(values)} spatial axes, at most two are supported")
     return [filler, int(values[0])] if len(values) == 1 else [int(v) for v in values]
+
+
+def dilated(kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    """The size of a kernel with ``dilations`` from a tap to the next."""
+    return [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
 
 
 def _explicit_pads(attributes: Mapping[str, Any]) -> tuple[list[int], list[int]]:
@@ -49,9 +65,11 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
         raise WindowError("kernel_shape is missing")
     if kernel is not None and list(named) != list(kernel):
         raise WindowError(f"kernel_shape {list(named)} differs from the weights' {list(kernel)}")
-    extent, stride = _two(named, 1), _two(attributes.get("strides") or [1] * len(named), 1)
-    if min(*extent, *stride) < 1:
-        raise WindowError("kernel and strides must be positive")
+    taps, stride = _two(named, 1), _two(attributes.get("strides") or [1] * len(named), 1)
+    dilations = _two(attributes.get("dilations") or [1] * len(named), 1)
+    if min(*taps, *stride, *dilations) < 1:
+        raise WindowError("kernel, strides and dilations must be positive")
+    extent = dilated(taps, dilations)
     automatic = attributes.get("auto_pad", "NOTSET")
     begin, end = _explicit_pads(attributes)
     output = []
@@ -82,6 +100,7 @@ def resolve(attributes: Mapping[str, Any], size: Sequence[int], kernel: Sequence
 def counts(attributes: Mapping[str, Any], size: Sequence[int], windows: Windows) -> np.ndarray:
     """Values that each window of an AveragePool divides by: (OH, OW) int64."""
     _, end = _explicit_pads(attributes)
+    dilations = _two(attributes.get("dilations") or [1] * len(attributes["kernel_shape"]), 1)
     automatic = attributes.get("auto_pad", "NOTSET") != "NOTSET"
     axes = []
     for axis in range(2):
@@ -90,6 +109,7 @@ def counts(attributes: Mapping[str, Any], size: Sequence[int], windows: Windows)
         if attributes.get("count_include_pad"):
             # What ceil_mode adds lies outside the padding and is never counted.
             first, last = -begin, size[axis] + (windows.pads[axis + 2] if automatic else end[axis])
-        start = np.arange(windows.output[axis]) * windows.stride[axis] - begin
-        axes.append(np.minimum(start + windows.kernel[axis], last) - np.maximum(start, first))
+        start = np.arange(windows.output[axis])[:, None] * windows.stride[axis] - begin
+        taps = start + np.arange(0, windows.kernel[axis], dilations[axis])
+        axes.append(np.count_nonzero((taps >= first) & (taps < last), axis=1))
     return np.outer(*axes)

@@ -11,7 +11,7 @@ from gen.ir.errors import GraphError
 from gen.ir.graph import Conv
 from gen.onnx.model import Model
 from gen.onnx.passes import value_types
-from gen.onnx.read import parse, read
+from gen.onnx.read import Shapes, parse, read
 from gen.partition.extract import extract
 from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
@@ -63,18 +63,20 @@ class Partition:
 
 
 def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
-              ranges: Ranges | None = None, leave: Mapping[str, str] | None = None) -> Partition:
+              ranges: Ranges | None = None, leave: Mapping[str, str] | None = None,
+              shapes: Shapes | None = None) -> Partition:
     """Cut the model at ``path``, or ``content``, which is named by that.
 
     The nodes ``leave`` are left to the processor in any case, for the reasons given. With ``rebuild`` quantisation is
     added where the lack of it would leave layers to the processor (`gen.partition.reconstruct`), with the ``ranges`` of
-    values for which the model knows no scale.
+    values for which the model knows no scale. ``shapes`` stand for what the file leaves open
+    (`gen.onnx.passes.bind_shapes`).
 
     Raises GraphError for a file that is no model, and for one of which the accelerator could have nothing; the message
     is why the first node was refused.
     """
     def opened() -> Model:
-        return read(path) if content is None else parse(str(path), content)
+        return read(path, shapes) if content is None else parse(str(path), content)
 
     model = opened()
     _require_plain(path, model)

@@ -61,6 +61,8 @@ class _Prober(Importer):
         super().__init__(model)
         self._types = types
         self.host = dict(host)
+        #: Nodes that turned out to be at fault for what is refused behind them, and why.
+        self.blamed: dict[str, str] = {}
         self.constants = dict(model.constants)
         self.unquantised: dict[str, str] = {}
 
@@ -85,6 +87,8 @@ class _Prober(Importer):
                 outputs = super()._visit(node)
             except NodeError as error:
                 self.host[node.name] = str(error)
+                if error.at not in ("", *self.host):
+                    self.blamed[error.at] = str(error)
             else:
                 self.constants.update((name, value.array) for name, value in zip(node.outputs, outputs, strict=False)
                                       if isinstance(value, Constant))
@@ -114,8 +118,14 @@ class _Prober(Importer):
 
 
 def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto]) -> Probed:
-    """One walk, in which the nodes of ``host`` are left to the processor from the start.
+    """A walk in which the nodes of ``host`` are left to the processor from the start, and those that turn out to be at
+    fault for what is refused behind them.
 
     ``types``: of the model's values. Raises GraphError for a model that is too large, or not one.
     """
-    return _Prober(model, host, types).probe()
+    while True:
+        prober = _Prober(model, host, types)
+        found = prober.probe()
+        if not prober.blamed:
+            return found
+        host = {**host, **prober.blamed}

@@ -124,7 +124,7 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         if not host or is_program(path):
             raise
         try:
-            cut = partition(path, content, rebuild=rebuild, leave=leave)
+            cut = partition(path, content, rebuild=rebuild, leave=leave, shapes=options.shapes)
         except GraphError:
             raise refused from None
         assert config is not None

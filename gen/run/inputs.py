@@ -15,7 +15,10 @@ from gen.ir.graph import Graph
 from gen.run.arrays import ArrayFile, Header
 from gen.run.pictures import PictureError, read_picture
 
-__all__ = ["InputError", "InputSpec", "Samples", "input_specs", "random_samples", "read_samples", "zero_samples"]
+__all__ = [
+    "InputError", "InputSpec", "Samples", "array_shapes", "input_specs", "random_samples", "read_samples",
+    "zero_samples",
+]
 
 #: Bytes of samples that are read at once.
 _MAX_BYTES = 1 << 30
@@ -147,6 +150,22 @@ def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) 
     if labels is not None and not (np.isfinite(labels) & (labels == np.rint(labels))).all():
         raise InputError(f"{path}: labels must be whole numbers")
     return Samples(inputs, labels)
+
+
+def array_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the arrays of a .npz file, or, under the name "", of that of a .npy file; none of other files.
+
+    Raises as `read_samples`.
+    """
+    require_file(path)
+    if path.suffix not in (".npz", ".npy"):
+        return {}
+    path.open("rb").close()     # what is raised from here on is about the content
+    try:
+        file = ArrayFile(path)
+        return {name: file.header(name).shape for name in file.names or [""]}
+    except BAD_ARCHIVE as error:
+        raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})") from None
 
 
 def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | None = None) -> Samples:

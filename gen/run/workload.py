@@ -85,7 +85,8 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
         return of_program(path, Program.load(path), config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
-    return of_model(load_model(path, content), config, options, winograd_samples=winograd_samples, board=board)
+    imported = load_model(path, content, shapes=options.shapes)
+    return of_model(imported, config, options, winograd_samples=winograd_samples, board=board)
 
 
 def of_program(path: Path, program: Program, config: NpuConfig | None, options: CompileOptions, *,
@@ -119,3 +120,5 @@ def _require_options(path: Path, program: Program, options: CompileOptions) -> N
             raise ConflictError(f"{path}: a program is what it is; compile the model with --{field.name} {mode}")
     if options.keep_all:
         raise ConflictError(f"{path}: a program is what it is; compile the model with --keep-all")
+    if options.shapes:
+        raise ConflictError(f"{path}: a program is what it is; compile the model with --shape")

@@ -23,7 +23,7 @@ def model(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     b.output(y, np.float32)
     monkeypatch.chdir(tmp_path)
 
-    def spoiled(path: Path) -> Imported:
+    def spoiled(path: Path, *_: object, **__: object) -> Imported:
         imported = load_model(path)
         layers = [replace(layer, requantize=replace(layer.requantize, zero_point=layer.requantize.zero_point + steps))
                   for steps, layer in zip((0, 2, 3, 4, 5), imported.graph.layers, strict=True)]

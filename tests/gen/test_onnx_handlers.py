@@ -1,14 +1,16 @@
 """The front end's order: one handler an operator, all of them in the documents, no circle of imports."""
 
 import ast
-import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import onnx
 import pytest
 
 from gen.onnx.handlers import HANDLERS
+from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.registry import Registry
+from tests.operator_table import PAGE, page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,9 +24,23 @@ def test_an_operator_has_one_handler() -> None:
     assert set(registry) == {("", "Relu"), ("mine", "Relu")}
 
 
-@pytest.mark.parametrize("operator", sorted({operator for _, operator in HANDLERS}))
-def test_operators_are_documented(operator: str) -> None:
-    assert re.search(rf"\b{operator}\b", (ROOT / "docs" / "models.md").read_text())
+def test_claims() -> None:
+    """Every handler says where its operator runs and how; what is refused has none."""
+    claimed = {(domain, operator): claim for claim in HANDLERS.claims for operator in claim.operators
+               for domain in claim.domains}
+    assert claimed.keys() == HANDLERS.keys()
+    assert [operator for operator, claim in claimed.items() if not claim.conditions] == []
+    assert [operator for _, operator in HANDLERS if operator in REFUSED] == []
+
+
+def test_refused_operators_exist() -> None:
+    known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    assert set(REFUSED) <= known
+
+
+def test_table_of_operators() -> None:
+    """As `python -m tests.operator_table` writes it."""
+    assert PAGE.read_text() == page()
 
 
 def test_no_circle_of_imports() -> None:

@@ -164,7 +164,7 @@ def test_without_a_processor_it_is_refused(builder: Builder, tmp_path: Path) -> 
     real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
     builder.output(builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)), np.float32)
     path = builder.save(tmp_path)
-    with pytest.raises(GraphError, match="sigmoid6 .Sigmoid.: operator Sigmoid is not supported"):
+    with pytest.raises(GraphError, match="sigmoid6 .Sigmoid.: Sigmoid has no layer on the machine"):
         open_application(path, CONFIG, host=False)
 
 
@@ -241,3 +241,18 @@ def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
             assert difference <= 0.04 * np.abs(expected).max() + 1e-6, f"number {number}: {path}"
         cuts += len(application.segments) > 1
     assert cuts >= count // 3
+
+
+@pytest.mark.parametrize("mover", ["DepthToSpace", "ConvTranspose"])
+def test_what_rearranges_is_left_to_the_processor(mover: str, builder: Builder, tmp_path: Path) -> None:
+    """And not what reads it, which is where the accelerator cannot go on."""
+    real = builder.requantize(convolved(builder, builder.dequantize(builder.input(1, 4, 4, 5), zero_point=0), 8))
+    if mover == "DepthToSpace":
+        real = builder.node("DepthToSpace", real, blocksize=2)
+    else:
+        real = builder.node("ConvTranspose", real, builder.weights(8, 2, 2, 2, axis=1), strides=[2, 2])
+    builder.output(builder.quantize(convolved(builder, builder.requantize(real), of=2), zero_point=0))
+    found = cut(check(builder, tmp_path, scale=1))
+    assert [segment.place for segment in found.segments] == ["accelerator", "host", "accelerator"]
+    assert [next(node.op for node in found.model.nodes if node.name == name) for name in found.host] == [mover]
+    assert "is a rearrangement of tensor" in next(iter(found.host.values()))

@@ -10,6 +10,7 @@ from gen.onnx.handlers import (
     affine,
     concat,
     conv,
+    conv_transpose,
     layout,
     pad,
     pool,
@@ -26,6 +27,6 @@ __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
 for family in (
-        quantisation, conv, product, pool, resize, add, affine, activation, pad, concat, layout, softmax, sign,
-        qlinear):
-    HANDLERS.add(family.HANDLERS)
+        quantisation, conv, conv_transpose, product, pool, resize, add, affine, activation, pad, concat, layout,
+        softmax, sign, qlinear):
+    HANDLERS.include(family.HANDLERS)

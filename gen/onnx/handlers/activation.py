@@ -17,13 +17,14 @@ __all__ = ["HANDLERS", "leaky_relu"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Relu", "Clip")
+@HANDLERS.handles("Relu", "Clip", conditions="in the layer in front of it, else as a copy; constant bounds")
 def clip(context: Context, inputs: Inputs) -> Value:
     node, value = context.node, inputs[0]
     low, high = (0.0, np.inf) if node.op == "Relu" else (-np.inf, np.inf)
     if node.op == "Clip":
         low = scalar(at(inputs, 1), "the minimum", float(node.attributes.get("min", -np.inf)))
         high = scalar(at(inputs, 2), "the maximum", float(node.attributes.get("max", np.inf)))
+        low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
     if isinstance(value, Pending | PendingAdd | PendingBend | PendingConcat | PendingPool):
@@ -31,12 +32,14 @@ def clip(context: Context, inputs: Inputs) -> Value:
     raise refusal(value, "its input")
 
 
-@HANDLERS.handles("LeakyRelu")
+@HANDLERS.handles("LeakyRelu", conditions=(
+    "of a quantised tensor, in the layer in front of it if nothing else reads that and it adds nothing, else as a "
+    "copy; two cycles of the store engine for each pixel of a block. The slope must not be negative"))
 def leaky_relu(context: Context, inputs: Inputs) -> Value:
     return _bent(context, inputs[0], float(context.node.attributes.get("alpha", 0.01)), "alpha")
 
 
-@HANDLERS.handles("PRelu")
+@HANDLERS.handles("PRelu", conditions="as LeakyRelu; one slope for all channels")
 def prelu(context: Context, inputs: Inputs) -> Value:
     slopes = constant(at(inputs, 1), "the slope")
     if slopes.size != 1 and np.ptp(slopes):

@@ -15,7 +15,9 @@ __all__ = ["HANDLERS", "add"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Add")
+@HANDLERS.handles("Add", conditions=(
+    "of two tensors of one shape in the layer that makes one of them, else a copy that adds; of a constant for "
+    "each channel in the bias of the layer in front of it, else a depthwise layer"))
 def add(context: Context, inputs: Inputs) -> Value:
     values = list(inputs)
     constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]
@@ -43,4 +45,5 @@ def _sum(context: Context, a: Real | Pending, b: Real) -> PendingAdd:
     if shape != tensors[b.quantised.tensor].shape or not np.array_equal(a.order, b.order):
         raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
                         "the machine adds tensors of one shape")
-    return PendingAdd(name=context.node.name, nodes=(context.node.name,), order=a.order, a=a, b=b)
+    name = context.node.name
+    return PendingAdd(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)

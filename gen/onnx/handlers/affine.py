@@ -1,6 +1,7 @@
 """Constants behind a layer: BatchNormalization, Mul, Div, Sub and Neg become its scale and bias."""
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -22,13 +23,17 @@ HANDLERS = Registry()
 
 def _per_channel(value: Pending | PendingPool, number: np.ndarray) -> np.ndarray:
     """A constant operand as one number for each channel of a layer's result."""
-    spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
-    numbers = np.empty(value.order.size)
-    numbers[value.order.ravel()] = spread.ravel()
-    channels = numbers.reshape(value.shape[0], -1)
-    if not (channels == channels[:, :1]).all():
+    try:
+        spread = np.broadcast_to(number.astype(np.float64), value.order.shape)
+    except ValueError:
+        raise NodeError(f"its constant of shape {number.shape} repeats an activation of shape {value.order.shape}, "
+                        "which the machine does not") from None
+    owners = value.order.ravel() // prod(value.shape[1:])
+    numbers = np.ones(value.shape[0])       # of a channel that is cut off as a whole: any
+    numbers[owners] = spread.ravel()
+    if not (numbers[owners] == spread.ravel()).all():
         raise NodeError("the constant must be one number for each channel")
-    return channels[:, 0]
+    return numbers
 
 
 def _turned(graph: GraphBuilder, value: Pending, turn: np.ndarray) -> Pending:
@@ -78,7 +83,9 @@ def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.
     return _scaled(context, value, _per_channel(value, factor), _per_channel(value, shift))
 
 
-@HANDLERS.handles("Mul", "Div", "Sub")
+@HANDLERS.handles("Mul", "Div", "Sub", conditions=(
+    "with a constant for each channel, in scale and bias of the layer in front of it, else as a depthwise layer. "
+    "Products, quotients and differences of two activations are refused"))
 def arithmetic(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
@@ -102,12 +109,12 @@ def arithmetic(context: Context, inputs: Inputs) -> Value:
     raise NodeError("divides a constant by an activation")
 
 
-@HANDLERS.handles("Neg")
+@HANDLERS.handles("Neg", conditions="as Mul with -1")
 def negate(context: Context, inputs: Inputs) -> Value:
     return affine(context, inputs[0], -np.ones(1), np.zeros(1))
 
 
-@HANDLERS.handles("BatchNormalization")
+@HANDLERS.handles("BatchNormalization", conditions="as Mul and Add with constants; not in training mode")
 def batch_normalization(context: Context, inputs: Inputs) -> Value:
     node = context.node
     if node.attributes.get("training_mode") or len([n for n in node.outputs if n]) > 1:

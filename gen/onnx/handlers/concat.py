@@ -16,7 +16,10 @@ __all__ = ["HANDLERS", "concat"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Concat")
+@HANDLERS.handles("Concat", conditions=(
+    "of the channels of several tensors no work: layers write into their part of the whole. A copy first of what has "
+    "another scale than the QuantizeLinear behind it, is a model input, or is part of another tensor already. "
+    "[Parts](architecture.md#parts) says what becomes of parts within a block of channels"))
 def concat(context: Context, inputs: Inputs) -> Value:
     parts: list[Real | Quantised] = []
     for value in inputs:

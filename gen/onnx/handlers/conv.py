@@ -2,23 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from gen.onnx.arrangement import result_order
 from gen.onnx.context import Context
+from gen.onnx.edges import pad_integer, stored
 from gen.onnx.model import Node, NodeError
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Padded, Value
+from gen.onnx.values import Padded, Value, channels_shape
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, bias_of, convolved, weights_of
-from gen.onnx.windows import Windows, resolve
+from gen.onnx.windows import MAX_KERNEL, Windows, dilated, resolve
 
-__all__ = ["HANDLERS", "convolution"]
+__all__ = ["HANDLERS", "convolution", "ungrouped"]
 
 HANDLERS = Registry()
 
 
-def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
+def ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
     """Weights of a grouped convolution as those of an ordinary one, with zeros."""
     oc, ic, *kernel = weights.shape
     if weights.size * groups > MAX_WEIGHTS:
@@ -31,20 +33,32 @@ def _ungrouped(weights: np.ndarray, groups: int) -> np.ndarray:
     return result
 
 
-def _windows(node: Node, size: Sequence[int], kernel: Sequence[int], padded: Padded | None) -> Windows:
-    """The windows of a convolution, with the padding in front of it as its own."""
-    if padded is None:
-        return resolve(node.attributes, size, kernel)
-    pads = padded.pads
-    windows = resolve(node.attributes, [size[0] + pads[0] + pads[2], size[-1] + pads[1] + pads[3]][-len(size):], kernel)
-    if any(windows.pads):
-        if padded.pad_value != padded.real.zero_point:
-            raise NodeError("pads once more around padding that is not zero")
-        pads = tuple(a + b for a, b in zip(pads, windows.pads, strict=True))  # type: ignore[assignment]
-    return replace(windows, pads=pads)
+def _padded(value: Padded, node: Node, kernel: Sequence[int]) -> tuple[Windows, int] | None:
+    """Windows over a padded value with that padding as their own, and what it is; None where there are two kinds."""
+    _, *size = channels_shape(value.shape) or value.shape
+    windows, number = resolve(node.attributes, size, kernel), pad_integer(value)
+    if any(windows.pads) and number != value.real.zero_point:
+        return None
+    top, left, bottom, right = (a + b for a, b in zip(value.pads, windows.pads, strict=True))
+    return replace(windows, pads=(top, left, bottom, right)), number
 
 
-@HANDLERS.handles("Conv")
+def _dilated(weights: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
+    """Weights with zeros between the taps of a kernel."""
+    size = dilated(weights.shape[2:], dilations)
+    if size != list(weights.shape[2:]) and max(size) > MAX_KERNEL:
+        raise NodeError(f"its kernel is {size} with dilation; the machine has at most {MAX_KERNEL}x{MAX_KERNEL}")
+    if prod(size) * prod(weights.shape[:2]) > MAX_WEIGHTS:
+        raise NodeError(f"its dilated kernel of {size} takes more than {MAX_WEIGHTS:,} weights")
+    result = np.zeros((*weights.shape[:2], *size), weights.dtype)
+    result[tuple(slice(None, None, step) for step in (1, 1, *dilations))] = weights
+    return result
+
+
+@HANDLERS.handles("Conv", conditions=(
+    "a layer of its own; one or two spatial axes, constant weights. Groups other than depthwise as a full "
+    "convolution with zeros. Dilation as a kernel with zeros between the taps, which take their time; with it the "
+    "kernel is at most 63x63"))
 def convolution(context: Context, inputs: Inputs) -> Value:
     node = context.node
     padded = inputs[0] if isinstance(inputs[0], Padded) else None
@@ -53,9 +67,11 @@ def convolution(context: Context, inputs: Inputs) -> Value:
     rank = source.order.ndim
     if weights.ndim != rank:
         raise NodeError(f"weights of shape {weights.shape} on an input of shape {source.order.shape}")
-    if any(d != 1 for d in node.attributes.get("dilations", [])):
-        raise NodeError("dilation is not supported; train or export the model without it")
-    windows = _windows(node, dims[1:], weights.shape[2:], padded)
+    merged = _padded(padded, node, weights.shape[2:]) if padded else None
+    if padded and merged is None:
+        source, dims = context.feature_map(stored(context.graph, padded))
+    windows, pad_value = merged or (resolve(node.attributes, dims[1:], weights.shape[2:]), None)
+    weights = _dilated(weights, node.attributes.get("dilations") or [1] * (rank - 2))
     if rank == 3:
         weights = weights[:, :, None, :]
     groups = int(node.attributes.get("group", 1))
@@ -63,11 +79,10 @@ def convolution(context: Context, inputs: Inputs) -> Value:
     if groups < 1 or weights.shape[0] % groups:
         raise NodeError(f"{weights.shape[0]} output channels cannot be divided into {groups} groups")
     if not depthwise and groups > 1:
-        weights = _ungrouped(weights, groups)
+        weights = ungrouped(weights, groups)
     if weights.shape[1] != (1 if depthwise else dims[0]):
         raise NodeError(f"weights of {weights.shape[1]} channels on an input of {dims[0]}")
-    pad_value = padded.pad_value if padded else None
-    if not padded and context.graph.tensors[source.quantised.tensor].zero_point != source.zero_point:
+    if merged is None and context.graph.tensors[source.quantised.tensor].zero_point != source.zero_point:
         pad_value = source.zero_point   # zero is elsewhere for this reader
     bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=False)
     order = result_order((weights.shape[0], *windows.output), rank)

@@ -10,7 +10,7 @@ from gen.onnx.constants import axes, constant, integers
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
-from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.registry import Inputs, Place, Registry, at
 from gen.onnx.values import Constant, Host, Quantised, QuantisedConstant, Real, Value
 
 __all__ = ["HANDLERS"]
@@ -18,7 +18,10 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+@HANDLERS.handles("Reshape", "Flatten", "Squeeze", "Unsqueeze", place=Place.EDGES, conditions=(
+    "in any chain; in front of a Gemm in its weights; what only orders channels anew (a channel shuffle) as a 1x1 "
+    "convolution that picks them. Else nothing moves inside the machine: a layer behind them must find its channels, "
+    "rows and columns as they were"))
 def reshape(context: Context, inputs: Inputs) -> Value:
     node = context.node
 
@@ -42,7 +45,7 @@ def reshape(context: Context, inputs: Inputs) -> Value:
     return rearranged(node, inputs[0], lambda array: keeps_samples(change(array)))
 
 
-@HANDLERS.handles("Transpose")
+@HANDLERS.handles("Transpose", place=Place.EDGES, conditions="as Reshape")
 def transpose(context: Context, inputs: Inputs) -> Value:
     value, order = inputs[0], context.node.attributes.get("perm")
     if isinstance(value, QuantisedConstant):
@@ -59,7 +62,7 @@ def _evaluated(context: Context, value: Value, constants: Mapping[str, np.ndarra
     return [keeps_samples(order) for order in orders]
 
 
-@HANDLERS.handles("DepthToSpace", "SpaceToDepth")
+@HANDLERS.handles("DepthToSpace", "SpaceToDepth", place=Place.EDGES, conditions="as Reshape")
 def blocks(context: Context, inputs: Inputs) -> Value:
     value = inputs[0]
     if value is None or isinstance(value, QuantisedConstant):
@@ -68,7 +71,10 @@ def blocks(context: Context, inputs: Inputs) -> Value:
     return rearranged(context.node, value, lambda _: order)
 
 
-@HANDLERS.handles("Slice", "Split", "Gather")
+@HANDLERS.handles("Slice", "Split", "Gather", place=Place.EDGES, conditions=(
+    "any part there. In front of a layer, too: of channels no work where they are neighbours, as layers read a part of "
+    "the tensor, else a 1x1 convolution that picks them; rows and columns at a fixed distance by a depthwise "
+    "convolution whose kernel reaches from the first to the cut"))
 def select(context: Context, inputs: Inputs) -> list[Value]:
     """Some elements of a tensor; layers can read those that are whole channels (`gen.onnx.channels`)."""
     node, value = context.node, inputs[0]
@@ -80,14 +86,21 @@ def select(context: Context, inputs: Inputs) -> list[Value]:
     return [rearranged(node, value, lambda _, order=order: order) for order in orders]  # type: ignore[misc]
 
 
-@HANDLERS.handles("Identity", "Dropout")
+@HANDLERS.handles("Identity", place=Place.COMPILER, conditions="nothing")
 def identity(context: Context, inputs: Inputs) -> Value:
     if inputs[0] is None:
         raise NodeError("lacks its input; export the model again")
     return inputs[0]
 
 
-@HANDLERS.handles("Shape")
+@HANDLERS.handles("Dropout", place=Place.COMPILER, conditions="nothing; not in training mode, the first output only")
+def dropout(context: Context, inputs: Inputs) -> Value:
+    if at(inputs, 2) is not None and constant(at(inputs, 2), "the training mode").any():
+        raise NodeError("is in training mode; export the model for inference")
+    return identity(context, inputs)
+
+
+@HANDLERS.handles("Shape", place=Place.COMPILER, conditions="a constant")
 def shape(context: Context, inputs: Inputs) -> Value:
     value, attributes = inputs[0], context.node.attributes
     if value is None or isinstance(value, Constant | QuantisedConstant):

@@ -1,7 +1,8 @@
-"""Padding in front of a convolution."""
+"""Padding of images."""
 
 import numpy as np
 
+from gen.onnx.arrangement import keeps_samples, rearranged
 from gen.onnx.constants import axes, constant, scalar
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
@@ -13,12 +14,16 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Pad")
+@HANDLERS.handles("Pad", conditions=(
+    "as the padding of the Conv behind it, also with QuantizeLinear and DequantizeLinear in between, else a copy; "
+    "of spatial axes, up to 63 rows and 15 columns a side. Mode constant, with any number that the tensor has a "
+    "value for. Negative padding cuts, as Slice does"))
 def pad(context: Context, inputs: Inputs) -> Value:
-    """With a number that the tensor can hold."""
     node = context.node
-    if node.attributes.get("mode", "constant") != "constant":
-        raise NodeError("pads with other than a constant")
+    mode = node.attributes.get("mode", "constant")
+    if mode != "constant":
+        raise NodeError(f"pads with mode {mode}: the machine pads with one number (mode constant) and has no layer for "
+                        "values of the image itself; train or export the model with that")
     real = context.activation(inputs[0])
     rank = real.order.ndim
     listed = node.attributes.get("pads")
@@ -26,11 +31,13 @@ def pad(context: Context, inputs: Inputs) -> Value:
     named = np.array(listed) if listed is not None else constant(at(inputs, 1), "the padding")
     padded = axes(node, at(inputs, 3)) or range(rank)
     pads[:, [axis % rank for axis in padded]] = named.astype(np.int64).reshape(2, -1)
-    if rank not in (3, 4) or pads[:, :2].any() or pads.min() < 0:
-        raise NodeError("pads other axes than the spatial ones, or cuts")
+    if rank not in (3, 4) or pads[:, :2].any():
+        raise NodeError("pads other axes than the one or two spatial ones, of which alone the machine has a border")
+    cut = np.maximum(-pads, 0)
+    if cut.any():
+        kept = tuple(slice(begin, size - end) for begin, end, size in zip(*cut, real.order.shape, strict=True))
+        real = context.activation(rearranged(node, real, lambda order: keeps_samples(order[kept])))
+        pads = np.maximum(pads, 0)
     number = scalar(at(inputs, 2), "the value", float(node.attributes.get("value", 0.0)))
-    raw = number / real.scale + real.zero_point
-    if raw != round(raw) or not -128 <= raw <= 127:
-        raise NodeError(f"pads with {number:g}, which the quantised tensor cannot hold")
     begin, end = ([0] * (4 - rank) + row[2:].tolist() for row in pads)
-    return Padded(real, (begin[0], begin[1], end[0], end[1]), round(raw))
+    return Padded(node.name, real, (begin[0], begin[1], end[0], end[1]), number)

@@ -14,6 +14,7 @@ from gen.onnx.pooling import pooled, store_maximum
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.values import Pending, PendingPool, Quantised, Real, Value
+from gen.onnx.weights import Kernel, convolved
 from gen.onnx.windows import Windows, counts, resolve
 
 __all__ = ["HANDLERS", "average_pool", "global_average"]
@@ -21,13 +22,16 @@ __all__ = ["HANDLERS", "average_pool", "global_average"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("MaxPool")
+@HANDLERS.handles("MaxPool", conditions=(
+    "on the pool unit; no dilation, no indices. Where its input is quantised only behind it, it is in front of "
+    "it, too: the result is the same"))
 def max_pool(context: Context, inputs: Inputs) -> Value:
     node, graph = context.node, context.graph
-    if any(d != 1 for d in node.attributes.get("dilations", [])) or node.attributes.get("storage_order"):
-        raise NodeError("dilations and column-major storage are not supported")
-    if len(node.outputs) > 1:
-        raise NodeError("the second output (indices) is not supported")
+    if any(d != 1 for d in node.attributes.get("dilations") or ()):
+        raise NodeError("has a dilation: the machine takes maxima of neighbouring pixels only; train or export the "
+                        "model without it")
+    if any(node.outputs[1:]):
+        raise NodeError("gives the indices of its maxima, which the machine does not keep; use the first output alone")
     value = inputs[0]
     if isinstance(value, Quantised):        # the maximum is the same in any scale
         return same_integers(context, value, lambda real: max_pool(context, [real]))
@@ -55,19 +59,25 @@ def _pool_later(context: Context, value: Pending) -> PendingPool:
         windows=windows, shape=shape, factor=ones, shift=0 * ones)
 
 
-@HANDLERS.handles("AveragePool")
+@HANDLERS.handles("AveragePool", conditions=(
+    "on the pool unit, with dilation as a depthwise convolution; all windows average the same number of values, "
+    "at most 65,536: padding is counted (count_include_pad), or no window has any"))
 def average_pool(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
-    if any(d != 1 for d in attributes.get("dilations", [])):
-        raise NodeError("dilation is not supported")
     source, dims = context.feature_map(inputs[0])
     windows = resolve(attributes, dims[1:])
     averaged = counts(attributes, dims[1:], windows)
     if averaged.min() != averaged.max():
-        raise NodeError(f"windows at the edge average {averaged.min()} values, others {averaged.max()}; "
-                        "use count_include_pad=1, no padding or no ceil_mode")
-    order = result_order((dims[0], *windows.output), source.order.ndim)
-    return pooled(context, source, windows, order, divisor=int(averaged.flat[0]))
+        raise NodeError(f"windows at the edge average {averaged.min()} values, others {averaged.max()}, and the "
+                        "machine divides all by one number; use count_include_pad=1, no padding or no ceil_mode")
+    order, divisor = result_order((dims[0], *windows.output), source.order.ndim), int(averaged.flat[0])
+    steps = [1] * (4 - source.order.ndim) + list(attributes.get("dilations") or [1] * (source.order.ndim - 2))
+    if steps == [1, 1]:
+        return pooled(context, source, windows, order, divisor=divisor)
+    weights = np.zeros((dims[0], 1, *windows.kernel), np.int16)
+    weights[:, :, ::steps[0], ::steps[1]] = 1
+    kernel = Kernel(weights, np.full(dims[0], 1 / divisor), np.zeros(dims[0]), depthwise=True)
+    return convolved(context.node.name, source, kernel, windows, order, source.zero_point)
 
 
 def _whole(height: int, width: int) -> Windows:
@@ -75,7 +85,7 @@ def _whole(height: int, width: int) -> Windows:
     return Windows((height, width), (1, 1), (0, 0, 0, 0), (1, 1))
 
 
-@HANDLERS.handles("GlobalMaxPool")
+@HANDLERS.handles("GlobalMaxPool", conditions="on the pool unit")
 def global_max_pool(context: Context, inputs: Inputs) -> Value:
     source, (channels, height, width) = context.feature_map(inputs[0])
     order = result_order((channels, 1, 1), source.order.ndim)
@@ -97,7 +107,8 @@ def global_average(context: Context, value: Value | None, over: Sequence[int], k
     return pooled(context, source, _whole(height, width), owners[:, 0].reshape(dims), divisor=height * width)
 
 
-@HANDLERS.handles("GlobalAveragePool", "ReduceMean")
+@HANDLERS.handles("GlobalAveragePool", "ReduceMean", conditions=(
+    "on the pool unit; ReduceMean over all spatial axes and no other, which it names"))
 def mean(context: Context, inputs: Inputs) -> Value:
     node = context.node
     if node.op == "GlobalAveragePool":

@@ -1,5 +1,7 @@
 """Matrix products with constant weights."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gen.onnx.arrangement import moved
@@ -7,7 +9,7 @@ from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Pending, QuantisedConstant, Real, Value
+from gen.onnx.values import Constant, Pending, QuantisedConstant, Real, Value, is_plain
 from gen.onnx.weights import Kernel, bias_of, convolved, weights_of
 from gen.onnx.windows import Windows
 
@@ -38,26 +40,55 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
         return convolved(name, real, kernel, Windows(shape[1:], (1, 1), (0, 0, 0, 0), (1, 1)), order)
     real = context.activation(moved(value, [-1], [1]))
     channels, *size = context.graph.tensors[real.quantised.tensor].shape
-    if channels != features or not np.array_equal(real.order.ravel(), np.arange(real.order.size)):
-        raise NodeError("its input is neither a vector nor pixels with channels last; the machine moves no data")
+    if channels != features or not is_plain(real.order):
+        raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves no data; "
+                        "transpose the channels behind the other axes")
     kernel = Kernel(matrix.weights.reshape(outputs, channels, 1, 1), matrix.scale, matrix.bias)
     order = np.arange(outputs * size[0] * size[1]).reshape(outputs, -1).T.reshape(*before[:-1], outputs)
     return convolved(name, real, kernel, Windows((1, 1), (1, 1), (0, 0, 0, 0), (size[0], size[1])), order)
 
 
-@HANDLERS.handles("Gemm", "MatMul")
+def _matrix(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """`weights_of` a matrix."""
+    if isinstance(value, QuantisedConstant) and value.array.ndim != 2:
+        raise NodeError(f"its weights must be a matrix, not of shape {value.array.shape}")
+    return weights_of(value, axis)
+
+
+@HANDLERS.handles("Gemm", conditions=(
+    "a layer of its own: of a vector, in whatever arrangement, or of pixels with channels last. Constant weights, "
+    "a bias for each column; any alpha and beta, transB, no transA"))
 def matrix_product(context: Context, inputs: Inputs) -> Value:
+    """``alpha * a @ b + beta * c`` with constants b and c, as Gemm's attributes say."""
     attributes = context.node.attributes
     if attributes.get("transA"):
-        raise NodeError("transA is not supported")
-    axis = 0 if attributes.get("transB") else 1
-    matrix = inputs[1]
-    if isinstance(matrix, QuantisedConstant) and matrix.array.ndim != 2:
-        raise NodeError(f"its weights must be a matrix, not of shape {matrix.array.shape}")
-    weights, scale = weights_of(matrix, axis)
-    bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=True)
-    bias *= float(attributes.get("beta", 1.0))
+        raise NodeError("transA makes samples of the features, which a machine of one sample cannot; transpose the "
+                        "weights instead (transB)")
+    if not isinstance(inputs[1], Constant | QuantisedConstant):
+        raise NodeError("multiplies two activations; the machine has products with constant weights only")
+    weights, scale = _matrix(inputs[1], 0 if attributes.get("transB") else 1)
+    bias = bias_of(at(inputs, 2), weights.shape[0], broadcast=True) * float(attributes.get("beta", 1.0))
     alpha = float(attributes.get("alpha", 1.0))
-    if alpha <= 0:
-        raise NodeError(f"alpha must be positive, not {alpha}")
-    return _product(context, inputs[0], Kernel(weights, scale * alpha, bias))
+    if not np.isfinite(alpha):
+        raise NodeError(f"alpha must be finite, not {alpha}")
+    # Scales stay positive.
+    turned = weights * np.int16(np.sign(alpha))
+    return _product(context, inputs[0], Kernel(turned, scale * abs(alpha) if alpha else scale, bias))
+
+
+@HANDLERS.handles("MatMul", conditions=(
+    "as Gemm; the constant matrix may also be in front, of a matrix for each sample. Products of two activations "
+    "are refused"))
+def product(context: Context, inputs: Inputs) -> Value:
+    """Weights in front stand for their transposition behind: ``W @ x`` is that of ``x.T @ W.T``."""
+    if not isinstance(inputs[0], Constant | QuantisedConstant):
+        return matrix_product(context, inputs)
+    value = inputs[1]
+    if not isinstance(value, Real):
+        raise refusal(value, "its second operand")
+    if value.order.ndim < 3:
+        raise NodeError("multiplies constants by the samples; weights stand behind them")
+    weights, scale = _matrix(inputs[0], 0)
+    turned = replace(value, quantised=replace(value.quantised, order=value.order.swapaxes(-1, -2)))
+    result = _product(context, turned, Kernel(weights, scale, np.zeros(weights.shape[0])))
+    return replace(result, order=result.order.swapaxes(-1, -2))

@@ -14,13 +14,15 @@ from gen.onnx.handlers.quantisation import dequantized, zero_point
 from gen.onnx.handlers.softmax import softmax_of
 from gen.onnx.model import MICROSOFT, NodeError
 from gen.onnx.quantise import quantize
-from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.registry import Inputs, Place, Registry, at
 from gen.onnx.values import Constant, Quantisation, Value
 from gen.onnx.weights import weights_of
 
 __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
+
+_PLAIN = "as the plain operator, with the scales that it carries"
 
 
 def _dequantized(inputs: Inputs, axis: int = 1) -> Value:
@@ -45,7 +47,7 @@ def _integer_bias(value: Value | None, unit: np.ndarray) -> Value | None:
     return Constant(bias.reshape(-1) * unit)
 
 
-@HANDLERS.handles("QLinearConv")
+@HANDLERS.handles("QLinearConv", conditions=_PLAIN)
 def qlinear_conv(context: Context, inputs: Inputs) -> Value:
     x, weights = _dequantized(inputs[:3]), _dequantized(inputs[3:6], 0)
     scale = weights_of(weights, 0)[1]
@@ -53,13 +55,13 @@ def qlinear_conv(context: Context, inputs: Inputs) -> Value:
     return _quantized(context, convolution(context, [x, weights, bias]), inputs[6], inputs[7])
 
 
-@HANDLERS.handles("QLinearMatMul")
+@HANDLERS.handles("QLinearMatMul", conditions=_PLAIN)
 def qlinear_matmul(context: Context, inputs: Inputs) -> Value:
     a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6], 1)
     return _quantized(context, matrix_product(context, [a, b]), inputs[6], inputs[7])
 
 
-@HANDLERS.handles("QGemm", domains=[MICROSOFT])
+@HANDLERS.handles("QGemm", domains=[MICROSOFT], conditions=_PLAIN)
 def qgemm(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     axis = 0 if attributes.get("transB") else 1
@@ -70,24 +72,24 @@ def qgemm(context: Context, inputs: Inputs) -> Value:
     return result if at(inputs, 7) is None else _quantized(context, result, inputs[7], at(inputs, 8))
 
 
-@HANDLERS.handles("QLinearAdd", domains=[MICROSOFT])
+@HANDLERS.handles("QLinearAdd", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_add(context: Context, inputs: Inputs) -> Value:
     a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6])
     return _quantized(context, add(context, [a, b]), inputs[6], at(inputs, 7))
 
 
-@HANDLERS.handles("QLinearLeakyRelu", domains=[MICROSOFT])
+@HANDLERS.handles("QLinearLeakyRelu", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_leaky_relu(context: Context, inputs: Inputs) -> Value:
     return _quantized(context, leaky_relu(context, [_dequantized(inputs[:3])]), inputs[3], at(inputs, 4))
 
 
-@HANDLERS.handles("QLinearConcat", domains=[MICROSOFT])
+@HANDLERS.handles("QLinearConcat", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_concat(context: Context, inputs: Inputs) -> Value:
     parts = [_dequantized(inputs[first:first + 3]) for first in range(2, len(inputs), 3)]
     return _quantized(context, concat(context, parts), inputs[0], inputs[1])
 
 
-@HANDLERS.handles("QLinearAveragePool", domains=[MICROSOFT])
+@HANDLERS.handles("QLinearAveragePool", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_average_pool(context: Context, inputs: Inputs) -> Value:
     if context.node.attributes.get("channels_last"):
         raise NodeError("channels_last is not supported; export the model with channels first")
@@ -95,7 +97,7 @@ def qlinear_average_pool(context: Context, inputs: Inputs) -> Value:
     return _quantized(context, result, inputs[3], at(inputs, 4))
 
 
-@HANDLERS.handles("QLinearGlobalAveragePool", domains=[MICROSOFT])
+@HANDLERS.handles("QLinearGlobalAveragePool", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_global_average_pool(context: Context, inputs: Inputs) -> Value:
     x = context.activation(_dequantized(inputs[:3]))
     first = 1 if context.node.attributes.get("channels_last") else 2
@@ -103,7 +105,7 @@ def qlinear_global_average_pool(context: Context, inputs: Inputs) -> Value:
     return _quantized(context, global_average(context, x, over, True), inputs[3], at(inputs, 4))
 
 
-@HANDLERS.handles("QLinearSoftmax", domains=[MICROSOFT])
+@HANDLERS.handles("QLinearSoftmax", domains=[MICROSOFT], place=Place.EDGES, conditions=_PLAIN)
 def qlinear_softmax(context: Context, inputs: Inputs) -> Value:
     opset = int(context.node.attributes.get("opset", context.opset))
     result = softmax_of(context, _dequantized(inputs[:3]), opset)

@@ -8,9 +8,10 @@ from onnx import TensorProto, helper
 
 from gen.onnx.constants import activation_scale, float_scales, parameter, scalar
 from gen.onnx.context import Context
+from gen.onnx.edges import pad_integer
 from gen.onnx.model import MICROSOFT, NodeError
 from gen.onnx.quantise import quantize
-from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.registry import Inputs, Place, Registry, at
 from gen.onnx.values import (
     Constant,
     Host,
@@ -31,6 +32,9 @@ _QUANTISED = [helper.tensor_dtype_to_np_dtype(number) for number in (
     TensorProto.INT8, TensorProto.UINT8, TensorProto.INT4, TensorProto.UINT4, TensorProto.INT2, TensorProto.UINT2,
     TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32)]
 
+#: The way out for wider activations.
+_EIGHT_BITS = "quantise the model again, with activations of 8 bits (activation_type of onnxruntime.quantization)"
+
 
 def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tuple[int, bool]:
     """(zero point, unsigned) of an activation; its type is that of the quantised tensor."""
@@ -38,18 +42,21 @@ def zero_point(value: Value | None, default: type[np.generic] = np.uint8) -> tup
         return 0, default is np.uint8
     array = parameter(value, "the zero point")
     if array.dtype not in (np.int8, np.uint8):
-        raise NodeError(f"activations must be int8 or uint8, not {array.dtype}; quantise the model to 8 bits")
+        raise NodeError(f"activations must be int8 or uint8, not {array.dtype}; {_EIGHT_BITS}")
     return int(scalar(value, "the zero point")), array.dtype == np.uint8
 
 
-@HANDLERS.handles("QuantizeLinear", domains=["", MICROSOFT])
+@HANDLERS.handles("QuantizeLinear", domains=["", MICROSOFT], conditions=(
+    "the end of the layer in front of it; behind a DequantizeLinear nothing where scale and zero point stay, or "
+    "only uint8 becomes int8 or back, else a copy; at inputs and outputs by the processor. One positive scale, "
+    "int8 or uint8"))
 def quantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     default: type[np.generic] = np.uint8
     if attributes.get("output_dtype"):
         default = helper.tensor_dtype_to_np_dtype(attributes["output_dtype"]).type
         if default not in (np.int8, np.uint8):
-            raise NodeError(f"activations must be int8 or uint8, not {default.__name__}; quantise to 8 bits")
+            raise NodeError(f"activations must be int8 or uint8, not {default.__name__}; {_EIGHT_BITS}")
     point, unsigned = zero_point(at(inputs, 2), default)
     return quantize(context, inputs[0], Quantisation(activation_scale(inputs[1]), point, unsigned))
 
@@ -77,7 +84,7 @@ def dequantized(value: Value | None, scale: Value | None, point: Value | None, a
         padded = value.padded
         real = dequantized(padded.real.quantised, scale, point, axis)
         assert isinstance(real, Real)
-        return replace(padded, real=real)
+        return replace(padded, real=real, number=(pad_integer(padded) - real.zero_point) * real.scale)
     if not isinstance(value, Host | Quantised):
         raise NodeError("its input is not a quantised tensor; put a QuantizeLinear in front of it")
     unsigned_input = value.unsigned if isinstance(value, Quantised) else _quantised_last(value)
@@ -109,7 +116,8 @@ def same_integers(context: Context, value: Quantised, pick: Callable[[Real], Val
     return quantize(context, result, Quantisation(tensor.scale, point, value.unsigned))
 
 
-@HANDLERS.handles("DequantizeLinear", domains=["", MICROSOFT])
+@HANDLERS.handles("DequantizeLinear", domains=["", MICROSOFT], place=Place.COMPILER, conditions=(
+    "how an int8 or uint8 tensor, or a constant, is read; at outputs by the processor. No block-wise scales"))
 def dequantize_linear(context: Context, inputs: Inputs) -> Value:
     attributes = context.node.attributes
     if attributes.get("block_size"):

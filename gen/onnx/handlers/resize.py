@@ -19,7 +19,10 @@ __all__ = ["HANDLERS"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Resize", "Upsample")
+@HANDLERS.handles("Resize", "Upsample", conditions=(
+    "nearest, of height and width by whole factors, in the coordinates in which that repeats each value (asymmetric "
+    "with floor, half_pixel with round_prefer_floor, and more): in the layer in front of it if nothing else reads "
+    "that, else as a copy; columns by 32 at most"))
 def resize(context: Context, inputs: Inputs) -> Value:
     """A copy whose rows and columns are repeated; of a tensor of integers one of the same integers."""
     value, mode = inputs[0], context.node.attributes.get("mode", "nearest")

@@ -80,7 +80,9 @@ def _signs_of(context: Context, value: Pending | PendingPool) -> Real:
     return _store_signs(context, value)
 
 
-@HANDLERS.handles("GreaterOrEqual", "Greater", "LessOrEqual", "Less")
+@HANDLERS.handles("GreaterOrEqual", "Greater", "LessOrEqual", "Less", conditions=(
+    "of an activation and a constant for each channel, with a Where behind it: a sign ([binary "
+    "layers](binary.md))"))
 def compare(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
@@ -96,7 +98,7 @@ def compare(context: Context, inputs: Inputs) -> Value:
     return Condition(result, op in ("Greater", "Less"))
 
 
-@HANDLERS.handles("Where")
+@HANDLERS.handles("Where", conditions="behind a comparison, with 1 and -1: a sign")
 def where(context: Context, inputs: Inputs) -> Value:
     """1 and -1 by a condition: a sign."""
     condition = inputs[0]
@@ -112,7 +114,7 @@ def where(context: Context, inputs: Inputs) -> Value:
     return _store_signs(context, turned_copy(context, _signs_of(context, condition.value), -1))
 
 
-@HANDLERS.handles("Sign")
+@HANDLERS.handles("Sign", conditions="in the layer in front of it, else as a copy")
 def sign(context: Context, inputs: Inputs) -> Value:
     value = inputs[0]
     if isinstance(value, Pending | PendingPool):

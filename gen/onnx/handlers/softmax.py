@@ -7,7 +7,7 @@ from gen.onnx.context import Context
 from gen.onnx.exact_sums import exact_sums
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
-from gen.onnx.registry import Inputs, Registry
+from gen.onnx.registry import Inputs, Place, Registry
 from gen.onnx.values import Host, Pending, Real, Value
 
 __all__ = ["HANDLERS", "softmax_of"]
@@ -15,7 +15,8 @@ __all__ = ["HANDLERS", "softmax_of"]
 HANDLERS = Registry()
 
 
-@HANDLERS.handles("Softmax")
+@HANDLERS.handles("Softmax", place=Place.EDGES, conditions=(
+    "at the end of the model; its input and its result may be rearranged or cut. Not over the samples"))
 def softmax(context: Context, inputs: Inputs) -> Value:
     return softmax_of(context, inputs[0], context.opset)
 

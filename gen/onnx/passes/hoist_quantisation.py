@@ -31,7 +31,7 @@ def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
     taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
     kept = {tensor.name for tensor in graph.initializer}
     for node in graph.node:
-        if node.op_type in _KEPT or (node.op_type in MOVING and node.input[0] in kept):
+        if node.op_type in _KEPT or (node.op_type in MOVING and not kept.isdisjoint(node.input[:1])):
             kept.update(node.output)
     single = _single_numbers(graph)
     #: Value -> for each reader the QuantizeLinear that it leads to, None for one that leads to none.

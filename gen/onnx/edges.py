@@ -1,0 +1,125 @@
+"""Padding and cropping: in the layer that reads the result where it can, else by a layer of its own."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from gen.ir.graph import Conv, Pool
+from gen.onnx.builder import GraphBuilder, Result
+from gen.onnx.model import NodeError
+from gen.onnx.refusals import rearranged_in_front_of
+from gen.onnx.units import same
+from gen.onnx.values import (
+    Padded,
+    Pending,
+    Quantisation,
+    Quantised,
+    QuantisedPadded,
+    Real,
+    channels_shape,
+    is_plain,
+    is_whole,
+)
+from gen.onnx.windows import MAX_KERNEL, MAX_PADS
+
+__all__ = ["TAKE_PADDING", "cropped", "integers_of_padded", "pad_integer", "padding", "stored"]
+
+#: Operators whose handlers take a padded value as it is: it is `stored` for all others.
+TAKE_PADDING = ("Conv", "QLinearConv", "QuantizeLinear", "DequantizeLinear")
+
+#: Steps of a tensor by which a number may miss one: float32's rounding, and no more.
+_CLOSE = 1e-4
+
+
+def pad_integer(value: Padded) -> int:
+    """The int8 value of the padding. Raises NodeError for a number that is none of the tensor's."""
+    raw = value.number / value.real.scale + value.real.zero_point
+    nearest = np.clip(np.rint(raw), -128, 127)
+    if not abs(raw - nearest) <= _CLOSE:
+        raise NodeError(f"pads with {value.number:g}, which the quantised tensor cannot hold; pad with a multiple of "
+                        "its scale, or quantise behind the Pad as in front of it", at=value.name)
+    return int(nearest)
+
+
+def integers_of_padded(value: Padded) -> Padded:
+    """``value`` with the number that its own quantisation makes of the padding's."""
+    real = value.real
+    with np.errstate(over="ignore"):    # infinite is as good
+        raw = np.clip(np.rint(np.float32(value.number) / np.float32(real.scale)) + real.zero_point, -128, 127)
+    return replace(value, number=(int(raw) - real.zero_point) * real.scale)
+
+
+def padding(graph: GraphBuilder, value: Padded) -> Pending:
+    """The layer that copies a tensor into its padding. Raises NodeError where none can."""
+    source = graph.tensor(value.real.quantised, value.real.scale, value.real.zero_point)
+    tensor = graph.tensors[source.tensor]
+    if tensor.signs:
+        raise NodeError("pads signs, which only a Conv can follow", at=value.name)
+    if channels_shape(source.order.shape) != tensor.shape or not is_plain(source.order):
+        raise rearranged_in_front_of(value.name, tensor.name, source.moved_by)
+    if any(size > largest for size, largest in zip(value.pads, 2 * MAX_PADS, strict=True)):
+        raise NodeError(f"pads with {value.pads} rows and columns; a layer has at most {MAX_PADS[0]} rows and "
+                        f"{MAX_PADS[1]} columns of padding at each side", at=value.name)
+    (channels, height, width), (top, left, bottom, right) = tensor.shape, value.pads
+    shape = channels, top + height + bottom, left + width + right
+    return Pending(
+        name=value.name, nodes=(value.name,), order=np.arange(prod(shape)).reshape(value.shape), shape=shape,
+        layer=Pool, arguments=dict(input=source.tensor, maximum=False, kernel=(1, 1), stride=(1, 1), pads=value.pads,
+                                   pad_value=pad_integer(value)),
+        scale=np.full(channels, value.real.scale), offset=np.full(channels, -value.real.zero_point),
+        bias=np.zeros(channels))
+
+
+def stored(graph: GraphBuilder, value: Padded | QuantisedPadded) -> Real | Quantised:
+    """A padded value as a tensor of its own, in the integers that it has."""
+    padded = value if isinstance(value, Padded) else value.padded
+    layer = padding(graph, padded)
+    tensor = graph.tensors[layer.arguments["input"]]
+    quantisation = Quantisation(tensor.scale, tensor.zero_point, False)
+    if isinstance(value, Padded):
+        written = graph.add_layer(layer, same(tensor, layer.shape[0]), result=Result(None, quantisation))
+        return replace(padded.real, quantised=written)
+    unsigned = padded.real.quantised.unsigned
+    quantisation = replace(quantisation, zero_point=tensor.zero_point + 128 * unsigned, unsigned=unsigned)
+    return graph.add_layer(layer, same(tensor, layer.shape[0]), result=Result(value.node, quantisation))
+
+
+def cropped(graph: GraphBuilder, value: Real) -> Real | None:
+    """Rows and columns of a tensor, every first, second, ... of them, as a tensor of its own; None for other parts.
+
+    A depthwise convolution picks them: its kernel has one weight of 1, at the first row and column. Raises NodeError
+    where that would be too far away.
+    """
+    tensor = graph.tensors[value.quantised.tensor]
+    channel, *places = np.unravel_index(value.order, tensor.shape)
+    starts, steps, sizes, indices = [], [], [], []
+    for place in places:
+        taken, index = np.unique(place, return_inverse=True)
+        step = int(taken[1] - taken[0]) if taken.size > 1 else 1
+        if not np.array_equal(taken, taken[0] + step * np.arange(taken.size)):
+            return None
+        starts.append(int(taken[0]))
+        steps.append(step)
+        sizes.append(taken.size)
+        indices.append(index.reshape(value.order.shape))
+    shape = tensor.shape[0], sizes[0], sizes[1]
+    order = np.ravel_multi_index((channel, *indices), shape)
+    if tensor.signs or not is_whole(order, prod(shape)):
+        return None
+    # The smallest kernel that reaches the first place and leaves as many windows as there are places.
+    kernel = [max(start + 1, size - count * step + 1)
+              for start, size, count, step in zip(starts, tensor.shape[1:], sizes, steps, strict=True)]
+    if max(kernel) > MAX_KERNEL:
+        raise NodeError(f"cuts off {max(kernel) - 1} rows or columns; in front of a layer it can be at most "
+                        f"{MAX_KERNEL - 1}", at=value.moved_by)
+    weights = np.zeros((shape[0], 1, *kernel), np.int16)
+    weights[:, :, starts[0], starts[1]] = 1
+    layer = Pending(
+        name=value.moved_by, nodes=(value.moved_by,), order=order, shape=shape, layer=Conv,
+        arguments=dict(input=tensor.name, weights=weights, depthwise=True, stride=tuple(steps), pads=(0, 0, 0, 0),
+                       pad_value=None),
+        scale=np.full(shape[0], value.scale), offset=np.full(shape[0], -value.zero_point), bias=np.zeros(shape[0]))
+    written = graph.add_layer(layer, same(tensor, shape[0]),
+                              result=Result(None, Quantisation(tensor.scale, tensor.zero_point, False)))
+    return replace(value, quantised=written)

@@ -1,0 +1,35 @@
+"""Operators that have no handler, and why: what is said of a node of one, and in the documents.
+
+Such nodes are the processor's, where a model may be cut (`gen.partition`).
+"""
+
+from collections.abc import Mapping
+
+__all__ = ["REFUSALS", "REFUSED"]
+
+#: Operators of ONNX -> what is said behind their name, with the way out if there is one.
+REFUSALS: Mapping[tuple[str, ...], str] = {
+    ("Sigmoid", "HardSigmoid", "HardSwish", "Swish", "Tanh", "Elu", "Selu", "Celu", "Gelu", "Mish", "Softplus",
+     "Softsign", "Exp", "Log", "Erf", "Sqrt", "Reciprocal", "Pow", "Abs"):
+        "has no layer on the machine, which has no table of a function; train with Relu, Clip or LeakyRelu in its "
+        "place",
+    ("Max", "Min", "Sum", "Mean"):
+        "has no layer on the machine; of two tensors it computes the sum (Add), with a constant Clip is both of "
+        "Max and Min",
+    ("InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "LpNormalization",
+     "MeanVarianceNormalization", "LRN"):
+        "has no layer on the machine, as its scale depends on the values; train with BatchNormalization in its place",
+    ("LSTM", "GRU", "RNN", "Attention"):
+        "has no layer on the machine, which multiplies activations by constants and keeps no state",
+    ("If", "Loop", "Scan"):
+        "has no layer on the machine, whose programs have no branches; export the model without control flow",
+    ("ArgMax", "ArgMin", "TopK", "NonMaxSuppression", "LogSoftmax", "Hardmax"):
+        "has no layer on the machine, nor a step at the end of its work, where Softmax is the only one",
+    ("DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"):
+        "belongs to a model that is quantised while it runs; quantise it statically, by calibration samples",
+    ("GridSample", "AffineGrid", "RoiAlign", "MaxRoiPool", "DeformConv", "MaxUnpool"):
+        "has no layer on the machine, which reads pixels at fixed distances",
+}
+
+#: Operator -> the same.
+REFUSED: Mapping[str, str] = {operator: reason for operators, reason in REFUSALS.items() for operator in operators}

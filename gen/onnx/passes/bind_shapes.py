@@ -1,0 +1,43 @@
+"""Symbolic dimensions."""
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from gen.ir.errors import GraphError
+
+__all__ = ["bind_shapes"]
+
+
+def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> onnx.ModelProto:
+    """Numbers in place of the symbolic dimensions of inputs, and wherever else their names are.
+
+    ``shapes``: input -> shape, perhaps without the samples; "" stands for the only input. The number of samples stays
+    what it is. Raises GraphError for a shape that is not the input's, and where one name would have two numbers.
+    """
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in constants]
+    named: dict[str, int] = {}
+    for value in inputs:
+        dims = value.type.tensor_type.shape.dim
+        shape = shapes.get(value.name, shapes.get("") if len(inputs) == 1 else None)
+        if shape is None:
+            continue
+        sizes = shape[1:] if len(shape) == len(dims) else shape
+        if len(sizes) != len(dims) - 1 or any(
+                dim.HasField("dim_value") and dim.dim_value != size for dim, size in zip(dims[1:], sizes, strict=True)):
+            own = ", ".join(str(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
+            raise GraphError(f"input {value.name} has the shape ({own}), which cannot be {tuple(shape)}")
+        for dim, size in zip(dims[1:], sizes, strict=True):
+            if dim.HasField("dim_value"):
+                continue
+            if named.setdefault(dim.dim_param, size) != size and dim.dim_param:
+                raise GraphError(f"input {value.name}: dimension {dim.dim_param} cannot be {named[dim.dim_param]} and "
+                                 f"{size}; give one number for it")
+            dim.dim_value = size
+    named.pop("", None)
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in named:
+                dim.dim_value = named[dim.dim_param]
+    return model

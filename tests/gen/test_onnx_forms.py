@@ -1,0 +1,191 @@
+"""Forms that become layers of other shapes, against onnxruntime: dilated, transposed, padded, cropped."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from gen.compiler import compile_graph
+from gen.ir import reference
+from gen.ir.graph import Conv
+from gen.options import CompileOptions
+from sim import functional
+from tests.gen.qdq import Builder
+from tests.gen.test_onnx_import import check
+
+Rng = np.random.Generator
+
+PADS = [0, 0, 1, 2, 0, 0, 2, 1]
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize("dilations", [[2, 2], [1, 3]])
+def test_dilated_convolution(dilations: list[int], group: int, rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.node("Conv", b.dequantize(b.input(1, 4, 9, 10)), b.weights(4, 4 // group, 3, 3), b.bias(4), group=group,
+               dilations=dilations, pads=[2, 2, 1, 1], strides=[2, 1])
+    b.output(b.quantize(y))
+    check(b, tmp_path)
+
+
+def test_dilation_in_one_dimension(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.node("Conv", b.dequantize(b.input(1, 4, 30)), b.weights(4, 4, 3), dilations=[4], pads=[4, 4])
+    b.output(b.quantize(y), rank=3)
+    graph, _ = check(b, tmp_path)
+    assert isinstance(graph.layers[0], Conv) and graph.layers[0].weights.shape == (4, 4, 1, 9)
+
+
+@pytest.mark.parametrize("padding", [{}, dict(pads=[1, 1, 1, 1], count_include_pad=1)])
+def test_dilated_average(padding: dict[str, Any], rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng, opset=19)
+    y = b.node("AveragePool", b.dequantize(b.input(1, 4, 9, 10)), kernel_shape=[2, 3], dilations=[2, 2], **padding)
+    b.output(b.quantize(y, 0.02))
+    check(b, tmp_path)
+
+
+@pytest.mark.parametrize(("kernel", "attributes"), [
+    ([3, 3], dict()),
+    ([3, 3], dict(strides=[2, 2])),
+    ([3, 3], dict(strides=[2, 2], pads=[1, 1, 1, 1])),
+    ([3, 3], dict(strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])),
+    ([2, 2], dict(strides=[2, 2])),
+    ([4, 4], dict(strides=[2, 2], pads=[1, 1, 1, 1])),
+    ([3, 2], dict(strides=[3, 2], dilations=[2, 3])),
+    ([3, 3], dict(strides=[2, 2], output_shape=[10, 14])),
+    ([3, 3], dict(strides=[2, 2], auto_pad="SAME_UPPER")),
+    ([3, 3], dict(strides=[2, 2], auto_pad="SAME_LOWER")),
+    ([1, 1], dict(strides=[3, 3], pads=[2, 2, 2, 2])),      # the phase of every tap but one is empty
+    ([5, 5], dict(pads=[4, 4, 4, 4])),
+    ([3, 3], dict(strides=[2, 2], group=2)),
+    ([3, 3], dict(strides=[2, 1], group=6)),
+    ([3, 3], dict(pads=[1, 1, 1, 1], group=6)),
+    ([3], dict(strides=[2], pads=[1, 0])),
+])
+def test_transposed_convolution(kernel: list[int], attributes: dict[str, Any], rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    size, group = (5, 7)[:len(kernel)], attributes.get("group", 1)
+    weights = b.weights(6, 6 // group, *kernel, axis=1)
+    y = b.node("ConvTranspose", b.dequantize(b.input(1, 6, *size)), weights, b.bias(6), **attributes)
+    b.output(b.quantize(y), rank=2 + len(kernel))
+    graph, _ = check(b, tmp_path)
+    (layer,) = graph.layers
+    assert isinstance(layer, Conv) and layer.depthwise == (group == 6 and "strides" not in attributes)
+
+
+def test_constants_behind_a_transposed_convolution(rng: Rng, tmp_path: Path) -> None:
+    """Also where the phases of the stride are cut off at the end."""
+    b = Builder(rng)
+    y = b.node("ConvTranspose", b.dequantize(b.input(1, 4, 5, 6)), b.weights(4, 6, 3, 3, axis=1), strides=[2, 2])
+    y = b.node("BatchNormalization", y, *(b.constant(rng.uniform(0.5, 1.5, 6).astype(np.float32)) for _ in range(4)))
+    b.output(b.quantize(b.node("Relu", y), zero_point=0))
+    check(b, tmp_path)
+
+
+def test_transposed_convolution_of_stride_1_may_be_followed(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.node("ConvTranspose", b.dequantize(b.input(1, 4, 5, 6)), b.weights(4, 6, 3, 3, axis=1))
+    b.output(b.quantize(b.node("Conv", b.requantize(y), b.weights(3, 6, 3, 3))))
+    check(b, tmp_path)
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, -0.25])
+@pytest.mark.parametrize("behind", ["MaxPool", "Conv", "padded Conv", "Relu", "quantised", "other scale", "output"])
+def test_pad(behind: str, number: float, rng: Rng, tmp_path: Path) -> None:
+    """With any number of the tensor: in the Conv behind it, or as a copy."""
+    b = Builder(rng)
+    scale, point = b.scale(0.05), b.point(3)
+    x = b.node("Conv", b.dequantize(b.input(1, 4, 6, 7)), b.weights(4, 4, 1, 1))
+    x = b.node("DequantizeLinear", b.node("QuantizeLinear", x, scale, point), scale, point)
+    y = b.node("Pad", x, b.constant(PADS), b.constant(np.float32(number)))
+    match behind:
+        case "MaxPool":
+            y = b.quantize(b.node("MaxPool", y, kernel_shape=[2, 2]))
+        case "Conv" | "padded Conv":
+            pads = [1, 1, 1, 1] if behind == "padded Conv" else [0, 0, 0, 0]
+            y = b.quantize(b.node("Conv", y, b.weights(4, 4, 3, 3), pads=pads))
+        case "Relu":
+            y = b.quantize(b.node("Relu", y), zero_point=-100)
+        case "quantised":
+            y = b.node("QuantizeLinear", y, scale, point)
+        case "other scale":
+            y = b.quantize(y, 0.08)
+    b.output(y, np.float32 if behind == "output" else None)
+    graph, _ = check(b, tmp_path)
+    own = behind in ("MaxPool", "Relu") or (behind == "padded Conv" and number)
+    assert len(graph.layers) == (3 if own else 2)
+
+
+def test_padding_rounds_where_it_is_quantised(rng: Rng, tmp_path: Path) -> None:
+    """And saturates: 0.51 of steps of 0.05, and minus infinity in front of a maximum."""
+    for number in (0.51, -np.inf, 1e9):
+        b = Builder(rng)
+        scale, point = b.scale(0.05), b.point(3)
+        x = b.node("DequantizeLinear", b.input(1, 4, 6, 7), scale, point)
+        y = b.node("Pad", x, b.constant(PADS), b.constant(np.float32(number)))
+        y = b.node("DequantizeLinear", b.node("QuantizeLinear", y, scale, point), scale, point)
+        b.output(b.quantize(b.node("Conv", y, b.weights(4, 4, 3, 3))))
+        graph, _ = check(b, tmp_path)
+        assert len(graph.layers) == 1
+
+
+@pytest.mark.parametrize("pads", [[0, 0, -1, 2, 0, 0, 0, -3], [0, 0, -1, -1, 0, 0, -1, -1]])
+def test_negative_padding_cuts(pads: list[int], rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.node("Pad", b.dequantize(b.input(1, 4, 6, 7), 0.05, 3), b.constant(pads))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1])))
+    graph, _ = check(b, tmp_path)
+    assert len(graph.layers) == 2
+
+
+def _cut(b: Builder, x: str) -> str:
+    """Every second row, and all columns but the first and the last one."""
+    starts, ends, axes, steps = ([1, 1], [8, 9], [2, 3], [2, 1])
+    return b.node("Slice", x, *map(b.constant, (starts, ends, axes, steps)))
+
+
+def _cropped(b: Builder) -> None:
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 4, 9, 10)), b.weights(4, 4, 1, 1)))
+    b.output(b.quantize(b.node("Conv", _cut(b, y), b.weights(4, 4, 3, 3))))
+
+
+def test_rows_and_columns_in_the_middle(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    _cropped(b)
+    graph, _ = check(b, tmp_path)
+    assert [graph.tensors[layer.output].shape for layer in graph.layers] == [(4, 9, 10), (4, 4, 8), (4, 2, 6)]
+
+
+def _padded(b: Builder) -> None:
+    y = b.node("Pad", b.dequantize(b.input(1, 4, 6, 7), 0.05, 3), b.constant(PADS), b.constant(np.float32(0.5)))
+    b.output(b.quantize(b.node("MaxPool", y, kernel_shape=[2, 2])))
+
+
+def _transposed(b: Builder) -> None:
+    y = b.node("ConvTranspose", b.dequantize(b.input(1, 6, 5, 7)), b.weights(6, 6, 3, 3, axis=1), strides=[2, 2])
+    b.output(b.quantize(y))
+
+
+def _dilated(b: Builder) -> None:
+    y = b.node("Conv", b.dequantize(b.input(1, 4, 9, 10)), b.weights(4, 4, 3, 3), dilations=[2, 3], pads=[2, 3, 2, 3])
+    b.output(b.quantize(y))
+
+
+@pytest.mark.parametrize("make", [_cropped, _padded, _transposed, _dilated])
+def test_programs(make: Any, rng: Rng, tmp_path: Path) -> None:
+    """What the layers compute on the machine is what the reference says."""
+    b = Builder(rng)
+    make(b)
+    graph, _ = check(b, tmp_path)
+    config = NpuConfig.preset(16)
+    program, graph = compile_graph(graph, config, CompileOptions(keep_all=True))
+    _, kept = reference.run(graph, b.samples(1), keep=True)
+    assert kept is not None
+    image = program.image()
+    for tensor in program.inputs.values():
+        program.pack_input(image, tensor, kept[tensor][0])
+    functional.run(config, program.code, image, write_start=program.write_start)
+    for layer in graph.layers:
+        assert np.array_equal(program.unpack_tensor(image, layer.output), kept[layer.output][0]), layer.name

@@ -1,0 +1,192 @@
+"""Inputs that a model leaves open, and fixed batches: both become models of one sample."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import helper
+
+from gen.cli import main
+from gen.ir import reference
+from gen.ir.errors import GraphError
+from gen.onnx.importer import load, load_model
+from gen.onnx.passes import free_batch
+from tests.gen.qdq import Builder
+from tests.gen.test_onnx_import import check
+
+Rng = np.random.Generator
+BATCH = 3
+
+
+def features(b: Builder, *shape: int | str) -> str:
+    return b.requantize(b.node("Conv", b.dequantize(b.input(*shape)), b.weights(4, 3, 3, 3)))
+
+
+def classes(b: Builder, y: str) -> None:
+    b.output(b.quantize(b.node("Gemm", y, b.weights(64, 10, axis=1), b.bias(10)), 0.05), rank=2)
+
+
+def _dynamic_shape(b: Builder, y: str) -> str:
+    samples = b.node("Unsqueeze", b.node("Gather", b.node("Shape", y), b.constant(0)), b.constant([0]))
+    return b.node("Reshape", y, b.node("Concat", samples, b.constant([-1]), axis=0))
+
+
+def _constant_node(b: Builder, y: str) -> str:
+    shape = onnx.numpy_helper.from_array(np.array([BATCH, 64]))
+    return b.node("Reshape", y, b.node("Constant", value=shape))
+
+
+FLAT: dict[str, Callable[[Builder, str], str]] = {
+    "the batch and -1": lambda b, y: b.node("Reshape", y, b.constant([BATCH, -1])),
+    "all sizes": lambda b, y: b.node("Reshape", y, b.constant([BATCH, 64])),
+    "-1 for the batch": lambda b, y: b.node("Reshape", y, b.constant([-1, 64])),
+    "a Constant": _constant_node,
+    "computed": _dynamic_shape,
+    "Flatten": lambda b, y: b.node("Flatten", y),
+    "no copies of axes": lambda b, y: b.node("Reshape", y, b.constant([BATCH, 64]), allowzero=1),
+}
+
+
+@pytest.mark.parametrize("flat", FLAT)
+def test_fixed_batch(flat: str, rng: Rng, tmp_path: Path) -> None:
+    """What onnxruntime makes of the batch is what the samples become one by one."""
+    b = Builder(rng, opset=14)
+    classes(b, FLAT[flat](b, features(b, BATCH, 3, 6, 6)))
+    path, samples = b.save(tmp_path), b.samples(BATCH)
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, samples)
+    check(b, tmp_path)
+    (ours,) = reference.run(load(path), samples)[0].values()
+    assert ours.shape == theirs.shape == (BATCH, 10)
+    assert np.abs(ours.astype(int) - theirs).max() <= 2
+
+
+MIXED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
+    "one row": (lambda b, y: b.node("Reshape", y, b.constant([1, -1])), "of one sample: it mixes samples"),
+    "rows": (lambda b, y: b.node("Reshape", y, b.constant([-1, 16])), "of one sample: it mixes samples"),
+    "Flatten": (lambda b, y: b.node("Flatten", y, axis=0), "of one sample: it mixes samples"),
+    "Transpose": (lambda b, y: b.node("Transpose", y, perm=[1, 0, 2, 3]), "of one sample: it mixes samples"),
+    "first": (lambda b, y: b.node("Slice", y, b.constant([0]), b.constant([1]), b.constant([0])), "mixes samples"),
+    "Gather": (lambda b, y: b.node("Gather", y, b.constant([0]), axis=0), "mixes samples"),
+    "transA": (lambda b, y: b.node("Gemm", b.node("Flatten", y), b.weights(3, 5, axis=1), transA=1), "one by one"),
+    "mean": (lambda b, y: b.node("ReduceMean", y, axes=[0, 2, 3]), "mixes samples"),
+    "turned": (lambda b, y: b.node("Slice", y, *map(b.constant, ([-1], [-99], [0], [-1]))), "round"),
+    "unknown": (lambda b, y: b.node("QLinearLeakyRelu", b.node("QuantizeLinear", y, b.scale(1), b.point(0)), b.scale(1),
+                                    b.point(0), b.scale(1), b.point(0), domain="com.microsoft"), "is not known"),
+}
+
+
+@pytest.mark.parametrize("form", MIXED)
+def test_batches_that_are_mixed(form: str, rng: Rng, tmp_path: Path) -> None:
+    make, word = MIXED[form]
+    b = Builder(rng, opset=14)
+    b.output(make(b, features(b, BATCH, 3, 6, 6)), np.float32)
+    with pytest.raises(GraphError) as caught:
+        load(b.save(tmp_path))
+    assert word in str(caught.value) and f"batch of {BATCH}" in str(caught.value), caught.value
+
+
+def test_inputs_of_different_batches(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    one, two = (b.dequantize(b.input(size, 4, 5, 5, name=f"x{size}")) for size in (1, BATCH))
+    b.output(b.quantize(b.node("Add", one, two)))
+    with pytest.raises(GraphError, match="input x1 has not the fixed batch of 3"):
+        load(b.save(tmp_path))
+
+
+def test_reshapes_of_weights_are_none_of_the_batch(rng: Rng) -> None:
+    b = Builder(rng)
+    weights = b.node("Reshape", b.constant(np.ones((1, 27), np.int8)), b.constant([BATCH, 9]))
+    y = b.node("Flatten", b.dequantize(b.input(BATCH, 3, 3, 1)))
+    b.output(b.quantize(b.node("Gemm", y, b.node("DequantizeLinear", weights, b.scale(0.1)), transB=1)), rank=2)
+    after = free_batch(b.build())
+    assert [node.input[1] for node in after.graph.node if node.op_type == "Reshape"] == [b.nodes[0].input[1]]
+    assert after.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "samples"
+
+
+def open_model(b: Builder, *names: str) -> None:
+    """Inputs of open height and width, added up, behind a mean: any size goes."""
+    values = [b.dequantize(b.input("N", 3, "height", "width", name=name), 0.05, 0) for name in names]
+    total = values[0] if len(values) == 1 else b.requantize(b.node("Add", *values), 0.1, 0)
+    y = b.requantize(b.node("Conv", total, b.weights(4, 3, 3, 3)))
+    b.output(b.quantize(b.node("GlobalAveragePool", y), 0.02))
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 6, 7), (5, 3, 6, 7), (3, 6, 7)])
+def test_shapes_are_bound(shape: tuple[int, ...], rng: Rng, tmp_path: Path) -> None:
+    """By all names that the model has for them."""
+    b = Builder(rng)
+    open_model(b, "x", "y")
+    imported = load_model(b.save(tmp_path), shapes={"y": shape})
+    assert [value.shape for value in imported.model.inputs] == 2 * [(1, 3, 6, 7)]
+
+
+@pytest.mark.parametrize(("shapes", "word"), [
+    ({}, "give it one, with numbers in --shape x=1,3,height,width"),
+    ({"x": (1, 4, 6, 6)}, "input x has the shape (N, 3, height, width), which cannot be (1, 4, 6, 6)"),
+    ({"x": (6, 6)}, "which cannot be (6, 6)"),
+    ({"x": (1, 3, 6, 6), "y": (1, 3, 6, 7)}, "input y: dimension width cannot be 6 and 7"),
+])
+def test_shapes_that_do_not_fit(shapes: dict, word: str, rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    open_model(b, "x", "y")
+    with pytest.raises(GraphError) as caught:
+        load_model(b.save(tmp_path), shapes=shapes)
+    assert word in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+@pytest.fixture
+def opened(rng: Rng, tmp_path: Path) -> Path:
+    b = Builder(rng)
+    open_model(b, "x")
+    return b.save(tmp_path)
+
+
+def test_shape_option(opened: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """compile, and run and profile of what it wrote; profile and compare of the model."""
+    program, array = tmp_path / "x.npu", tmp_path / "x.npy"
+    np.save(array, np.ones((2, 3, 8, 6), np.int8))
+    machine = ["--macs", "16"]
+    shape = ["--shape", "x=1,3,8,6"]
+    assert main(["compile", str(opened), "-o", str(program), *shape, *machine]) == 0
+    assert main(["run", str(program), "--input", str(array), "--target", "functional"]) == 0
+    assert main(["profile", str(opened), *shape, *machine]) == 0
+    assert main(["compare", str(opened), "--input", str(array), *shape]) == 0
+    capsys.readouterr()
+    for arguments, status, word in (
+            (["compile", str(opened), "-o", str(program)], 1, "--shape x=1,3,height,width"),
+            (["compile", str(opened), "-o", str(program), *shape, "--shape", "z=1,3"], 2, "--shape z: the inputs of"),
+            (["compile", str(opened), "-o", str(program), "--shape", "x=1,3,0,6"], 2, "such as x=1,3,224,224"),
+            (["run", str(program), "--input", str(array), *shape], 2, "compile the model with --shape")):
+        assert main(arguments) == status
+        assert word in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_run_takes_the_shape_of_its_samples(suffix: str, opened: Path, tmp_path: Path,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"samples{suffix}"
+    x = np.ones((2, 3, 9, 5), np.int8)
+    if suffix == ".npy":
+        np.save(path, x)
+    else:
+        np.savez(path, x=x, label=np.zeros(2, np.int64))
+    assert main(["run", str(opened), "--input", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["samples"] == 2
+
+
+def test_names_of_shapes_elsewhere(rng: Rng, tmp_path: Path) -> None:
+    """A stale shape of a value in between does not contradict what is bound."""
+    b = Builder(rng)
+    open_model(b, "x")
+    model = b.build()
+    model.graph.value_info.append(helper.make_tensor_value_info(b.nodes[0].output[0], 1, ["N", 3, "height", "width"]))
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    proto = load_model(path, shapes={"x": (1, 3, 6, 7)}).model.proto
+    ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, {"x": np.zeros((1, 3, 6, 7), np.int8)})
