@@ -61,8 +61,8 @@ EDGES = {
     "gen.check": "gen.ir gen.onnx sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
-    "gen.bench": "cores.arch cores.config gen.check gen.compiler gen.ir gen.mapping gen.onnx gen.options gen.passes "
-                 "gen.program gen.quantize sim.golden sim.rtl",
+    "gen.bench": "boards cores.arch cores.config gen.check gen.compiler gen.ir gen.mapping gen.onnx gen.options "
+                 "gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.golden sim.rtl",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
                "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run gen.train gen.zoo sim "

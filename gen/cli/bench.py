@@ -29,7 +29,7 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "large", "datapaths", "networks", "quantization", "area", "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "quantization", "partition", "area", "speed")
 
 #: What 256 MACs should cost at most, without and with all optional units; what SAF-CNN's are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -69,13 +69,15 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     """The rows of each part, which are shown on the way unless JSON is asked for."""
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
-        "networks": _networks, "quantization": _quantization, "area": _area, "speed": _speed}
+        "networks": _networks, "quantization": _quantization, "partition": _partition, "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
         "networks": "networks, whole inferences in the RTL",
         "quantization": "float networks quantised: shares of right labels, noise of the output, values of layers that "
                         "differ from onnxruntime's",
+        "partition": "a model of which a part is on the processor, before and after reconstruction; the accelerator's "
+                     "time by its board's clock, the processor's on this one",
         "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
     results = {}
     for part in parts:
@@ -226,6 +228,13 @@ def _quantization(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "SQNR_dB": result.sqnr_db, "PSNR_dB": result.psnr_db, "differing": result.differing,
                 "values": result.values, "largest": result.largest})
     return rows
+
+
+def _partition(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.partition import measure
+
+    with status("SSD-MobileNetV1") as remark:
+        return [dataclasses.asdict(row) for row in measure(chosen_board(arguments), remark)]
 
 
 def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """What a command works on: a model or a program, wholly on the accelerator or in segments."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from gen.run.calibration import Calibration, quantize_file
 from gen.run.inputs import InputSpec
 from gen.run.workload import Workload, is_program, of_model, of_program, open_workload
 
-__all__ = ["Application", "HostSegment", "open_application"]
+__all__ = ["Application", "HostSegment", "of_partition", "open_application"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,24 +123,32 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     except GraphError as refused:
         if not host or is_program(path):
             raise
+        assert config is not None
         try:
             cut = partition(path, content, rebuild=rebuild, leave=leave, shapes=options.shapes)
+            application = of_partition(path, cut, config, options, board=board)
         except GraphError:
-            raise refused from None
-        assert config is not None
-        segments: list[Workload | HostSegment] = []
-        for number, segment in enumerate(cut.segments):
-            content = segment.model.SerializeToString(deterministic=True)
-            if segment.place == "accelerator":
-                named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
-                segments.append(of_model(load_model(named, content), config, options, board=board))
-                continue
-            segments.append(HostSegment(path, content))
-            try:
-                _ = segments[-1].outputs
-            except GraphError:
-                raise refused from None     # the model is wrong, and this was the first to see it
-        return Application(segments, _input_specs(cut.model.proto), cut.model.outputs, cut, remarks)
+            raise refused from None     # the model is wrong, and this was the first to see it
+        return replace(application, remarks=remarks)
+
+
+def of_partition(path: Path, cut: Partition, config: NpuConfig, options: CompileOptions, *,
+                 board: str | None = None) -> Application:
+    """The segments of a model that is named by ``path``, each ready to run.
+
+    Raises GraphError for what onnxruntime does not take of it, CompileError for a machine that cannot.
+    """
+    segments: list[Workload | HostSegment] = []
+    for number, segment in enumerate(cut.segments):
+        content = segment.model.SerializeToString(deterministic=True)
+        if segment.place == "accelerator":
+            named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
+            segments.append(of_model(load_model(named, content), config, options, board=board))
+        else:
+            host = HostSegment(path, content)
+            _ = host.outputs
+            segments.append(host)
+    return Application(segments, _input_specs(cut.model.proto), cut.model.outputs, cut)
 
 
 def _input_specs(model: onnx.ModelProto) -> dict[str, InputSpec]:
