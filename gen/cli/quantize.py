@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
 def show(report: "Report") -> None:
     table = Table(title=f"against the float model, {report.samples:,} samples", title_justify="left")
     for heading in ("layer", "op", "tensor", "scale", "zero point", "SQNR, dB"):
-        table.add_column(heading, justify="left" if heading in ("layer", "op", "tensor") else "right")
+        table.add_column(heading, justify="left" if heading in ("layer", "op", "tensor") else "right", overflow="fold")
     for row in report.layers:
         table.add_row(row.layer, row.op, row.tensor, f"{row.scale:.6g}", str(row.zero_point), _decibels(row.sqnr_db))
     console.print(table)

@@ -55,7 +55,7 @@ def test_the_table(model: str, few: str, capsys: pytest.CaptureFixture):
     options = ["--method", "percentile", "--percentile", "99.9", "--bias-correction", "--equalize"]
     assert main(["quantize", model, "--calibrate", few, *options, "-o", "q.onnx"]) == 0
     out, err = capsys.readouterr()
-    assert "block2.sum.Add" in out and "SQNR, dB" in out and "accuracy 9" in out
+    assert "block2.sum" in out and "SQNR, dB" in out and "accuracy 9" in out
     assert err.strip() == "q.onnx: quantised on 40 samples"
 
 
