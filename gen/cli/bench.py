@@ -29,7 +29,7 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "large", "datapaths", "networks", "quantization", "partition", "area", "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "models", "quantization", "partition", "area", "speed")
 
 #: What 256 MACs should cost at most, without and with all optional units; what SAF-CNN's are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -69,11 +69,14 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     """The rows of each part, which are shown on the way unless JSON is asked for."""
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
-        "networks": _networks, "quantization": _quantization, "partition": _partition, "area": _area, "speed": _speed}
+        "networks": _networks, "models": _compared, "quantization": _quantization, "partition": _partition,
+        "area": _area, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
         "networks": "networks, whole inferences in the RTL",
+        "models": "every quantised model of the folder: cycles by the time model, values of layers that differ from "
+                  "onnxruntime's, values of the simulator that differ from the reference",
         "quantization": "float networks quantised: shares of right labels, noise of the output, values of layers that "
                         "differ from onnxruntime's",
         "partition": "a model of which a part is on the processor, before and after reconstruction; the accelerator's "
@@ -205,6 +208,16 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 #: How float networks are quantised for the figures.
 _QUANTIZATIONS: tuple[dict[str, Any], ...] = (
     {"method": "entropy"}, {"method": "mse"}, {"method": "mse", "equalize": True, "bias_correction": True})
+
+
+def _compared(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.models import measure
+
+    folder = _models(arguments)
+    if folder is None:
+        return []
+    with status("models") as remark:
+        return [dataclasses.asdict(row) for row in measure(folder, chosen_config(arguments), remark)]
 
 
 def _quantization(arguments: argparse.Namespace) -> list[dict[str, Any]]:
