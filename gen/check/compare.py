@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +23,7 @@ from gen.ir.errors import GraphError
 from gen.ir.graph import Graph, Tensor, second_stage
 from gen.ir.parts import wholes
 from gen.onnx.importer import Imported, load_model
+from gen.onnx.runtime import RuntimeModel
 from sim.golden import run_stages
 
 __all__ = ["Comparison", "LayerDifference", "compare", "compare_layers", "compare_model", "print_comparison"]
@@ -101,16 +101,6 @@ def _value_info(name: str, tensor: Tensor, order: np.ndarray) -> onnx.ValueInfoP
     return helper.make_tensor_value_info(name, number, order.shape)
 
 
-def _session(model: onnx.ModelProto) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    try:
-        return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own exception types are not public
-        raise GraphError(f"onnxruntime does not take the model: {str(error).splitlines()[0]}") from None
-
-
 def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, Tensor]) -> onnx.ModelProto:
     """The model with every tensor that a layer reads as an input of its own; keys are ONNX names."""
     proto = imported.model.proto
@@ -146,13 +136,6 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     return kept
 
 
-def _run(session: ort.InferenceSession, outputs: list[str], feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    try:
-        return session.run(outputs, feed)
-    except Exception as error:  # onnxruntime's own exception types are not public
-        raise GraphError(f"onnxruntime does not run the model: {str(error).splitlines()[0]}") from None
-
-
 def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     """Every layer by itself, on samples ``inputs`` (model input -> (N, ...)). Raises GraphError as `compare_model`."""
     return _compare_layers(imported, inputs, _reference_stages(imported.graph, inputs))
@@ -178,14 +161,13 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
     written = {t.onnx_name: t for *_, t in results}
     if not written:     # all of it are tensors that the model does not have
         return []
-    session = _session(_cut(imported, sources, written))
-    taken = {i.name for i in session.get_inputs()}
+    runtime = RuntimeModel(_cut(imported, sources, written))
     differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
     for sample in range(len(next(iter(ours.values())))):
         feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
-                for n, t in sources.items() if n + _CUT in taken}
-        feed |= {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items() if n in taken}
-        for (name, tensor), value in zip(written.items(), _run(session, list(written), feed), strict=True):
+                for n, t in sources.items() if n + _CUT in runtime.inputs}
+        feed |= {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
+        for (name, tensor), value in zip(written.items(), runtime.run(feed, list(written)), strict=True):
             order = imported.orders[tensor.name]
             mine, theirs = (x.reshape(-1)[order].astype(np.int16) for x in (
                 ours[tensor.name][sample], _from_onnx(tensor, order, value)))
@@ -209,13 +191,13 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
     ends = {name: tensor for name, tensor in ends.items() if tensor.onnx_name}
     whole.graph.output.extend(_value_info(t.onnx_name, t, imported.orders[t.name])
                               for t in {t.onnx_name: t for t in ends.values()}.values() if t.onnx_name not in present)
-    session = _session(whole)
+    runtime = RuntimeModel(whole)
     rows = []
     for output, tensor in ends.items():
         theirs, differing = [], 0
         for sample in range(len(ours[tensor.name])):
             feed = {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
-            value, result = _run(session, [tensor.onnx_name, output], feed)
+            value, result = runtime.run(feed, [tensor.onnx_name, output])
             theirs.append(_from_onnx(tensor, imported.orders[tensor.name], value))
             differing += int((reference.host_output(graph, output, theirs[-1][None]) != result).sum())
         order = imported.orders[tensor.name].ravel()
@@ -223,15 +205,15 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
         counted = Counter((mine - flat).ravel().tolist())
         agreement = float((mine.argmax(axis=1) == flat.argmax(axis=1)).mean())
         rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())), agreement, differing))
-    return [*rows, *(_compare_reals(graph, name, tensor, session, inputs, ours) for name, tensor in joined.items())]
+    return [*rows, *(_compare_reals(graph, name, tensor, runtime, inputs, ours) for name, tensor in joined.items())]
 
 
-def _compare_reals(graph: Graph, output: str, tensor: Tensor, session: ort.InferenceSession,
-                  inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
+def _compare_reals(graph: Graph, output: str, tensor: Tensor, runtime: RuntimeModel,
+                   inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
     """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor; in its unit."""
     mine = reference.host_output(graph, output, ours[tensor.name])
     theirs = np.concatenate([
-        _run(session, [output], {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()})[0]
+        runtime.run({n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}, [output])[0]
         for sample in range(len(mine))])
     step = next(s for s in graph.outputs[output][1] if s.kind in ("join", "dequantize"))
     scale: Any = step.parameters["scale"]

@@ -5,24 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import helper
 
+from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.prune.errors import PruneError
 
 __all__ = ["Judge", "run_model"]
 
 #: Samples that are computed at once.
 _BATCH = 64
-
-
-def _session(model: onnx.ModelProto) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    try:
-        return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's own exception types are not public
-        raise PruneError(f"onnxruntime does not take the model: {str(error).splitlines()[0]}") from None
 
 
 def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
@@ -36,9 +27,13 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
         model = shown
     first = next(value for value in model.graph.input if value.name in inputs)
     fixed = first.type.tensor_type.shape.dim[0].dim_value
-    session, samples, step = _session(model), len(next(iter(inputs.values()))), fixed or _BATCH
-    parts = [session.run(None, {name: array[start:start + step] for name, array in inputs.items()})
-             for start in range(0, samples, step)]
+    samples, step = len(next(iter(inputs.values()))), fixed or _BATCH
+    try:
+        runtime = RuntimeModel(model, optimised="all")
+        parts = [runtime.run({name: array[start:start + step] for name, array in inputs.items()})
+                 for start in range(0, samples, step)]
+    except OnnxruntimeError as error:
+        raise PruneError(str(error)) from None
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 

@@ -46,6 +46,8 @@ def correct_biases(model: onnx.ModelProto, reference: onnx.ModelProto, plan: Pla
                    progress: Progress) -> onnx.ModelProto:
     """The quantised ``model``, which is changed, with the biases of ``plan``'s layers corrected."""
     layers = [layer for layer in plan.layers if layer.bias]
+    if not layers:      # matrix products have none
+        return model
     nodes = {node.name: node for node in model.graph.node}
     makers = {name: node for node in model.graph.node for name in node.output}
     constants = initializers(model)

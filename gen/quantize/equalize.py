@@ -98,11 +98,11 @@ def _groups(node: NodeProto) -> int:
 
 
 def _ranges(model: onnx.ModelProto, names: list[str], samples: Samples) -> dict[str, np.ndarray]:
-    """The largest absolute value of each channel of activations (N, C, H, W)."""
+    """The largest absolute value of each channel of activations (N, C, ...)."""
     found = dict.fromkeys(names, np.zeros(1))
     for values in values_of(model, names, {name: array[:_SAMPLES] for name, array in samples.items()}):
         for name in names:
-            found[name] = np.maximum(found[name], np.abs(values[name]).max(axis=(0, 2, 3)))
+            found[name] = np.maximum(found[name], _largest(values[name], 1))
     return found
 
 
@@ -129,9 +129,9 @@ def _equalized(pair: _Pair, arrays: dict[str, np.ndarray], ranges: dict[str, np.
     return float(np.abs(np.log(factor)).max(initial=0.0))
 
 
-def _largest(weights: np.ndarray, axis: int) -> np.ndarray:
-    """The largest absolute weight for each entry of an axis."""
-    return np.abs(np.moveaxis(weights, axis, 0)).reshape(weights.shape[axis], -1).max(axis=1)
+def _largest(values: np.ndarray, axis: int) -> np.ndarray:
+    """The largest absolute value for each entry of an axis."""
+    return np.abs(np.moveaxis(values, axis, 0)).reshape(values.shape[axis], -1).max(axis=1)
 
 
 def _shares(ranges: np.ndarray) -> np.ndarray:

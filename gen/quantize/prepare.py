@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from onnx import numpy_helper, shape_inference, version_converter
 
 from gen.onnx.passes import name_nodes
+from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.options import QuantizeError
 
-__all__ = ["initializers", "prepare"]
+__all__ = ["initializers", "prepare", "quantised_node"]
 
 #: The first opset whose DequantizeLinear has a scale for each channel.
 _OPSET = 13
@@ -23,17 +23,20 @@ def initializers(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
     return {tensor.name: tensor for tensor in model.graph.initializer}
 
 
+def quantised_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
+    """The first node of a model that belongs to a quantised one."""
+    return next((node for node in model.graph.node if node.op_type.startswith(_QUANTISED)), None)
+
+
 def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with the same results; it stays as it is. Types and shapes of its values are in ``value_info``.
 
     onnxruntime's basic optimisations fold constants, and batch norms and constant operands into the layers in front of
     them. Raises QuantizeError for a model that is quantised already, or that onnxruntime does not take.
     """
-    for node in model.graph.node:
-        if node.op_type.startswith(_QUANTISED):
-            raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already; leave out "
-                                "--calibrate, or give the float model it was made from (samples for narrow Winograd "
-                                "layers are --winograd-calibrate)")
+    if (node := quantised_node(model)) is not None:
+        raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "
+                            "the float model it was made from")
     model = _copied(model)
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _OPSET:
@@ -65,14 +68,10 @@ def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
 def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory(prefix="npugen.") as folder:
         path = Path(folder) / "optimised.onnx"
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(path)
-        options.log_severity_level = 4      # what goes wrong is raised
         try:
-            ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception as error:      # onnxruntime's own exception types are not public
-            raise QuantizeError(f"onnxruntime does not take the model: {_first_line(error)}") from None
+            RuntimeModel(model, optimised="basic", save_to=path)
+        except OnnxruntimeError as error:
+            raise QuantizeError(str(error)) from None
         return onnx.load(path)
 
 

@@ -312,12 +312,32 @@ def test_clips_are_not_equalised_across(rng: Rng):
     assert equalize(model, {"x": x}, QuantizeOptions()).SerializeToString() == model.SerializeToString()
 
 
+def test_equalised_along_one_axis(rng: Rng):
+    b = FloatBuilder(rng, [1, 3, 9])
+    first, second = b.rng.normal(size=(8, 3, 3)), b.rng.normal(size=(4, 8, 3))
+    hidden = b.node("Relu", b.node("Conv", "x", b.constant(first), pads=[1, 1], name="first"))
+    model = b.model(b.node("Conv", hidden, b.constant(second), pads=[1, 1], name="y"))
+    x = rng.normal(size=(8, 3, 9)).astype(np.float32)
+    changed = equalize(model, {"x": x}, QuantizeOptions())
+    assert changed.SerializeToString() != model.SerializeToString()
+    np.testing.assert_allclose(*(np.concatenate([v["y"] for v in values_of(m, ["y"], {"x": x})])
+                                 for m in (model, changed)), atol=1e-5)
+
+
+def test_biases_of_a_model_that_has_none(rng: Rng):
+    b = FloatBuilder(rng, [1, 8])
+    model = b.model(b.node("MatMul", "x", b.constant(rng.normal(size=(8, 4))), name="y"))
+    x = {"x": rng.normal(size=(20, 8)).astype(np.float32)}
+    plain, corrected = (quantize(model, x, QuantizeOptions(bias_correction=on)).model for on in (False, True))
+    assert plain.SerializeToString(deterministic=True) == corrected.SerializeToString(deterministic=True)
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 def test_refusals(rng: Rng, samples: np.ndarray, digits: Path):
     model = residual_network(rng)
-    with pytest.raises(QuantizeError, match="image.q.QuantizeLinear .* is quantised already; leave out --calibrate"):
+    with pytest.raises(QuantizeError, match="image.q.QuantizeLinear .* is quantised already, or a part of it"):
         quantize(read(digits / "digits_int8.onnx").proto, {"image": np.zeros((1, 1, 16, 16), np.float32)})
     with pytest.raises(QuantizeError, match="^input x has no samples"):
         quantize(model, {"other": samples})

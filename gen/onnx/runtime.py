@@ -1,0 +1,69 @@
+"""Models in onnxruntime."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from gen.ir.errors import GraphError
+
+__all__ = ["OnnxruntimeError", "RuntimeModel"]
+
+#: How far onnxruntime may change a model before it runs it.
+_LEVELS = {
+    "none": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+_FATAL = 4
+#: Characters of a message of onnxruntime's.
+_LONGEST = 300
+
+
+class OnnxruntimeError(GraphError):
+    """A model that onnxruntime does not take, or does not run on what it is given."""
+
+
+class RuntimeModel:
+    """A model that is ready to run.
+
+    ``optimised``: "none" computes each node as ONNX defines it, "basic" leaves out what is redundant, "all" takes what
+    comes close and is faster: kernels for integers, which saturate on some processors, in place of quantised nodes.
+    ``threads``: 0 for as many as the processor has; of several that wait for each other each takes the time of a core.
+    ``save_to``: a file for the optimised model.
+
+    Raises OnnxruntimeError.
+    """
+
+    def __init__(self, model: onnx.ModelProto | bytes, *, optimised: Literal["none", "basic", "all"] = "none",
+                 threads: int = 0, save_to: Path | None = None) -> None:
+        options = ort.SessionOptions()
+        options.log_severity_level = _FATAL     # what goes wrong is raised
+        options.graph_optimization_level = _LEVELS[optimised]
+        options.intra_op_num_threads = threads
+        if save_to is not None:
+            options.optimized_model_filepath = str(save_to)
+        try:
+            content = model if isinstance(model, bytes) else model.SerializeToString()
+            self._session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:      # onnxruntime's own exception types are not public
+            raise OnnxruntimeError(f"onnxruntime does not take the model: {_line(error)}") from None
+        self.inputs = tuple(value.name for value in self._session.get_inputs())
+        #: Output -> its shape; no number where that is open.
+        self.outputs = {value.name: tuple(value.shape) for value in self._session.get_outputs()}
+
+    def run(self, values: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None) -> list[np.ndarray]:
+        """The ``outputs``, all of them by default; of ``values`` those are taken that the model reads."""
+        try:
+            found: list[np.ndarray] = self._session.run(
+                list(self.outputs if outputs is None else outputs), {name: values[name] for name in self.inputs})
+        except Exception as error:      # as above
+            raise OnnxruntimeError(f"onnxruntime does not run the model: {_line(error)}") from None
+        return found
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:_LONGEST]
