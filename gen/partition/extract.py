@@ -48,8 +48,22 @@ def extract(model: Model, probed: Probed, types: Mapping[str, onnx.TypeProto], n
 
 
 def _value(name: str, types: Mapping[str, onnx.TypeProto], model: Model) -> onnx.ValueInfoProto:
+    """Of one sample."""
     found = types.get(name)
     if found is None:
         raise GraphError(f"{model.path}: value {name} lies between accelerator and processor, and its type cannot be "
                          "inferred; export the model with the types of its values (onnx.shape_inference)")
-    return onnx.ValueInfoProto(name=name, type=found)
+    value = onnx.ValueInfoProto(name=name, type=found)
+    dims = value.type.tensor_type.shape.dim
+    if dims and not dims[0].dim_value and name in _of_samples(model):
+        dims[0].dim_value = 1
+    return value
+
+
+def _of_samples(model: Model) -> set[str]:
+    """Outputs whose first axis the model says to be that of the samples."""
+    first = {value.name: dims[0] for value in (*model.proto.graph.input, *model.proto.graph.output)
+             if (dims := value.type.tensor_type.shape.dim)}
+    named = {first[i.name].dim_param for i in model.inputs} - {""}
+    return {name for name in model.outputs
+            if name in first and (first[name].dim_value == 1 or first[name].dim_param in named)}

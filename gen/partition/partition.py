@@ -13,6 +13,7 @@ from gen.onnx.model import Model
 from gen.onnx.passes import value_types
 from gen.onnx.read import Shapes, parse, read
 from gen.partition.extract import extract
+from gen.partition.limits import require_plain
 from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Turn, bases, turns, units
@@ -79,7 +80,10 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
         return read(path, shapes) if content is None else parse(str(path), content)
 
     model = opened()
-    _require_plain(path, model)
+    try:
+        require_plain(model.proto)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
     wanted = leave or {}
     cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges)
     if not cut.quantised:
@@ -90,25 +94,19 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
         return cut
 
 
-def _require_plain(path: str | Path, model: Model) -> None:
-    """Raises GraphError for control flow: what is in a branch reads values that are not among a node's inputs."""
-    for node in model.nodes:
-        if any(attribute.g.node or attribute.graphs for attribute in node.proto.attribute):
-            raise GraphError(f"{path}: {node}: is control flow, which neither the accelerator nor the processor's part "
-                             "of a program has; export the model without it")
-
-
 def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool,
          ranges: Ranges | None = None) -> Partition:
     types, host = value_types(model.proto), dict(wanted)
-    quantised: list[str] = []
+    quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
     while True:
         probed = probe(model, host, types)
         host = dict(probed.host)
         if probed.unquantised:
-            added = reconstruct(model.proto, probed.unquantised, ranges) if rebuild else []
+            # What is refused behind a quantisation that was added would be once more behind another.
+            once = [name for name in probed.unquantised if name not in quantised.values()]
+            added = reconstruct(model.proto, once, ranges) if rebuild else {}
             if added:
-                quantised += added
+                quantised |= added
                 model = parse(str(path), model.proto.SerializeToString())
                 types, host = value_types(model.proto), dict(wanted)
             else:
@@ -125,7 +123,7 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
         host |= left
     if all(turn.place == "host" for turn in found):
         raise GraphError(f"{path}: {_first(model, host)}")
-    return Partition(model, _segments(model, probed, types, found), host, quantised)
+    return Partition(model, _segments(model, probed, types, found), host, list(quantised))
 
 
 def _unquantised(model: Model, probed: Probed) -> dict[str, str]:

@@ -18,7 +18,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from gen.onnx.names import unique
-from gen.onnx.passes.hoist_quantisation import MOVING, parameters
+from gen.onnx.passes.hoist_quantisation import MOVING, common, single_numbers
 
 __all__ = ["Ranges", "reconstruct"]
 
@@ -27,17 +27,15 @@ Ranges = Callable[[onnx.ModelProto, Sequence[str]], Mapping[str, tuple[float, fl
 _INT8 = np.iinfo(np.int8)
 
 
-def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str], ranges: Ranges | None = None) -> list[str]:
-    """Quantises what can be of the values ``unquantised`` in ``model``. Returns those."""
+def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str], ranges: Ranges | None = None) -> dict[str, str]:
+    """Quantises what can be of the values ``unquantised`` in ``model``. Returns the names that those have now, as their
+    own are those of what is dequantised.
+    """
     graph = model.graph
-    #: Value -> nodes, and None for an output of the model.
-    readers: dict[str, list[NodeProto | None]] = defaultdict(list, {value.name: [None] for value in graph.output})
-    for node in graph.node:
-        for name in node.input:
-            readers[name].append(node)
     taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)}
     taken |= {tensor.name for tensor in graph.initializer}
-    found = {name: like.input[1:] for name in unquantised if (like := _quantisation(name, readers)) is not None}
+    ends = _quantisations(graph)
+    found = {name: like.input[1:] for name in unquantised if (like := ends.get(name)) is not None}
     unknown = [name for name in unquantised if name not in found]
     if ranges is not None and unknown:
         for name, (low, high) in ranges(model, unknown).items():
@@ -51,20 +49,34 @@ def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str], ranges: Rang
                              name=names["quantized"]),
             helper.make_node("DequantizeLinear", [names["quantized"], *numbers], [name], name=names["dequantized"])]
     _insert(graph, added)
-    return list(added)
+    return {name: pair[0].input[0] for name, pair in added.items()}
 
 
-def _quantisation(name: str, readers: Mapping[str, list[NodeProto | None]]) -> NodeProto | None:
-    """The QuantizeLinear of ONNX that a value leads to, at once or behind nodes that only move it."""
-    nodes = [node for node in readers[name] if node is not None and node.input[0] == name]
-    direct = [node for node in nodes if node.op_type == "QuantizeLinear" and not node.domain]
-    if direct:
-        return direct[0]
-    ends = [_quantisation(node.output[0], readers) if node.op_type in MOVING else None for node in nodes]
-    if len(nodes) < len(readers[name]):
-        return None
-    found = {parameters(end) if end else None for end in ends}
-    return ends[0] if len(found) == 1 else None
+def _quantisations(graph: onnx.GraphProto) -> Mapping[str, NodeProto | None]:
+    """The QuantizeLinear of ONNX, with one scale, that each value leads to, at once or behind nodes that only move it.
+
+    One that reads the value itself is enough; those behind moves have to be alike, and all that it leads to.
+    """
+    single = single_numbers(graph)
+    found: dict[str, NodeProto | None] = {}
+    #: Value -> for each reader what that leads to.
+    ends: dict[str, list[NodeProto | None]] = defaultdict(list, {value.name: [None] for value in graph.output})
+
+    def end_of(name: str) -> NodeProto | None:
+        direct = [end for end in ends[name] if end is not None and end.input[0] == name]
+        return direct[-1] if direct else common(ends[name])
+
+    for node in reversed(graph.node):
+        found.update((name, end_of(name)) for name in node.output)
+        end = None
+        if node.op_type == "QuantizeLinear" and not node.domain:
+            plain = single.issuperset(filter(None, node.input[1:])) and all(a.name == "axis" for a in node.attribute)
+            end = node if plain else None
+        elif node.op_type in MOVING:
+            end = found[node.output[0]]
+        for place, name in enumerate(node.input):
+            ends[name].append(end if place == 0 else None)
+    return found
 
 
 def _constants(graph: onnx.GraphProto, name: str, low: float, high: float, taken: set[str]) -> list[str]:

@@ -95,10 +95,16 @@ def _alternate(waiting: Sequence[Unit], place: Place) -> tuple[list[Turn], list[
     idle = 0
     while left and idle < 2:
         taken: list[Unit] = []
-        while ready := [unit for unit in left if unit.place == place and missing.isdisjoint(unit.reads)]:
-            taken += ready
-            missing.difference_update(*(unit.makes for unit in ready))
-            left = [unit for unit in left if unit not in ready]
+        before = -1
+        while before < len(taken):      # a layer may have nodes in front of what it waits for
+            before, rest = len(taken), []
+            for unit in left:
+                if unit.place == place and missing.isdisjoint(unit.reads):
+                    taken.append(unit)
+                    missing -= unit.makes
+                else:
+                    rest.append(unit)
+            left = rest
         if taken:
             result.append(Turn(place, tuple(taken)))
         idle = 0 if taken else idle + 1

@@ -8,7 +8,7 @@ from onnx import NodeProto, helper
 
 from gen.onnx.names import unique
 
-__all__ = ["MOVING", "hoist_quantisation", "parameters"]
+__all__ = ["MOVING", "common", "hoist_quantisation", "single_numbers"]
 
 #: Operators whose inputs are tensors of the machine, and not results on the way to one.
 _PICKING = ("MaxPool", "GlobalMaxPool", "Concat", "Resize", "Upsample")
@@ -16,7 +16,7 @@ _PICKING = ("MaxPool", "GlobalMaxPool", "Concat", "Resize", "Upsample")
 _KEPT = ("DequantizeLinear", "Constant", "Pad")
 #: Operators that only move values.
 MOVING = ("Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
-           "SpaceToDepth")
+          "SpaceToDepth")
 #: Operators that may stand between a picking one and its QuantizeLinear.
 _BETWEEN = ("Relu", "Clip", *MOVING)
 
@@ -33,7 +33,7 @@ def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
     for node in graph.node:
         if node.op_type in _KEPT or (node.op_type in MOVING and not kept.isdisjoint(node.input[:1])):
             kept.update(node.output)
-    single = _single_numbers(graph)
+    single = single_numbers(graph)
     #: Value -> for each reader the QuantizeLinear that it leads to, None for one that leads to none.
     ends: dict[str, list[NodeProto | None]] = defaultdict(list, {output.name: [None] for output in graph.output})
     nodes: list[NodeProto] = []
@@ -43,7 +43,7 @@ def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.op_type == "QuantizeLinear":
             end = node if single.issuperset(inputs[1:]) else None
         elif node.op_type in (*_PICKING, *_BETWEEN) and len(node.output) == 1:
-            end = _common(ends[node.output[0]])
+            end = common(ends[node.output[0]])
         else:
             end = None
         picked = inputs if node.op_type == "Concat" else inputs[:1]
@@ -60,20 +60,20 @@ def hoist_quantisation(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _single_numbers(graph: onnx.GraphProto) -> set[str]:
+def single_numbers(graph: onnx.GraphProto) -> set[str]:
     """Constants of one element."""
     return {tensor.name for tensor in graph.initializer if prod(tensor.dims) == 1} | {
         node.output[0] for node in graph.node if node.op_type == "Constant" for attribute in node.attribute
         if attribute.name == "value_float" or (attribute.name == "value" and prod(attribute.t.dims) == 1)}
 
 
-def _common(ends: list[NodeProto | None]) -> NodeProto | None:
+def common(ends: list[NodeProto | None]) -> NodeProto | None:
     """The quantisation that all of ``ends`` are; None if they differ."""
-    found = {parameters(end) if end else None for end in ends}
+    found = {_parameters(end) if end else None for end in ends}
     return ends[0] if len(found) == 1 else None
 
 
-def parameters(node: NodeProto) -> tuple[object, ...]:
+def _parameters(node: NodeProto) -> tuple[object, ...]:
     """What two QuantizeLinear have in common that quantise in the same way."""
     return node.domain, tuple(node.input[1:]), tuple(a.SerializeToString(deterministic=True) for a in node.attribute)
 
