@@ -16,7 +16,8 @@ from gen.options import CompileOptions
 from gen.partition.partition import Partition, partition
 from gen.quantize.calibrate import distributions
 from gen.quantize.quantize import quantize
-from gen.run.application import Application, HostSegment, of_partition
+from gen.run.application import Application, of_partition
+from gen.run.host import HostSegment
 from gen.zoo.builder import pictures
 from gen.zoo.network import make
 from gen.zoo.registry import get_network

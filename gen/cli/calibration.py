@@ -23,7 +23,9 @@ _FIELDS = {"--method": "method", "--percentile": "percentile", "--per-tensor": "
 
 def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
     """--calibrate and how: each option that is not given is None."""
-    group = parser.add_argument_group("float models", "are quantised on samples of what they will see")
+    group = parser.add_argument_group("float models", "are quantised on samples of what they will see; of models that "
+                                      "are quantised in part (not by `quantize`) only results that lack it, and would "
+                                      "leave their layers to the processor, with --method and --symmetric")
     group.add_argument("--calibrate", type=Path, required=required, metavar="X.npz|FOLDER",
                        help="samples of the model's inputs, some hundred; a folder of images, or of a folder for each "
                             "class, is read as `run --input` reads an image")
@@ -52,8 +54,11 @@ def percentile(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def chosen_calibration(arguments: argparse.Namespace) -> "Calibration | None":
-    """Raises UsageError for options that do not go together."""
+def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], None], *,
+                       limit: int | None = None) -> "Calibration | None":
+    """With the first ``limit`` samples; ``remark`` shows how far it is. Raises UsageError for options that do not go
+    together.
+    """
     given = {option: getattr(arguments, name) for option, name in _FIELDS.items()
              if getattr(arguments, name) is not None}
     if arguments.calibrate is None:
@@ -67,7 +72,7 @@ def chosen_calibration(arguments: argparse.Namespace) -> "Calibration | None":
         fields["keep_float"] = frozenset(fields["keep_float"])
     from gen.run.calibration import Calibration
 
-    return Calibration(arguments.calibrate, QuantizeOptions(**fields))
+    return Calibration(arguments.calibrate, QuantizeOptions(**fields), limit, progress_of(remark))
 
 
 def progress_of(remark: Callable[[str], None]) -> "Progress":

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
+from gen.cli.calibration import add_calibration_options, chosen_calibration, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import (
@@ -12,13 +12,13 @@ from gen.cli.machine import (
     chosen_config,
     compile_options,
     described,
+    host_options,
     named_board,
     require_inputs,
     say_density,
 )
 from gen.cli.segments import facts_of, show_segments
 from gen.files.write import is_zip, require_writable
-from gen.name import called
 
 if TYPE_CHECKING:
     from gen.run.application import Application
@@ -54,7 +54,8 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                              "auto: what the accelerator does not take is left to onnxruntime)")
     parser.add_argument("--reconstruct", choices=("auto", "off"), default="auto",
                         help="off leaves a layer to the processor whose result that reads unquantised (default auto: "
-                             "it is quantised where the model says how, and stays on the accelerator)")
+                             "it is quantised where the model says how, or samples of --calibrate, and stays on the "
+                             "accelerator)")
 
 
 def add_shape_option(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +119,7 @@ def checked(application: "Application", model: Path) -> dict[str, Any] | None:
         messages.print(f"{model}: warning: layer {row.layer} is up to {row.largest} units from onnxruntime on a random "
                        f"sample; {row.differing:,} of its {row.values:,} values differ", soft_wrap=True)
     if len(off) > _WARNINGS:
-        messages.print(f"{model}: warning: and {len(off) - _WARNINGS} more layers; `{called()} compare` lists all",
+        messages.print(f"{model}: warning: and {len(off) - _WARNINGS} more layers; --json lists all",
                        soft_wrap=True)
     return {"largest": max((row.largest for row in rows), default=0),
             "layers": [{"name": row.layer, "largest": row.largest, "differing": row.differing} for row in off]}
@@ -128,7 +129,6 @@ def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.winograd_calibrate,
                       arguments.config)
     config, board = chosen_config(arguments), named_board(arguments)
-    calibration = chosen_calibration(arguments)
     if arguments.winograd_calibrate and arguments.winograd_mode != "narrow":
         raise UsageError("--winograd-calibrate goes with --winograd narrow: its samples choose the shifts")
     require_writable(arguments.output)
@@ -138,11 +138,11 @@ def run(arguments: argparse.Namespace) -> None:
 
     used = say_density(arguments.density, config)
     with status(f"compiling {arguments.model.name}") as remark:
+        calibration = chosen_calibration(arguments, remark)
         application = open_application(
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
-            winograd_samples=arguments.winograd_calibrate, board=board, host=arguments.host != "off",
-            rebuild=arguments.reconstruct != "off", progress=progress_of(remark))
-        require_inputs(arguments, application)
+            winograd_samples=arguments.winograd_calibrate, board=board, host=host_options(arguments))
+        require_inputs(arguments, application.inputs)
         programs = [workload.program for workload in application.workloads]
     say(application.remarks)
     application.save(arguments.output)

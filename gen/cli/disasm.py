@@ -15,16 +15,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     from gen.program.assembler import disassemble_program
-    from gen.program.program import Program
+    from gen.program.segments import load_programs
 
-    program = Program.load(arguments.program)
+    programs = load_programs(arguments.program)
     if arguments.json:
-        names = [program.layers[layer].name if layer >= 0 else None for layer in program.instruction_layers]
         print_json({"instructions": [
-            {"index": index, "queue": instruction.opcode.queue.name.lower(),
-             "operation": instruction.opcode.name.lower(), "layer": name, "fields": dict(instruction.fields)}
-            for index, (instruction, name) in enumerate(zip(program.instructions, names, strict=True))
+            {"subgraph": number, "index": index, "queue": instruction.opcode.queue.name.lower(),
+             "operation": instruction.opcode.name.lower(),
+             "layer": program.layers[layer].name if layer >= 0 else None, "fields": dict(instruction.fields)}
+            for number, program in enumerate(programs)
+            for index, (instruction, layer) in enumerate(
+                zip(program.instructions, program.instruction_layers, strict=True))
         ]})
         return
-    for line in disassemble_program(program):
-        print(line)
+    for number, program in enumerate(programs):
+        if len(programs) > 1:
+            print(f"# subgraph {number}")
+        for line in disassemble_program(program):
+            print(line)

@@ -2,26 +2,25 @@
 
 import argparse
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
 from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
-from gen.cli.calibration import chosen_calibration, progress_of, say
+from gen.cli.calibration import chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
 from gen.files.write import require_file
 
 if TYPE_CHECKING:
     from gen.options import CompileOptions
-    from gen.run.application import Application
+    from gen.run.application import Application, HostOptions
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
-    "named_board", "open_given", "require_inputs", "say_density",
+    "host_options", "named_board", "open_given", "require_inputs", "say_density",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -193,11 +192,18 @@ def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "Compil
                           shapes=dict(arguments.shape))
 
 
-def require_inputs(arguments: argparse.Namespace, application: "Application") -> None:
-    """Raises UsageError for a --shape of an input that the model does not have."""
+def host_options(arguments: argparse.Namespace) -> "HostOptions":
+    """What --host and --reconstruct have given."""
+    from gen.run.application import HostOptions
+
+    return HostOptions(allowed=arguments.host != "off", rebuild=arguments.reconstruct != "off")
+
+
+def require_inputs(arguments: argparse.Namespace, inputs: Collection[str]) -> None:
+    """Raises UsageError for a --shape of something that is none of the model's ``inputs``."""
     for name, _ in arguments.shape:
-        if name not in application.inputs:
-            raise UsageError(f"--shape {name}: the inputs of the model are {', '.join(application.inputs)}")
+        if name not in inputs:
+            raise UsageError(f"--shape {name}: the inputs of the model are {', '.join(inputs)}")
 
 
 def say_density(asked: float | None, config: NpuConfig) -> float | None:
@@ -225,16 +231,18 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
     from gen.run.inputs import array_shapes
     from gen.run.workload import is_program
 
-    calibration = chosen_calibration(arguments)
     with status(f"reading {path.name}") as remark:
+        calibration = chosen_calibration(arguments, remark)
         compiled = is_program(path)
         own = compiled and not _machine_given(arguments)
         if not compiled:
             say_density(arguments.density, config)
-        opened = functools.partial(
-            open_application, path, None if own else config, calibration=calibration, host=arguments.host != "off",
-            board=arguments.board if compiled else named_board(arguments), rebuild=arguments.reconstruct != "off",
-            progress=progress_of(remark))
+
+        def opened(options: "CompileOptions") -> "Application":
+            return open_application(
+                path, None if own else config, options, calibration=calibration, host=host_options(arguments),
+                board=arguments.board if compiled else named_board(arguments))
+
         options = compile_options(arguments, keep_all=not compiled)
         try:
             application = opened(options)
@@ -242,6 +250,6 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
             if samples is None or options.shapes:
                 raise
             application = opened(dataclasses.replace(options, shapes=array_shapes(samples)))
-        require_inputs(arguments, application)
+        require_inputs(arguments, application.inputs)
     say(application.remarks)
     return application

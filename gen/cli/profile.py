@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> None:
             require_writable(arguments.output / name)
     application = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}"):
-        program = [workload.program for workload in application.workloads][0]
+        program = application.workloads[0].program
     board = program.board or chosen_board(arguments).name
     profile = measure(application, arguments.target, arguments.clock or get_board(board).clock_mhz)
     if arguments.output:
@@ -75,6 +75,8 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         console.print(described(program.config, program.board), soft_wrap=True)
         show(profile, "--clock" if arguments.clock else board)
+        if len(application.segments) > len(application.workloads):
+            console.print("without the processor's part of the model", soft_wrap=True)
 
 
 def measure(application: "Application", target: str, clock_mhz: float) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """``gen quantize``"""
 
 import argparse
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,8 @@ from rich.table import Table
 
 from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
+from gen.cli.compile import add_shape_option
+from gen.cli.machine import require_inputs
 from gen.cli.run import positive
 from gen.files.write import require_writable, write_file
 
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test", type=Path, metavar="Y.npz|FOLDER",
                         help="samples for the report (default: those of --calibrate); an array `label`, or a folder "
                              "for each class, gives accuracy")
+    add_shape_option(parser)
     add_calibration_options(parser, required=True)
     add_json_option(parser)
 
@@ -33,15 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.test)
     require_writable(arguments.output)
-    calibration = chosen_calibration(arguments)
-    assert calibration is not None      # the option is required
     from gen.quantize.report import measure
     from gen.run.calibration import quantize_file
     from gen.run.inputs import InputSpec, read_samples
 
     with status(f"quantising {arguments.model.name}") as remark:
-        result = quantize_file(arguments.model, dataclasses.replace(calibration, limit=arguments.limit),
-                               progress_of(remark))
+        calibration = chosen_calibration(arguments, remark, limit=arguments.limit)
+        assert calibration is not None      # the option is required
+        result = quantize_file(arguments.model, calibration, dict(arguments.shape))
+    require_inputs(arguments, result.samples.inputs)
     say(result.remarks)
     samples = result.samples
     if arguments.test is not None:
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
         samples = read_samples(arguments.test, specs)
     with status(f"measuring {arguments.model.name}") as remark:
         report = measure(result.found, samples.inputs, samples.labels, progress=progress_of(remark))
-    write_file(arguments.output, result.found.model.SerializeToString(deterministic=True))
+    write_file(arguments.output, result.content)
     if arguments.json:
         print_json({"model": str(arguments.output), "method": calibration.options.method,
                     "calibrated_on": len(result.samples), **report.to_dict()})

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output and arguments.output.suffix != ".npz":
         raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
     if arguments.output:
-        refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.config)
+        refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
         require_writable(arguments.output)
     application = open_given(arguments, arguments.model, samples=arguments.input)
     if arguments.output:

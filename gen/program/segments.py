@@ -15,7 +15,7 @@ from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
 from gen.files.write import write_file
 from gen.program.program import Program, ProgramError
 
-__all__ = ["ModelInputInfo", "SegmentsFile", "is_segments_file"]
+__all__ = ["ModelInputInfo", "SegmentsFile", "is_segments_file", "load_programs"]
 
 _FORMAT, _VERSION = "npugen segments", 1
 _HEADER = "segments.json"
@@ -29,7 +29,7 @@ class ModelInputInfo(msgspec.Struct, frozen=True):
 
     name: str
     shape: tuple[Annotated[int, Meta(ge=1, le=1 << 32)], ...]
-    dtype: Annotated[str, Meta(pattern="^(bool|u?int(8|16|32|64)|float(32|64))$")]
+    dtype: Annotated[str, Meta(pattern="^(bool|u?int(8|16|32|64)|float(16|32|64))$")]
 
 
 class _Header(msgspec.Struct):
@@ -50,6 +50,9 @@ class SegmentsFile:
 
     def save(self, path: Path) -> None:
         """Write a ``.npu`` file. The same segments give the same bytes. Raises ProgramError."""
+        if len(self.segments) > _MAX_SEGMENTS:
+            raise ProgramError(f"{path}: the model goes from accelerator to processor and back in {len(self.segments)} "
+                               f"segments, where a program has {_MAX_SEGMENTS} at most")
         places: list[Literal["accelerator", "host"]] = []
         members: dict[str, bytes | memoryview] = {}
         for number, segment in enumerate(self.segments):
@@ -72,8 +75,11 @@ class SegmentsFile:
                 header = msgspec.json.decode(read_member(archive, _HEADER, _MAX_HEADER), type=_Header)
                 if (header.format, header.version) != (_FORMAT, _VERSION):
                     raise ProgramError(f"{path}: made by another version of the compiler; compile it again")
-                contents = [read_member(archive, _member(number, place), size)
-                            for number, place in enumerate(header.segments)]
+                contents: list[bytes] = []
+                for number, place in enumerate(header.segments):
+                    # Members are stored as they are, so together they are no larger than the file.
+                    left = size - sum(map(len, contents))
+                    contents.append(read_member(archive, _member(number, place), left))
         except (*BAD_ARCHIVE, KeyError) as error:
             if isinstance(error, ProgramError):
                 raise
@@ -89,9 +95,16 @@ def _member(number: int, place: Literal["accelerator", "host"]) -> str:
 
 
 def is_segments_file(path: Path) -> bool:
-    """Whether a zip file is one of these. Raises OSError."""
+    """Whether a file is one of these; not, where it cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _HEADER in archive.namelist()
-    except zipfile.BadZipFile:
+    except BAD_ARCHIVE:
         return False
+
+
+def load_programs(path: Path) -> list[Program]:
+    """What a ``.npu`` file has for the accelerator, in the order in which it runs. Raises ProgramError."""
+    if not is_segments_file(path):
+        return [Program.load(path)]
+    return [segment for segment in SegmentsFile.load(path).segments if isinstance(segment, Program)]

@@ -1,23 +1,25 @@
 """Samples from files: arrays by name (.npz), one array (.npy), an image, or a folder of images."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
+from onnx import helper
 
 from cores.errors import NpugenError
 from gen.files.archive import BAD_ARCHIVE, described
 from gen.files.write import require_file
 from gen.ir.graph import Graph
+from gen.onnx.model import ModelInput
 from gen.run.arrays import ArrayFile, Header
 from gen.run.pictures import PictureError, read_picture
 
 __all__ = [
-    "InputError", "InputSpec", "Samples", "array_shapes", "input_specs", "random_samples", "read_samples",
-    "zero_samples",
+    "InputError", "InputSpec", "Samples", "array_shapes", "input_specs", "model_specs", "random_samples",
+    "read_samples", "zero_samples",
 ]
 
 #: Bytes of samples that are read at once.
@@ -71,8 +73,10 @@ def _read_image(path: Path, name: str, spec: InputSpec) -> Samples:
         array, values = (pixels[None] / np.float32(255)).astype(np.float32), "0..1"
     elif spec.dtype == np.uint8:
         array, values = pixels[None], "0..255"
-    else:
+    elif spec.dtype == np.int8:
         array, values = (pixels[None] ^ 128).view(np.int8), "-128..127"
+    else:
+        raise InputError(f"{path}: input {name} is {spec.dtype}, which no image is read as; give an .npz file")
     return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}")
 
 
@@ -213,6 +217,11 @@ def random_samples(graph: Graph, shapes: Mapping[str, tuple[int, ...]], seed: in
 def input_specs(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, InputSpec]:
     """Of a model with this graph; ``shapes`` are those of its inputs."""
     return {name: InputSpec(shapes[name], _number(graph, name)) for name in graph.inputs}
+
+
+def model_specs(inputs: Sequence[ModelInput]) -> dict[str, InputSpec]:
+    """Of a model as it was read, whatever runs it."""
+    return {i.name: InputSpec(i.shape, helper.tensor_dtype_to_np_dtype(i.elem_type)) for i in inputs}
 
 
 def _number(graph: Graph, name: str) -> np.dtype:

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from gen.ir import reference
-from gen.run.application import Application, HostSegment
+from gen.run.application import Application
+from gen.run.host import HostSegment
 from gen.run.inputs import Samples
 from gen.run.workload import Workload
 from sim import functional
@@ -113,7 +114,7 @@ def _run_on_image(workload: Workload, tensors: dict[str, np.ndarray], machine: R
 
 
 def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
-              progress: Callable[[int], None]) -> Inference:
+                 progress: Callable[[int], None]) -> Inference:
     """One sample, (1, ...) each, on the accelerator; of the outputs all axes."""
     graph = workload.graph
     began = time.perf_counter()
@@ -138,18 +139,22 @@ def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], target:
            progress: Callable[[int], None]) -> Inference:
     """One sample through all segments."""
     values, done = dict(inputs), Inference({}, 0.0)
+    outputs = {name: value[0] for name, value in inputs.items()}    # of one sample, without its axis
     for segment in model.segments:
         if isinstance(segment, HostSegment):
             began = time.perf_counter()
-            values.update(segment.run(values))
+            made = segment.run(values)
             done = replace(done, host_seconds=done.host_seconds + time.perf_counter() - began)
+            values.update(made)
+            outputs.update((name, segment.of_sample(name, value)) for name, value in made.items())
             continue
         one = _run_segment(segment, {name: values[name] for name in segment.inputs}, target,
-                        machine if target == "rtl" else None, progress)
+                           machine if target == "rtl" else None, progress)
         values.update(one.outputs)
+        outputs.update((name, value[0]) for name, value in one.outputs.items())
         done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
                        rtl=(*done.rtl, *one.rtl))
-    return replace(done, outputs={name: values[name][0] for name in model.outputs})
+    return replace(done, outputs={name: outputs[name] for name in model.outputs})
 
 
 def run_model(model: Workload | Application, samples: Samples, target: Target, *, machine: RtlMachine | None = None,

@@ -1,10 +1,12 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from cores.config import NpuConfig
 from gen.compiler import generate, prepare
@@ -53,12 +55,13 @@ class Workload:
         return self._compile()
 
 
-def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, winograd_samples: Path | None = None,
-             board: str | None = None) -> Workload:
-    """As `open_workload`, of a model that has been imported."""
-    shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
-    samples = None if winograd_samples is None else read_samples(
-        winograd_samples, input_specs(imported.graph, shapes)).inputs
+def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
+             samples: Mapping[str, np.ndarray] | None = None, board: str | None = None) -> Workload:
+    """As `open_workload`, of a model that has been imported.
+
+    ``samples`` (model input -> (N, ...)) choose the shifts of narrow Winograd layers.
+    """
+    shapes = _input_shapes(imported)
     graph = prepare(imported.graph, config, options, samples)
 
     def compiled() -> Program:
@@ -67,6 +70,10 @@ def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *, 
         return dataclasses.replace(generate(graph, config, options, model=model), board=board)
 
     return Workload(graph, imported, shapes, compiled)
+
+
+def _input_shapes(imported: Imported) -> dict[str, tuple[int, ...]]:
+    return {model_input.name: model_input.shape for model_input in imported.model.inputs}
 
 
 def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
@@ -86,7 +93,9 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
     imported = load_model(path, content, shapes=options.shapes)
-    return of_model(imported, config, options, winograd_samples=winograd_samples, board=board)
+    samples = None if winograd_samples is None else read_samples(
+        winograd_samples, input_specs(imported.graph, _input_shapes(imported))).inputs
+    return of_model(imported, config, options, samples=samples, board=board)
 
 
 def of_program(path: Path, program: Program, config: NpuConfig | None, options: CompileOptions, *,
@@ -100,7 +109,7 @@ def of_program(path: Path, program: Program, config: NpuConfig | None, options: 
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
     again = of_model(load_model(path, program.model), program.config,
-                        CompileOptions(density=program.density, winograd_shifts=program.winograd))
+                     CompileOptions(density=program.density, winograd_shifts=program.winograd))
     for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
         if names != {name: tensor for name, (tensor, _) in ends.items()}:
             raise ProgramError(f"{path}: damaged (inputs or outputs are not those of the model inside); "

@@ -43,7 +43,7 @@ def test_wrong_layers_are_named(model: str, capsys: pytest.CaptureFixture) -> No
     assert [line.partition(" on a random")[0] for line in warnings[:3]] == [
         f"{model}: warning: layer {layer['name']} is up to {layer['largest']} units from onnxruntime"
         for layer in check["layers"][:3]]
-    assert warnings[3:] == [f"{model}: warning: and 1 more layers; `python -m gen compare` lists all"]
+    assert warnings[3:] == [f"{model}: warning: and 1 more layers; --json lists all"]
     assert Path("y.npu").is_file()
 
 

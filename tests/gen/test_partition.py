@@ -14,7 +14,7 @@ from boards.registry import get_board
 from gen.ir.errors import GraphError
 from gen.partition.partition import Partition, partition
 from gen.program.program import ProgramError
-from gen.run.application import Application, open_application
+from gen.run.application import Application, HostOptions, open_application
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from tests.gen.qdq import Builder
@@ -147,6 +147,7 @@ def test_an_output_whose_shape_depends_on_values(builder: Builder, tmp_path: Pat
     samples = Samples(builder.samples(2), None)
     run = run_model(open_application(path, CONFIG), samples, "functional")
     assert {*run.outputs} == {"nonzero6_y/0", "nonzero6_y/1"}
+    assert all(places.shape[0] == 4 for places in run.outputs.values())     # a row for each axis
 
 
 def test_a_part_without_products_stays_on_the_processor(builder: Builder, tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_without_a_processor_it_is_refused(builder: Builder, tmp_path: Path) -> 
     builder.output(builder.node("Sigmoid", builder.requantize(convolved(builder, real), zero_point=0)), np.float32)
     path = builder.save(tmp_path)
     with pytest.raises(GraphError, match="sigmoid6 .Sigmoid.: Sigmoid has no layer on the machine"):
-        open_application(path, CONFIG, host=False)
+        open_application(path, CONFIG, host=HostOptions(allowed=False))
 
 
 def test_control_flow_is_refused(builder: Builder, tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
         names = [node.name for node in model.nodes]
         leave = dict.fromkeys(rng.choice(names, min(3, len(names)), replace=False), "asked for")
         try:
-            application = open_application(path, CONFIG, leave=leave)
+            application = open_application(path, CONFIG, host=HostOptions(leave=leave))
         except GraphError:
             continue    # nothing of it is left for the accelerator
         inputs = model.samples(2)

@@ -124,7 +124,7 @@ def test_weights_in_another_file(few: str):
     (("compile", "MODEL", "-o", "p.npu"), 1, "give --calibrate with samples, or have `quantize` write"),
     (("compile", "MODEL", "--equalize", "-o", "p.npu"), 2, "--equalize is for float models, and goes with --calibrate"),
     (("compile", "INT8", "--calibrate", "FEW", "-o", "p.npu"), 1, "is quantised already; leave out --calibrate"),
-    (("compile", "INT8", "--winograd", "narrow", "--calibrate", "FEW", "-o", "p.npu"), 1,
+    (("compile", "INT8", "--features", "winograd", "--winograd", "narrow", "--calibrate", "FEW", "-o", "p.npu"), 1,
      "samples for narrow Winograd layers are --winograd-calibrate"),
     (("run", "INT8", "--calibrate", "FEW", "--input", "FEW"), 1, "is quantised already"),
     (("profile", "MODEL", "--method", "mse"), 2, "--method is for float models, and goes with --calibrate"),
