@@ -61,7 +61,7 @@ def _likeness(steps: Sequence[Step], graph: Graph) -> Hashable:
         layer, other = mapped.layer, mapped.other
         kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
         facts += [
-            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), writers(mapped.input),
-            other and writers(other), getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
+            mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), layer.upsample, bool(layer.bend),
+            writers(mapped.input), other and writers(other), getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
         ]
     return tuple(facts)

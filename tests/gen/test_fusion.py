@@ -11,8 +11,9 @@ from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.ir.errors import CompileError
-from gen.ir.graph import Graph, Residual, Tensor
+from gen.ir.graph import Bend, Graph, Residual, Tensor
 from gen.mapping.fused import FusedPair, fusable
+from gen.mapping.registry import map_graph
 from gen.mapping.trial import Trial
 from gen.onnx.importer import load
 from gen.options import CompileOptions
@@ -97,6 +98,25 @@ def test_modes(always):
         plain = NpuConfig.preset(256, **fields)
         program, _ = compile_kept(graph, plain)
         assert program.code == compile_kept(graph, plain, fusion="off")[0].code
+
+
+def test_likeness_of_steps():
+    """Steps whose layers do other things in their stores are not taken to be alike."""
+    graph = pair_graph(32, 32, (8, 8))
+    first, layer = graph.layers
+    target = graph.tensors["y"]
+    bend = Bend(target, 1 << 16, 1 << 14, 16, 0, -128, 127)
+    layers, tensors = [first, layer], dict(graph.tensors)
+    for name, upsample, bent in (("bent", (1, 1), bend), ("large", (3, 1), None)):
+        channels, height, width = target.shape
+        tensors[name] = replace(target, name=name, shape=(channels, height * upsample[0], width * upsample[1]))
+        layers.append(replace(layer, name=name, output=name, upsample=upsample, bend=bent))
+    outputs = {layer.output: (layer.output, ()) for layer in layers[1:]}
+    graph = replace(graph, layers=layers, tensors=tensors, outputs=outputs)
+    mapped = map_graph(graph, NpuConfig.preset(64), CompileOptions())
+    trial = Trial(mapped)
+    assert [trial.cycles([step]) for step in mapped.steps] == [Trial(mapped).cycles([step]) for step in mapped.steps]
+    assert len(trial.known) == 4
 
 
 # -- programs --------------------------------------------------------------------------------------------------------
