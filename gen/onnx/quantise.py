@@ -141,10 +141,12 @@ def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation)
     try:
         multiplier_a, multiplier_b, shift = quantize_residual(real.scale / scale, value.slope * real.scale / scale)
     except ValueError as error:
-        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales") from None
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name) from None
     low, high = _bounds(value.low, value.high, scale, quantisation.internal)
     bend = Bend(middle, multiplier_a, multiplier_b, shift, quantisation.internal, low, high)
-    layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order)
+    layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order,
+                    moved_by=value.moved_by)
     return graph.add_layer(layer, same(middle, source.shape[0]), bend=bend, result=Result(context.node, quantisation))
 
 
@@ -180,4 +182,4 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
             layer = replace(copy(context, part), name=value.name, nodes=value.nodes, low=value.low, high=value.high)
             layer, stage = _requantized(graph, layer, scale, point)
             graph.add_layer(layer, stage, result=Result(None, quantisation), part=place)
-    return whole
+    return replace(whole, moved_by=value.moved_by)

@@ -178,6 +178,12 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("Slice", x, b.constant([3]), b.constant([3]), b.constant([1])), ("slice", "leaves nothing")),
     (lambda b, x: conv(b, b.node("DepthToSpace", b.requantize(conv(b, x)), blocksize=2)),
      ("node depthtospace", "a rearrangement of tensor quantizelinear", "moves no data")),
+    # What is rearranged on its way to its QuantizeLinear is no other's fault either.
+    *((lambda b, x, made=made: conv(b, b.requantize(b.node("DepthToSpace", made(b, b.requantize(conv(b, x))),
+                                                           blocksize=2))),
+       ("node depthtospace", "a rearrangement of tensor quantizelinear", "node conv")) for made in (
+           lambda b, y: b.node("Relu", y), lambda b, y: b.node("LeakyRelu", y), lambda b, y: b.node("Add", y, y),
+           lambda b, y: b.node("Concat", y, b.requantize(b.node("Relu", y)), axis=1))),
     (lambda b, x: conv(b, b.node("Softmax", x)), ("runs on the processor", "only rearranging may follow")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.ones(3, np.float32))), ("bias", "(3,)")),
     (lambda b, x: b.node("Conv", x, b.weights(4, 3, 3, 3), b.constant(np.full(4, np.nan, np.float32))), ("finite",)),
