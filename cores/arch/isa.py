@@ -16,7 +16,7 @@ from .numerics import CONSTANT_BITS, FIRST_BITS, MULTIPLIER_BITS
 __all__ = [
     "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction", "LAYOUTS",
     "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "absent_fields", "as_taken",
-    "decode", "disassemble", "encode", "is_supported",
+    "decode", "disassemble", "encode", "is_supported", "largest_field",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -268,6 +268,11 @@ _HEADER_BITS = sum(field.bits for field in HEADER)
 
 for _opcode, _fields in LAYOUTS.items():
     assert _HEADER_BITS + sum(field.bits for field in _fields) <= 8 * INSTRUCTION_BYTES, _opcode
+
+
+def largest_field(opcode: Opcode, name: str) -> int:
+    """The largest value of an instruction's unsigned field."""
+    return (1 << next(field.bits for field in LAYOUTS[opcode] if field.name == name)) - 1
 
 
 @dataclass(frozen=True)

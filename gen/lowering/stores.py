@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import Opcode, Queue, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from gen.ir.graph import second_stage
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer, Region
 from gen.lowering.places import TensorWrites
 from gen.memory.placement import Placement
-from gen.tiling.geometry import Window, largest_field
+from gen.tiling.geometry import Window
 from gen.tiling.weights import PARAMETER_BEATS
 
 __all__ = ["OutputTile", "Stores"]

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, largest_field
 from cores.config import NpuConfig
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer
-from gen.tiling.geometry import Geometry, largest_field
+from gen.tiling.geometry import Geometry
 from gen.tiling.weights import Pass
 
 __all__ = ["Weights"]

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cores.arch.isa import LAYOUTS, Opcode, Queue
+from cores.arch.isa import LAYOUTS, Opcode, Queue, largest_field
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Tensor, pad_value
 from gen.ir.queries import count_readers
@@ -18,7 +18,7 @@ from gen.mapping.base import Site
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
-from gen.tiling.geometry import Geometry, Window, largest_field
+from gen.tiling.geometry import Geometry, Window
 from gen.tiling.weights import PackedWeights
 
 __all__ = ["GatherGeometry", "GatherMapping", "is_gatherable"]

@@ -6,20 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from cores.arch.isa import LAYOUTS, Opcode
+from cores.arch.isa import Opcode, largest_field
 from gen.ir.graph import MAX_VALUES, output_size
 from gen.onnx.model import NodeError
 
 __all__ = ["MAX_KERNEL", "MAX_PADS", "WindowError", "Windows", "counts", "dilated", "resolve"]
 
-
-def _largest(opcode: Opcode, field: str) -> int:
-    return (1 << next(f.bits for f in LAYOUTS[opcode] if f.name == field)) - 1
-
-
 #: Rows and columns of a kernel, and of padding at each side, that instructions have room for.
-MAX_KERNEL = _largest(Opcode.COMPUTE_SET, "kernel_h")
-MAX_PADS = _largest(Opcode.LOAD_ACT, "pad_top"), _largest(Opcode.LOAD_SET, "pad_left")
+MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
+MAX_PADS = largest_field(Opcode.LOAD_ACT, "pad_top"), largest_field(Opcode.LOAD_SET, "pad_left")
 
 
 class WindowError(NodeError):

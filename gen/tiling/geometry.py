@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from cores.arch.isa import LAYOUTS, Opcode
+from cores.arch.isa import Opcode, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
@@ -12,14 +12,8 @@ from gen.ir.graph import Conv, Layer, Tensor
 
 __all__ = [
     "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
-    "largest_field", "part_counts", "split", "tilings",
+    "part_counts", "split", "tilings",
 ]
-
-
-def largest_field(opcode: Opcode, name: str) -> int:
-    """The largest value of an instruction's unsigned field."""
-    return (1 << next(field.bits for field in LAYOUTS[opcode] if field.name == name)) - 1
-
 
 # Limits that layers and tilings run into.
 MAX_BEATS = 1 + min(largest_field(opcode, "offset") for opcode in (Opcode.LOAD_ACT, Opcode.STORE))

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cores.arch.isa import MAX_TILE_COLS, Opcode, Queue
+from cores.arch.isa import MAX_TILE_COLS, Opcode, Queue, largest_field
 from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
 from cores.store.winograd_sums import WinogradSums
@@ -24,7 +24,7 @@ from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import ConvMapping
 from gen.mapping.sums import fit_exact
 from gen.mapping.winograd.narrow import has_tiles
-from gen.tiling.geometry import Geometry, Window, input_range, largest_field
+from gen.tiling.geometry import Geometry, Window, input_range
 from gen.tiling.schedule import (
     COMPUTE_OVERHEAD,
     LATENCY,
