@@ -11,9 +11,8 @@ from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BIT
 
 __all__ = [
     "bend", "binary_popcount", "conv2d_accumulate", "finish", "pool_accumulate", "quantize_multiplier",
-    "quantize_residual", "requantize",
-    "residual_add", "run_layer", "run_stages", "upsample", "winograd_accumulate", "winograd_input", "winograd_output",
-    "winograd_tiles", "winograd_weights",
+    "quantize_residual", "requantize", "residual_add", "run_layer", "run_stages", "upsample", "winograd_accumulate",
+    "winograd_input", "winograd_output", "winograd_tiles", "winograd_weights",
 ]
 
 

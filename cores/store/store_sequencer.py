@@ -21,9 +21,10 @@ class StoreSequencer(wiring.Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
     A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with
-    ``add`` a residual, with ``pooled`` a beat of the pool unit. With ``winograd``, the words of its sum are read first,
-    one a cycle: ``read``, while ``issue`` is valid with the last. Between blocks there is no gap if the next parameters
-    are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and ``second``.
+    ``add`` a residual unless it bends, with ``pooled`` a beat of the pool unit. With ``winograd``, the words of its sum
+    are read first, one a cycle: ``read``, while ``issue`` is valid with the last. Between blocks there is no gap if the
+    next parameters are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry``
+    and ``second``.
 
     The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
     local row that begins outside the input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an

@@ -93,8 +93,8 @@ class Store:
             shared.spent(engine, "setup", index, setup)
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
-            last, drained = yield from self._store(index, geometry, instruction, taken + setup, go,
-                                                           bends=bool(geometry["add"]) and bends)
+            last, drained = yield from self._store(
+                index, geometry, instruction, taken + setup, go, bends=bool(geometry["add"]) and bends)
             free = max(last + 1, self._runs_free) + 1
             shared.spent(engine, "wait_bus", index, free - last - 1)
             shared.in_hand(engine, index, taken + 1, free - 1)
