@@ -13,6 +13,9 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.handlers import HANDLERS
+from gen.onnx.model import NodeError
+from gen.onnx.values import Constant
+from gen.onnx.weights import weights_of
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
 
@@ -31,8 +34,10 @@ _JOINS = ("Add", "Concat")
 _PICKING = ("MaxPool", "GlobalMaxPool", "Resize", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Pad")
 #: Operators that leave the values and their order.
 _SHAPING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
-#: Operators that are handled, but not in the machine.
-_HOST = ("Softmax", "Shape", "Sign", "Where", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+#: Operators whose results on signs are signs.
+_MAXIMA = ("MaxPool", "GlobalMaxPool")
+#: Operators that are handled, but not in the machine, or not as they are in float models.
+_HOST = ("Softmax", "Shape", "Where", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 
 
 class _Kind(Enum):
@@ -43,6 +48,7 @@ class _Kind(Enum):
     RESULT = auto()     # of a layer, not quantised yet
     SUM = auto()        # the same, which takes nothing but clips any more
     GRID = auto()       # quantised, or a part of something quantised
+    SIGN = auto()       # -1 and +1, as a Sign makes them
 
 
 @dataclass(frozen=True)
@@ -61,10 +67,12 @@ class Layer:
 class Plan:
     """``tensors``: value to be quantised -> the node that computes it, "" for an input of the model; those of a layer
     with a clip behind it have the layer's. ``like``: picked value -> (the quantised one it is of, the picking node).
+    ``centred``: those of ``tensors`` that have the zero point 0, as a Sign reads them: their signs are there already.
     """
 
     tensors: dict[str, str] = field(default_factory=dict)
     like: dict[str, tuple[str, str]] = field(default_factory=dict)
+    centred: set[str] = field(default_factory=set)
     layers: list[Layer] = field(default_factory=list)
 
 
@@ -113,6 +121,10 @@ class _Planner:
             self._give(node, _Kind.FLOAT)
         elif weighted:
             self._layer(node)
+        elif node.op_type == "Sign":
+            self._sign(node, inputs[0])
+        elif kinds == {_Kind.SIGN} and node.op_type in _MAXIMA:
+            self._give(node, _Kind.SIGN)
         elif node.op_type in _SHAPING:
             self._shape(node, inputs[0])
         elif node.op_type in _CLIPS:
@@ -142,13 +154,31 @@ class _Planner:
 
     def _layer(self, node: NodeProto) -> None:
         source, weights = node.input[:2]
-        self._quantise(source)
         axis = _WEIGHTED[node.op_type]
         if node.op_type == "Gemm" and any(a.name == "transB" and a.i for a in node.attribute):
             axis = 0
+        if self._kinds[source] is _Kind.SIGN and self._are_signs(weights, axis):
+            self._give(node, _Kind.RESULT)      # a binary layer: it is exact as it is
+            return
+        self._quantise(source)
         bias = node.input[2] if len(node.input) > 2 and node.input[2] in self._constants else ""
         self._plan.layers.append(Layer(node.name, self._roots[source], weights, axis, bias, node.output[0]))
         self._give(node, _Kind.RESULT)
+
+    def _are_signs(self, weights: str, axis: int) -> bool:
+        """Whether float weights are plus or minus one number for each output channel."""
+        try:
+            weights_of(Constant(numpy_helper.to_array(self._constants[weights])), axis)
+        except NodeError:
+            return False
+        return True
+
+    def _sign(self, node: NodeProto, source: str) -> None:
+        """Of a result that nothing else reads it is a threshold, of all else the signs of a tensor."""
+        if self._kinds[source] is not _Kind.RESULT or self._readers[source] > 1:
+            self._quantise(source)
+            self._plan.centred.add(self._roots[source])
+        self._give(node, _Kind.SIGN)
 
     def _shape(self, node: NodeProto, source: str) -> None:
         self._settle(source)

@@ -12,7 +12,7 @@ from gen.quantize.insert import insert
 from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.plan import Plan, plan_quantisation
 from gen.quantize.prepare import prepare
-from gen.quantize.ranges import range_of
+from gen.quantize.ranges import ranges_of
 from gen.quantize.sessions import Progress, Samples
 
 __all__ = ["FEW", "Quantized", "quantize"]
@@ -45,8 +45,7 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
         reference = equalize(reference, samples, options)
     plan = plan_quantisation(reference, options.keep_float)
     found = distributions(reference, plan.tensors, samples, progress)
-    ranges = {name: range_of(distribution, options) for name, distribution in found.items()}
-    quantized = insert(reference, plan, ranges, options)
+    quantized = insert(reference, plan, ranges_of(plan, found, options), options)
     if options.bias_correction:
         quantized = correct_biases(quantized, reference, plan, samples, progress)
     return Quantized(quantized, reference, plan)

@@ -3,13 +3,15 @@
 All methods but the first trade rounding, which is finer in a smaller range, for clipping.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from gen.quantize.options import QuantizeOptions
+from gen.quantize.plan import Plan
 
-__all__ = ["BINS", "Distribution", "entropy_threshold", "range_of"]
+__all__ = ["BINS", "Distribution", "entropy_threshold", "range_of", "ranges_of"]
 
 #: Bins of the absolute values; a distribution has as many for each sign.
 BINS = 2048
@@ -35,6 +37,16 @@ class Distribution:
     @property
     def largest(self) -> float:
         return max(abs(self.low), abs(self.high))
+
+
+def ranges_of(plan: Plan, found: Mapping[str, Distribution],
+              options: QuantizeOptions) -> dict[str, tuple[float, float]]:
+    """The range of each tensor of a plan."""
+    ranges = {name: range_of(distribution, options) for name, distribution in found.items()}
+    for name in plan.centred:
+        largest = max(map(abs, ranges[name]))
+        ranges[name] = -largest * 128 / 127, largest    # as many steps below zero as int8 has
+    return ranges
 
 
 def range_of(found: Distribution, options: QuantizeOptions) -> tuple[float, float]:
