@@ -59,7 +59,8 @@ EDGES = {
     "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition gen.program "
                "gen.quantize sim sim.rtl",
     "gen.check": "gen.ir gen.onnx sim.golden",
-    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.run sim",
+    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
+                 "sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
     "gen.bench": "boards cores.arch cores.config gen.check gen.compiler gen.ir gen.mapping gen.onnx gen.options "
                  "gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.golden sim.rtl",

@@ -16,7 +16,6 @@ import onnx
 
 from cores.config import NpuConfig
 from gen.prune.blocks import prune_blocks
-from gen.prune.layers import find_layers
 from gen.prune.measure import Judge
 from gen.prune.plan import Goal, Pruner, read_model
 from gen.prune.timing import Twin
@@ -29,11 +28,10 @@ SCORED = 256
 
 
 def rows(model: onnx.ModelProto, pruner: Pruner, like: float) -> Iterator[tuple[str, onnx.ModelProto]]:
-    nodes = [layer.node for layer in find_layers(model) if not layer.left]
     yield "dense", model
     for density in (0.75, 0.5, 0.25):
-        yield f"blocks at {density:.0%}", prune_blocks(model, dict.fromkeys(nodes, density), CONFIG)
-    cycles = Twin.of(model, name="model").times(CONFIG, dict.fromkeys(nodes, like)).total
+        yield f"blocks at {density:.0%}", prune_blocks(model, density, CONFIG)
+    cycles = Twin.of(prune_blocks(model, like, CONFIG), name="model").times(CONFIG).total
     for kind in ("gamma", "apoz"):
         try:
             yield f"channels by {kind}", pruner.prune(Goal(kind=kind, cycles=cycles)).model

@@ -9,9 +9,16 @@ from rich import box
 from rich.table import Table
 
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
-from gen.cli.compile import density
+from gen.cli.compile import add_shape_option, density
 from gen.cli.errors import UsageError
-from gen.cli.machine import add_machine_options, chosen_config, described, named_board, say_density
+from gen.cli.machine import (
+    add_machine_options,
+    chosen_config,
+    described,
+    named_board,
+    require_inputs,
+    say_density,
+)
 from gen.cli.run import positive
 from gen.files.write import require_writable, write_file
 
@@ -49,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unstructured", action="store_true",
                         help="with --density: the smallest weights of a layer wherever they are, the first of two "
                              "stages; the machine gains by the second one, without this option, after fine-tuning")
+    add_shape_option(parser)
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -95,7 +103,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     used = None if arguments.unstructured else say_density(arguments.density, config)
     with status(f"pruning {arguments.model.name}") as remark:
-        model = read_model(arguments.model)
+        model = read_model(arguments.model, dict(arguments.shape))
+        require_inputs(arguments, [value.name for value in model.graph.input])
         pruner = Pruner(model, config, name=str(arguments.model), progress=remark)
         if arguments.calibrate:
             pruner.take_samples(arguments.calibrate, arguments.limit)

@@ -9,7 +9,9 @@ from rich import box
 from rich.table import Table
 
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
+from gen.cli.compile import add_shape_option
 from gen.cli.errors import CommandError
+from gen.cli.machine import require_inputs
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="instead of the session's")
     parser.add_argument("--train", type=Path, metavar="DATA", help="samples to learn, instead of the session's")
     parser.add_argument("--test", type=Path, metavar="DATA", help="samples to test on, instead of the session's")
+    add_shape_option(parser)
     add_json_option(parser)
 
 
@@ -54,7 +57,9 @@ def run(arguments: argparse.Namespace) -> None:
     model = arguments.model or folder / session.model
     refuse_to_replace(arguments.output, model)
     with status(f"training {model.name}") as remark:
-        trained = train(session, read_model(model), folder, name=str(model), progress=remark)
+        start = read_model(model, dict(arguments.shape))
+        require_inputs(arguments, [value.name for value in start.graph.input])
+        trained = train(session, start, folder, name=str(model), progress=remark)
     write_file(arguments.output, trained.model.SerializeToString(deterministic=True))
     if arguments.json:
         print_json({"model": str(arguments.output), "before": trained.before,

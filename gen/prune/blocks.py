@@ -28,13 +28,16 @@ def _arrays(model: onnx.ModelProto, layers: list[PrunableLayer]) -> dict[str, np
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name in wanted}
 
 
-def prune_blocks(model: onnx.ModelProto, density: Mapping[str, float], config: NpuConfig) -> onnx.ModelProto:
-    """The model with the layers of ``density``, by their nodes' names, pruned to that share of each block.
+def prune_blocks(model: onnx.ModelProto, density: float | Mapping[str, float], config: NpuConfig) -> onnx.ModelProto:
+    """The model pruned to ``density`` of each block: of all layers, or of each by its node's name, where others stay.
 
     A block is one output channel x tn input channels x one tap; see `gen.passes.prune.prune_weights`. Raises ValueError
     unless every density is above 0 and at most 1.
     """
-    layers = [layer for layer in find_layers(model) if layer.node in density and not layer.left]
+    layers = [layer for layer in find_layers(model) if not layer.left]
+    if isinstance(density, float | int):
+        density = dict.fromkeys((layer.node for layer in layers), density)
+    layers = [layer for layer in layers if layer.node in density]
     arrays = _arrays(model, layers)
     changes = {}
     for layer in layers:

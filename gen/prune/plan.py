@@ -10,23 +10,23 @@ import onnx
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError, GraphError
-from gen.onnx.read import read
+from gen.onnx.read import Shapes, read
 from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
 from gen.prune.channels import ChannelMap
 from gen.prune.errors import PruneError
 from gen.prune.layers import find_layers
 from gen.prune.measure import Judge
 from gen.prune.scores import apoz_scores, gamma_scores, removals
-from gen.prune.search import Sensitivity, first_that, last_that, path, sensitivities
+from gen.prune.search import Sensitivity, descent, first_that, last_that, sensitivities
 from gen.prune.shrink import shrink
 from gen.prune.timing import Times, Twin, is_quantised, random_inputs, specs_of
+from gen.quantize.options import QuantizeError
 from gen.run.inputs import read_samples
 
 __all__ = ["Goal", "Pruned", "Pruner", "layer_rows", "read_model"]
 
 #: Random samples where none are given: enough to tell layers apart.
 _RANDOM_SAMPLES = 16
-
 
 Kind = Literal["block", "magnitude", "gamma", "apoz"]
 
@@ -66,9 +66,12 @@ class Pruned:
     reason: str = ""
 
 
-def read_model(path: Path) -> onnx.ModelProto:
-    """A model from a file, checked, each node with a name, constants as initializers. Raises GraphError."""
-    model = read(path).proto
+def read_model(path: Path, shapes: Shapes | None = None) -> onnx.ModelProto:
+    """A model from a file, checked, each node with a name, constants as initializers; ``shapes`` as for `read`.
+
+    Raises GraphError.
+    """
+    model = read(path, shapes).proto
     constant = [node for node in model.graph.node if node.op_type == "Constant" and node.attribute[0].name == "value"]
     for node in constant:
         model.graph.initializer.append(node.attribute[0].t)
@@ -93,7 +96,7 @@ class Pruner:
         try:
             twin = Twin.of(model, name=name)
             self._before, self._twin = twin.times(config), twin
-        except (CompileError, GraphError, PruneError) as error:
+        except (CompileError, GraphError, QuantizeError) as error:
             self._reason = str(error)
         self._inputs: Mapping[str, np.ndarray] = random_inputs(model, _RANDOM_SAMPLES)
         self._labels: np.ndarray | None = None
@@ -121,9 +124,8 @@ class Pruner:
         if goal.of_channels:
             model = self._prune_channels(goal, judge)
         elif goal.share is not None:
-            nodes = [layer.node for layer in find_layers(self._model) if not layer.left]
             model = (prune_magnitudes(self._model, goal.share) if goal.kind == "magnitude" else
-                     prune_blocks(self._model, dict.fromkeys(nodes, goal.share), self._config))
+                     prune_blocks(self._model, goal.share, self._config))
         else:
             found = sensitivities(self._model, self._required(), self._config, judge, self._progress)
             model = self._prune_by(goal, found, judge)
@@ -139,8 +141,8 @@ class Pruner:
         return self._twin
 
     def _prune_by(self, goal: Goal, found: Mapping[str, Sensitivity], judge: Judge) -> onnx.ModelProto:
-        """The first state of `path` with few enough cycles, or the last that is good enough."""
-        states, twin = path(found), self._required()
+        """The first state of `descent` with few enough cycles, or the last that is good enough."""
+        states, twin = descent(found), self._required()
 
         def model(state: Mapping[str, float]) -> onnx.ModelProto:
             return prune_blocks(self._model, state, self._config)

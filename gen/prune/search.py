@@ -12,7 +12,7 @@ from gen.prune.layers import find_layers
 from gen.prune.measure import Judge
 from gen.prune.timing import Times, Twin
 
-__all__ = ["Sensitivity", "first_that", "last_that", "path", "sensitivities"]
+__all__ = ["Sensitivity", "descent", "first_that", "last_that", "sensitivities"]
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def sensitivities(model: onnx.ModelProto, twin: Twin, config: NpuConfig, judge: 
     return found
 
 
-def path(found: Mapping[str, Sensitivity]) -> list[dict[str, float]]:
+def descent(found: Mapping[str, Sensitivity]) -> list[dict[str, float]]:
     """Densities of all layers from dense to sparse, each state of the list with one layer sparser than before.
 
     Of all layers and densities the next one is that with the most cycles saved for the noise added, as if the noises of

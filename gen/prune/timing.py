@@ -1,29 +1,27 @@
 """How many cycles a model takes, float or quantised, before anybody has calibrated it."""
 
-import logging
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import helper
-from onnxruntime import quantization
+from onnx import helper, shape_inference
 
 from cores.config import NpuConfig
 from gen.compiler import generate, prepare
 from gen.onnx.importer import Imported, load_model
-from gen.onnx.passes import drop_unused
 from gen.options import CompileOptions
 from gen.passes.prune import prune
-from gen.prune.errors import PruneError
+from gen.quantize.calibrate import distributions
+from gen.quantize.insert import insert
+from gen.quantize.options import QuantizeOptions
+from gen.quantize.plan import plan_quantisation
+from gen.quantize.ranges import ranges_of
 from gen.run.inputs import InputSpec
 from sim import cycles
 from sim.profile import layer_timings
 
 __all__ = ["Times", "Twin", "is_quantised", "quantised", "random_inputs", "specs_of"]
-
 
 #: The opset in which DequantizeLinear learnt of scales for each channel.
 _PER_CHANNEL = 13
@@ -35,16 +33,6 @@ class Times:
 
     total: int
     nodes: Mapping[str, int]
-
-
-class _Random(quantization.CalibrationDataReader):
-    """One sample: the time does not depend on values."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self._samples = iter([random_inputs(model, 1)])
-
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        return next(self._samples, None)
 
 
 def random_inputs(model: onnx.ModelProto, samples: int) -> dict[str, np.ndarray]:
@@ -73,49 +61,17 @@ def is_quantised(model: onnx.ModelProto) -> bool:
                for node in model.graph.node)
 
 
-def _without_norms(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without the BatchNormalizations that will be folded into the convolution in front of them."""
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    nodes: list[onnx.NodeProto] = []
-    renamed: dict[str, str] = {}
-    makers = {node.output[0]: node for node in model.graph.node if node.output}
-    for node in result.graph.node:
-        for place, name in enumerate(node.input):
-            node.input[place] = renamed.get(name, name)
-        maker = makers.get(node.input[0]) if node.op_type == "BatchNormalization" else None
-        if maker is not None and maker.op_type in ("Conv", "Gemm") and not _is_output(model, node.output[0]):
-            renamed[node.output[0]] = node.input[0]
-        else:
-            nodes.append(node)
-    del result.graph.node[:]
-    result.graph.node.extend(nodes)
-    return drop_unused(result)      # onnxruntime warns of each parameter that nobody reads
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    return max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
-
-
-def _is_output(model: onnx.ModelProto, name: str) -> bool:
-    return any(output.name == name for output in model.graph.output)
-
-
 def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A float model as int8, with scales that mean nothing. Raises PruneError."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "int8.onnx")
-        logging.disable(logging.WARNING)        # what it advises is no matter here
-        try:
-            quantization.quantize_static(
-                _without_norms(model), path, _Random(model), quant_format=quantization.QuantFormat.QDQ,
-                per_channel=_opset(model) >= _PER_CHANNEL, activation_type=quantization.QuantType.QInt8)
-        except Exception as error:      # its own types are not public
-            raise PruneError(f"onnxruntime cannot quantise the model, which its cycles need: "
-                             f"{str(error).splitlines()[0]}; give --density, which needs no cycles") from None
-        finally:
-            logging.disable(logging.NOTSET)
-        return onnx.load(path)
+    """A float model as int8, its nodes as they are, with scales that mean nothing: time does not depend on values.
+
+    `gen.quantize.quantize.quantize` would fold batch norms first, and rename nodes by it. Raises QuantizeError.
+    """
+    model = shape_inference.infer_shapes(model)
+    opset = max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    options = QuantizeOptions(method="minmax", per_channel=opset >= _PER_CHANNEL)
+    plan = plan_quantisation(model)
+    found = distributions(model, plan.tensors, random_inputs(model, 1), lambda done, total, what: None)
+    return insert(model, plan, ranges_of(plan, found, options), options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +84,7 @@ class Twin:
 
     @classmethod
     def of(cls, model: onnx.ModelProto, *, name: str) -> "Twin":
-        """Raises GraphError, PruneError for a model that the machine cannot compute; ``name`` is its file's."""
+        """Raises GraphError, QuantizeError for a model that the machine cannot compute; ``name`` is its file's."""
         integers = model if is_quantised(model) else quantised(model)
         imported = load_model(name, integers.SerializeToString())
         return cls(imported, {node: layer.name for layer in imported.graph.layers for node in layer.onnx_nodes})

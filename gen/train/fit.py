@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from cores.config import NpuConfig
 from gen.prune.blocks import prune_blocks, prune_magnitudes
-from gen.prune.layers import find_layers
 from gen.train.data import Dataset, read_dataset
 from gen.train.errors import TrainError
 from gen.train.network import Network
@@ -86,8 +85,7 @@ def train(session: Session, model: onnx.ModelProto, folder: Path, *, name: str,
 def _pruned(model: onnx.ModelProto, prune: Prune) -> onnx.ModelProto:
     if prune.kind == "magnitude":
         return prune_magnitudes(model, prune.density)
-    nodes = [layer.node for layer in find_layers(model) if not layer.left]
-    return prune_blocks(model, dict.fromkeys(nodes, prune.density), NpuConfig.preset(prune.macs))
+    return prune_blocks(model, prune.density, NpuConfig.preset(prune.macs))
 
 
 def accuracy(network: Network, data: Dataset) -> float:

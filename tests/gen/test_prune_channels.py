@@ -16,7 +16,7 @@ from gen.prune.plan import Goal, Pruner, read_model
 from gen.prune.scores import apoz_scores, gamma_scores, removals
 from gen.prune.shrink import shrink
 from gen.prune.timing import random_inputs
-from tests.gen.prunable_models import FloatBuilder
+from tests.gen.float_models import FloatBuilder
 
 CONFIG = NpuConfig.preset(64)   # 16 input lanes
 
@@ -33,15 +33,8 @@ def shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     return {node.name: dims[node.input[1]] for node in model.graph.node if node.op_type in ("Conv", "Gemm", "MatMul")}
 
 
-def checked(model: onnx.ModelProto) -> onnx.ModelProto:
-    for node in model.graph.node:
-        node.name = node.name or node.output[0]
-    return model
-
-
 def without_dead(model: onnx.ModelProto) -> onnx.ModelProto:
     """Without the channels of gamma 0, after checking that this changes no output."""
-    model = checked(model)
     channels = ChannelMap.of(model)
     scores = gamma_scores(channels)
     dead = frozenset(root for group in channels.groups() for root in group.tolist() if scores[root] == 0)
@@ -58,7 +51,7 @@ def without_dead(model: onnx.ModelProto) -> onnx.ModelProto:
 @pytest.mark.parametrize("end", ["gemm", "transposed gemm", "matmul", "reshape", "fixed reshape", "matmul and bias"])
 def test_dead_channels_go_unnoticed(end: str, rng: np.random.Generator):
     """Their constant act(beta) is in the next layer's bias, behind depthwise layers, pools and flattening too."""
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, [1, 3, 16, 16])
     value = builder.node("LeakyRelu", builder.norm(builder.conv("x", 3, 24), gamma(rng, 24, 7)))
     value = builder.conv(value, 24, 24, group=24)
     value = builder.node("Mul", value, builder.constant(rng.normal(size=(24, 1, 1)).astype(np.float32)))
@@ -79,7 +72,7 @@ def test_dead_channels_go_unnoticed(end: str, rng: np.random.Generator):
                              beta=2.0)
     else:
         value = builder.node("Gemm", value, builder.weights(features, 10))
-    smaller = without_dead(builder.build(value, 1, 3, 16, 16))
+    smaller = without_dead(builder.model(value))
     found = list(shapes(smaller).values())
     assert found[:3] == [(17, 3, 3, 3), (17, 1, 3, 3), (9, 17, 3, 3)]
     assert sorted(found[3]) == [10, 9 * 16]
@@ -87,30 +80,30 @@ def test_dead_channels_go_unnoticed(end: str, rng: np.random.Generator):
 
 def test_a_residual_chain_has_one_mask(rng: np.random.Generator):
     """A channel goes only where it is dead in every tensor that is added."""
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 3, 6, 6])
     first, second = (np.ones(8, np.float32) for _ in range(2))
     first[[1, 2, 5]], second[[2, 3, 5]] = 0, 0
     start = builder.node("Relu", builder.norm(builder.conv("x", 3, 8, kernel=1), first))
     inner = builder.node("Relu", builder.norm(builder.conv(start, 8, 12, kernel=1), gamma(rng, 12, 4)))
     added = builder.node("Add", builder.norm(builder.conv(inner, 12, 8, kernel=1), second), start)
-    model = builder.build(builder.conv(builder.node("Relu", added), 8, 6), "N", 3, 6, 6, rank=4)
+    model = builder.model(builder.conv(builder.node("Relu", added), 8, 6))
     found = list(shapes(without_dead(model)).values())
     assert found == [(6, 3, 1, 1), (8, 6, 1, 1), (6, 8, 1, 1), (6, 6, 3, 3)]
     # The sum over the chain's writers is what counts.
-    channels = ChannelMap.of(checked(model))
+    channels = ChannelMap.of(model)
     scores = gamma_scores(channels)
     chain = channels.roots(channels.atoms[added])
     np.testing.assert_array_equal([scores[root] for root in chain.tolist()], first + second)
 
 
 def test_concatenated_channels_keep_their_places(rng: np.random.Generator):
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 3, 8, 8])
     parts = [builder.node("Relu", builder.norm(builder.conv("x", 3, n), gamma(rng, n, dead)))
              for n, dead in ((10, 3), (6, 2), (9, 0))]
     value = builder.norm(builder.node("Concat", *parts, axis=1), np.ones(25, np.float32))
-    model = builder.build(builder.conv(builder.node("Relu", value), 25, 4), "N", 3, 8, 8, rank=4)
+    model = builder.model(builder.conv(builder.node("Relu", value), 25, 4))
     # The BatchNormalization behind the Concat makes something of dead channels again.
-    channels = ChannelMap.of(checked(model))
+    channels = ChannelMap.of(model)
     assert [len(group) for group in channels.groups()] == [10, 6, 9]
     inputs = random_inputs(model, 2)
     for root in (0, 4):
@@ -132,7 +125,7 @@ def test_concatenated_channels_keep_their_places(rng: np.random.Generator):
 
 @pytest.mark.parametrize("op", ["grouped", "split", "softmax", "shared", "bias"])
 def test_what_is_not_understood_stays(op: str, rng: np.random.Generator):
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 8, 4, 4])
     value = builder.node("Relu", builder.norm(builder.conv("x", 8, 8, kernel=1), gamma(rng, 8, 4)))
     weights = builder.weights(8, 8, 1, 1)
     if op == "grouped":
@@ -146,7 +139,7 @@ def test_what_is_not_understood_stays(op: str, rng: np.random.Generator):
         value = builder.node("Conv", value, weights, builder.node("Neg", builder.weights(8)))
     else:
         value = builder.node("Conv", builder.node("Conv", value, weights), weights)
-    model = checked(builder.build(builder.conv(value, 8, 5, kernel=1), "N", 8, 4, 4, rank=4))
+    model = builder.model(builder.conv(value, 8, 5, kernel=1))
     channels = ChannelMap.of(model)
     assert not any(np.isin(group, channels.atoms[model.graph.node[2].output[0]]).any() for group in channels.groups())
     smaller = shrink(model, channels, frozenset(root for group in channels.groups() for root in group.tolist()),
@@ -155,11 +148,11 @@ def test_what_is_not_understood_stays(op: str, rng: np.random.Generator):
 
 
 def test_whole_blocks_go_first_to_last(rng: np.random.Generator):
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 3, 12, 12])
     wide, narrow = np.linspace(1, 2, 40).astype(np.float32), np.full(16, 0.1, np.float32)
     value = builder.node("Relu", builder.norm(builder.conv("x", 3, 40), wide))
     value = builder.node("Relu", builder.norm(builder.conv(value, 40, 16), narrow))
-    model = checked(builder.build(builder.conv(value, 16, 5), "N", 3, 12, 12, rank=4))
+    model = builder.model(builder.conv(value, 16, 5))
     channels = ChannelMap.of(model)
     states = removals(channels, gamma_scores(channels), CONFIG.ic_lanes)
     # 40 -> 32 -> 16, the smallest first; a group of one block stays.
@@ -167,11 +160,11 @@ def test_whole_blocks_go_first_to_last(rng: np.random.Generator):
 
 
 def test_apoz_takes_what_never_fires(rng: np.random.Generator):
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 3, 12, 12])
     value = builder.conv("x", 3, 32)
     bias = np.where(rng.permutation(32) < 16, 100, -100).astype(np.float32)
     value = builder.node("Relu", builder.node("Add", value, builder.constant(bias[:, None, None])))
-    model = checked(builder.build(builder.conv(value, 32, 5), "N", 3, 12, 12, rank=4))
+    model = builder.model(builder.conv(value, 32, 5))
     inputs = random_inputs(model, 4)
     channels = ChannelMap.of(model)
     scores = apoz_scores(model, channels, inputs)
@@ -186,11 +179,11 @@ def test_apoz_takes_what_never_fires(rng: np.random.Generator):
 
 
 def test_steps_and_budgets(rng: np.random.Generator):
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 3, 8, 8])
     value = "x"
     for channels in (3, 64, 64):
         value = builder.node("Relu", builder.norm(builder.conv(value, channels, 64, pads=[1] * 4), gamma(rng, 64, 0)))
-    model = checked(builder.build(builder.conv(value, 64, 8, kernel=1), "N", 3, 8, 8, rank=4))
+    model = builder.model(builder.conv(value, 64, 8, kernel=1))
     pruner = Pruner(model, CONFIG, name="model")
     for rounds in (1, 3):
         pruned = pruner.prune(Goal(kind="apoz", share=0.5, rounds=rounds))

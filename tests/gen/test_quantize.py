@@ -117,11 +117,32 @@ def test_a_node_that_stays_float(rng: Rng, samples: np.ndarray):
         quantized(model, samples, keep_float=frozenset({"nonsense"}))
 
 
+def test_signs(rng: Rng) -> None:
+    """Layers of signs stay as they are; what a Sign reads has zero point 0, unless it is a threshold."""
+    b = FloatBuilder(rng, [1, 8, 8, 8])
+    x, weights = "x", np.copysign(rng.uniform(0.5, 1, (8, 1, 1, 1)), rng.normal(size=(8, 8, 3, 3)))
+    for stage in "ab":
+        signs = b.node("MaxPool", b.node("Sign", x), kernel_shape=[1, 1])
+        y = b.norm(b.node("Conv", signs, b.constant(weights), pads=[1] * 4, name=f"{stage}/conv"), np.ones(8))
+        x = b.node("Add", y, x, name=f"{stage}/sum")
+    second = b.node("Conv", b.node("Sign", b.conv(x, 8, 8, name="first")), b.constant(weights), name="second")
+    third = b.node("Conv", b.node("Sign", second), b.weights(4, 8, 3, 3), name="third")
+    model = b.model(third)
+    samples = {"x": rng.normal(size=(20, 8, 8, 8)).astype(np.float32) + 1}
+    found = quantize(model, samples)
+    assert [layer.node for layer in found.plan.layers] == ["first", "third"]
+    assert found.plan.centred == {"x", "a/sum"}
+    constants = {name: numpy_helper.to_array(tensor) for name, tensor in initializers(found.model).items()}
+    points = {node.input[0]: int(constants[node.input[2]]) for node in found.model.graph.node
+              if node.op_type == "QuantizeLinear"}
+    assert [points[name] for name in found.plan.centred] == [0, 0] and points["b/sum"] != 0
+
+
 def test_a_result_with_two_readers_is_quantised_itself(rng: Rng):
     """A Relu that cannot go into its layer is a layer of its own."""
     b = FloatBuilder(rng, [1, 3, 8, 8])
-    x = b.conv("x", 3, 8, name="first")
-    y = b.node("Add", b.conv(b.node("Relu", x, name="relu"), 8, 8, name="second"), x, name="y")
+    x = b.same_conv("x", 3, 8, name="first")
+    y = b.node("Add", b.same_conv(b.node("Relu", x, name="relu"), 8, 8, name="second"), x, name="y")
     plan = plan_quantisation(prepare(b.model(y)))
     assert plan.tensors == {"x": "", "first": "first", "relu": "relu", "second": "second", "y": "y"}
 
@@ -129,7 +150,7 @@ def test_a_result_with_two_readers_is_quantised_itself(rng: Rng):
 def test_float_tails_stay_float(rng: Rng, samples: np.ndarray):
     """Behind an operator that is not the machine's, what has no weights gains nothing by being quantised."""
     b = FloatBuilder(rng, [1, 3, 12, 12])
-    tail = b.node("Erf", b.conv("x", 3, 4, name="conv"), name="erf")
+    tail = b.node("Erf", b.same_conv("x", 3, 4, name="conv"), name="erf")
     y = b.node("Relu", b.node("Add", tail, tail, name="twice"), name="y")
     plan = plan_quantisation(prepare(b.model(y)))
     assert set(plan.tensors) == {"x", "conv"}
@@ -138,7 +159,7 @@ def test_float_tails_stay_float(rng: Rng, samples: np.ndarray):
 def test_an_input_that_is_moved_first(rng: Rng):
     """Channels last, as Keras exports: quantised behind the Transpose, once."""
     b = FloatBuilder(rng, [1, 8, 8, 3])
-    y = b.conv(b.node("Transpose", "x", name="moved", perm=[0, 3, 1, 2]), 3, 4, name="y")
+    y = b.same_conv(b.node("Transpose", "x", name="moved", perm=[0, 3, 1, 2]), 3, 4, name="y")
     assert list(plan_quantisation(prepare(b.model(y))).tensors) == ["moved", "y"]
 
 
@@ -146,7 +167,7 @@ def test_what_reads_the_input_is_the_machines(rng: Rng):
     """Also where it has no weights, and behind a move."""
     b = FloatBuilder(rng, [1, 8, 8, 3])
     moved = b.node("Transpose", "x", name="moved", perm=[0, 3, 1, 2])
-    y = b.conv(b.node("MaxPool", moved, name="pool", kernel_shape=[2, 2], strides=[2, 2]), 3, 4, name="y")
+    y = b.same_conv(b.node("MaxPool", moved, name="pool", kernel_shape=[2, 2], strides=[2, 2]), 3, 4, name="y")
     plan = plan_quantisation(prepare(b.model(y)))
     assert list(plan.tensors) == ["moved", "y"] and plan.like == {"pool": ("moved", "pool")}
 
@@ -169,7 +190,7 @@ def test_values_are_counted(rng: Rng):
 
 def test_symmetric_ranges_have_as_many_steps_on_both_sides(rng: Rng, samples: np.ndarray):
     b = FloatBuilder(rng, [1, 3, 12, 12])
-    model = b.model(b.node("Relu", b.conv("x", 3, 4, name="conv"), name="y"))
+    model = b.model(b.node("Relu", b.same_conv("x", 3, 4, name="conv"), name="y"))
     for symmetric, steps in ((True, 127), (False, 255)):
         report = measure(quantized(model, samples, method="minmax", symmetric=symmetric), {"x": samples})
         largest = np.maximum(outputs_of(prepare(model), samples), 0).max()
@@ -286,7 +307,7 @@ def test_a_bias_for_each_layer(rng: Rng, samples: np.ndarray):
     with_all = with_biases(model)
     assert all(len(node.input) == 3 for node in with_all.graph.node if node.op_type in ("Conv", "Gemm"))
     b = FloatBuilder(rng, [1, 3, 12, 12])
-    without = b.model(b.conv("x", 3, 4, bias=False, name="y"))
+    without = b.model(b.conv("x", 3, 4, pads=[1] * 4, name="y"))
     np.testing.assert_array_equal(outputs_of(with_biases(without), samples), outputs_of(without, samples))
 
 
@@ -306,8 +327,8 @@ def test_equalised_channels(per_channel: bool, rng: Rng):
 def test_clips_are_not_equalised_across(rng: Rng):
     """A bound is one for all channels, so a Relu6 does not commute with factors."""
     b = FloatBuilder(rng, [1, 3, 8, 8])
-    clipped = b.node("Clip", b.conv("x", 3, 8, name="first"), b.constant(np.float32(0)), b.constant(np.float32(1)))
-    model = b.model(b.conv(clipped, 8, 4, name="y"))
+    clipped = b.node("Clip", b.same_conv("x", 3, 8, name="first"), b.constant(np.float32(0)), b.constant(np.float32(1)))
+    model = b.model(b.same_conv(clipped, 8, 4, name="y"))
     x = rng.normal(size=(8, 3, 8, 8)).astype(np.float32)
     assert equalize(model, {"x": x}, QuantizeOptions()).SerializeToString() == model.SerializeToString()
 
@@ -356,6 +377,6 @@ def test_refusals(rng: Rng, samples: np.ndarray, digits: Path):
 
 def test_activations_that_are_not_finite(rng: Rng):
     b = FloatBuilder(rng, [1, 3, 4, 4])
-    y = b.node("Conv", b.conv("x", 3, 4, name="first"), b.constant(np.full((2, 4, 1, 1), 3e38)), name="second")
+    y = b.node("Conv", b.same_conv("x", 3, 4, name="first"), b.constant(np.full((2, 4, 1, 1), 3e38)), name="second")
     with pytest.raises(QuantizeError, match="the result of node second has values that are infinite or no numbers"):
         quantize(b.model(y), {"x": 1e3 * np.ones((1, 3, 4, 4), np.float32)})

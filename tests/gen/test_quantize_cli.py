@@ -95,7 +95,7 @@ def test_a_folder_of_images(model: str, capsys: pytest.CaptureFixture):
 
 def test_weights_in_another_file(few: str):
     b = FloatBuilder(np.random.default_rng(0), ["N", 1, 16, 16])
-    model = b.model(b.conv("x", 1, 4, name="y"))
+    model = b.model(b.same_conv("x", 1, 4, name="y"))
     model.graph.input[0].name = model.graph.node[0].input[0] = "image"
     onnx.save(model, "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
     assert main(["quantize", "m.onnx", "--calibrate", few, "-o", "elsewhere/q.onnx"]) == 0

@@ -10,13 +10,11 @@ from onnx import numpy_helper
 
 from cores.config import NpuConfig
 from gen.cli import main
-from gen.onnx.passes import name_nodes
 from gen.prune.blocks import densities, prune_blocks
-from gen.prune.layers import find_layers
 from gen.prune.measure import run_model
 from gen.prune.plan import read_model
 from gen.prune.timing import quantised, random_inputs
-from tests.gen.prunable_models import FloatBuilder
+from tests.gen.float_models import FloatBuilder
 
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install '.[train]'")
 torch.set_num_threads(1)
@@ -29,7 +27,7 @@ from gen.train.session import Data, Session, Stage  # noqa: E402
 
 def everything(rng: np.random.Generator) -> onnx.ModelProto:
     """Operators in all their forms, float."""
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, [1, 3, 12, 10])
 
     value = builder.norm(builder.conv("x", 3, 8, pads=[0, 1, 2, 1], strides=[2, 1]), np.ones(8))
     value = builder.node("Clip", value, builder.constant(np.float32(-0.5)), builder.constant(np.float32(1.5)))
@@ -48,7 +46,7 @@ def everything(rng: np.random.Generator) -> onnx.ModelProto:
     value = builder.node("Reshape", value, builder.constant(np.array([1, 16])))
     value = builder.node("Gemm", value, builder.weights(16, 12), builder.weights(12), alpha=0.5, beta=2.0)
     value = builder.node("MatMul", value, builder.weights(12, 5))
-    return name_nodes(builder.build(builder.node("Softmax", value, axis=1), 1, 3, 12, 10))
+    return builder.model(builder.node("Softmax", value, axis=1))
 
 
 def scores(network: Network, inputs: dict[str, np.ndarray]) -> np.ndarray:
@@ -65,12 +63,11 @@ def test_the_operators_are_onnxruntimes(rng: np.random.Generator):
 
 
 def small(rng: np.random.Generator) -> onnx.ModelProto:
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 2, 8, 8])
     value = builder.node("Relu", builder.conv("x", 2, 16, pads=[1] * 4))
     value = builder.node("Relu", builder.node("Conv", value, builder.weights(16, 16, 3, 3), builder.weights(16)))
     value = builder.node("Flatten", builder.node("GlobalAveragePool", value))
-    return name_nodes(builder.build(builder.node("Gemm", value, builder.weights(4, 16), builder.weights(4), transB=1),
-                                    "N", 2, 8, 8))
+    return builder.model(builder.node("Gemm", value, builder.weights(4, 16), builder.weights(4), transB=1))
 
 
 def steps(network: Network, inputs: dict[str, np.ndarray], labels: np.ndarray) -> list[float]:
@@ -111,8 +108,7 @@ def test_pruned_weights_stay_zero(integers: bool, rng: np.random.Generator):
     model = small(rng)
     if integers:
         model = quantised(model)
-    nodes = [layer.node for layer in find_layers(model) if not layer.left]
-    model = prune_blocks(model, dict.fromkeys(nodes, 0.25), NpuConfig.preset(64))
+    model = prune_blocks(model, 0.25, NpuConfig.preset(64))
     before = densities(model)
     for keep in (True, False):
         network = Network(model)
@@ -145,10 +141,10 @@ def test_a_session_is_repeatable(extra: dict, tmp_path: Path, rng: np.random.Gen
 
 def test_gammas_get_smaller(tmp_path: Path, rng: np.random.Generator):
     """What --channels gamma needs is had by a penalty on them."""
-    builder = FloatBuilder(rng)
+    builder = FloatBuilder(rng, ["N", 2, 8, 8])
     value = builder.node("Relu", builder.norm(builder.conv("x", 2, 16), np.ones(16)))
     value = builder.node("Flatten", builder.node("GlobalAveragePool", value))
-    model = name_nodes(builder.build(builder.node("Gemm", value, builder.weights(16, 4)), "N", 2, 8, 8))
+    model = builder.model(builder.node("Gemm", value, builder.weights(16, 4)))
     np.savez(tmp_path / "d.npz", x=rng.normal(size=(32, 2, 8, 8)).astype(np.float32), label=rng.integers(0, 4, 32))
     sums = []
     for penalty in (0.0, 0.1):
@@ -160,7 +156,7 @@ def test_gammas_get_smaller(tmp_path: Path, rng: np.random.Generator):
 
 
 def test_what_cannot_be_trained(rng: np.random.Generator):
-    builder = FloatBuilder(rng)
-    model = name_nodes(builder.build(builder.node("Erf", "x"), "N", 4))
+    builder = FloatBuilder(rng, ["N", 4])
+    model = builder.model(builder.node("Erf", "x"))
     with pytest.raises(TrainError, match=r"node erf0 \(Erf\) cannot be trained"):
         Network(model)
