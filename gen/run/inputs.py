@@ -18,7 +18,8 @@ from gen.run.arrays import ArrayFile, Header
 from gen.run.pictures import PictureError, read_picture
 
 __all__ = [
-    "InputError", "InputSpec", "Samples", "array_shapes", "input_specs", "model_specs", "random_samples",
+    "InputError", "InputSpec", "Samples", "array_shapes", "input_specs", "labelled_images", "model_specs",
+    "random_samples",
     "read_samples", "zero_samples",
 ]
 
@@ -80,16 +81,20 @@ def _read_image(path: Path, name: str, spec: InputSpec) -> Samples:
     return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}")
 
 
-def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None) -> Samples:
-    """The images of a folder by name; or of its folders, one of each in turn, whose numbers by name are the labels."""
-    def images(of: Path) -> list[Path]:
-        return sorted(path for path in of.iterdir() if path.suffix.lower() in _IMAGES and path.is_file())
+def _images(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in _IMAGES and path.is_file())
 
-    labelled = [(path, -1) for path in images(folder)]
-    if not labelled:
-        classes = [images(path) for path in sorted(folder.iterdir()) if path.is_dir()]
-        turns = zip_longest(*([(path, label) for path in found] for label, found in enumerate(classes)))
-        labelled = [item for turn in turns for item in turn if item is not None]
+
+def labelled_images(folder: Path) -> list[tuple[Path, int]]:
+    """The images of a folder's folders, one of each in turn, and the numbers of those by name: the labels."""
+    classes = [_images(path) for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    turns = zip_longest(*([(path, label) for path in found] for label, found in enumerate(classes)))
+    return [item for turn in turns for item in turn if item is not None]
+
+
+def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None) -> Samples:
+    """The images of a folder by name, or those of its folders."""
+    labelled = [(path, -1) for path in _images(folder)] or labelled_images(folder)
     if not labelled:
         raise InputError(f"{folder}: no images in it ({', '.join(sorted(_IMAGES))}), nor in its folders")
     taken = labelled[:limit]

@@ -11,6 +11,7 @@ import numpy as np
 
 from gen.files.archive import BAD_ARCHIVE, described
 from gen.run.arrays import ArrayFile
+from gen.run.inputs import labelled_images
 from gen.run.pictures import PictureError, read_picture
 from gen.train.errors import TrainError
 from gen.train.session import Data, Session
@@ -89,14 +90,12 @@ def _images(folder: Path, part: slice, session: Session, shape: tuple[int, ...])
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise TrainError(f"the model's input of shape {shape} is no image; give an .npz file")
     channels, height, width = shape
-    classes = [sorted(found for found in place.iterdir() if found.is_file() and not found.name.startswith("."))
-               for place in sorted(folder.iterdir()) if place.is_dir() and not place.name.startswith(".")]
-    if len(classes) < 2:
+    labelled = labelled_images(folder)
+    if len({label for _, label in labelled}) < 2:
         raise TrainError("needs a folder of images for each class")
-    ranked = sorted((rank, label, image) for label, images in enumerate(classes) for rank, image in enumerate(images))
-    chosen = ranked[part]
+    chosen = labelled[part]
     pixels = np.empty((len(chosen), *shape), np.float32)
-    for place, (_, _, image) in enumerate(chosen):
+    for place, (image, _) in enumerate(chosen):
         try:
             found, _ = read_picture(image, width=width, height=height, channels=channels)
         except PictureError as error:
@@ -105,4 +104,4 @@ def _images(folder: Path, part: slice, session: Session, shape: tuple[int, ...])
     mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (session.mean, session.std))
     if {len(mean), len(std)} - {1, channels}:
         raise TrainError(f"mean and std of the session must have 1 or {channels} numbers")
-    return Dataset((pixels / np.float32(255) - mean) / std, np.array([label for _, label, _ in chosen], np.int64))
+    return Dataset((pixels / np.float32(255) - mean) / std, np.array([label for _, label in chosen], np.int64))
