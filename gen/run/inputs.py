@@ -19,8 +19,7 @@ from gen.run.pictures import PictureError, read_picture
 
 __all__ = [
     "InputError", "InputSpec", "Samples", "array_shapes", "input_specs", "labelled_images", "model_specs",
-    "random_samples",
-    "read_samples", "zero_samples",
+    "random_samples", "read_samples", "zero_samples",
 ]
 
 #: Bytes of samples that are read at once.
