@@ -118,7 +118,7 @@ def test_open_shapes_are_those_of_the_samples_or_of_shape(rng: np.random.Generat
         assert main(argv) == 0
         json.loads(capsys.readouterr().out)
     assert main(["run", "x.npu", "--input", "x.npz", "--limit", "2", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["outputs"] == {"sigmoid1": [2, 4, 8, 8]}
+    assert json.loads(capsys.readouterr().out)["outputs"] == {"sigmoid1": [2, 4, 6, 6]}
     assert "must have the shape (samples, 3, 9, 9)" in error_line(capsys, 1, *quantized, "--shape", "x=1,3,9,9")
     assert "the inputs of the model are x" in error_line(capsys, 2, *quantized, "--shape", "x=1,3,8,8", "--shape",
                                                          "y=1,2")
