@@ -10,7 +10,7 @@ import onnxruntime as ort
 
 from gen.ir.errors import GraphError
 
-__all__ = ["OnnxruntimeError", "RuntimeModel"]
+__all__ = ["OnnxruntimeError", "RuntimeModel", "float_outputs"]
 
 #: How far onnxruntime may change a model before it runs it.
 _LEVELS = {
@@ -63,6 +63,14 @@ class RuntimeModel:
         except Exception as error:      # as above
             raise OnnxruntimeError(f"onnxruntime does not run the model: {_line(error)}") from None
         return found
+
+
+def float_outputs(model: onnx.ModelProto) -> list[str]:
+    """The outputs that are float, or say nothing else: what two forms of a model can be compared by. Indices, such as
+    those of NonMaxSuppression, differ in number from one to the other.
+    """
+    return [value.name for value in model.graph.output
+            if value.type.tensor_type.elem_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.UNDEFINED)]
 
 
 def _line(error: Exception) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
+from gen.onnx.runtime import OnnxruntimeError, RuntimeModel, float_outputs
 from gen.prune.errors import PruneError
 
 __all__ = ["Judge", "run_model"]
@@ -18,7 +18,10 @@ _BATCH = 64
 
 def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
               values: Sequence[str] | None = None) -> list[np.ndarray]:
-    """The model's outputs, or other ``values`` in it, for samples stacked on axis 0. Raises PruneError."""
+    """The model's float outputs, or ``values`` in it, for samples stacked on axis 0. Raises PruneError."""
+    names = float_outputs(model) if values is None else values
+    if not names:
+        raise PruneError("no output of the model is float, so what is lost cannot be measured")
     if values is not None:
         shown = onnx.ModelProto()
         shown.CopyFrom(model)
@@ -30,7 +33,7 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
     samples, step = len(next(iter(inputs.values()))), fixed or _BATCH
     try:
         runtime = RuntimeModel(model, optimised="all")
-        parts = [runtime.run({name: array[start:start + step] for name, array in inputs.items()})
+        parts = [runtime.run({name: array[start:start + step] for name, array in inputs.items()}, names)
                  for start in range(0, samples, step)]
     except OnnxruntimeError as error:
         raise PruneError(str(error)) from None

@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from gen.onnx.runtime import float_outputs
+from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
 from gen.quantize.quantize import Quantized
 from gen.quantize.sessions import Progress, Samples, values_of
@@ -32,8 +34,8 @@ class LayerNoise:
 
 @dataclass(frozen=True)
 class Report:
-    """Of the model's outputs ``outputs`` has the SQNR in dB. ``agreement``: share of samples whose largest element of
-    the first output is the same; the others are shares of those with a label, None without labels.
+    """Of the model's float outputs ``outputs`` has the SQNR in dB. ``agreement``: share of samples whose largest element
+    of the first one is the same; the others are shares of those with a label, None without labels.
     """
 
     samples: int
@@ -51,7 +53,9 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
             progress: Progress = lambda done, total, what: None) -> Report:
     """Both models on ``samples``, by onnxruntime; ``labels`` (N,), below 0 for none. Raises QuantizeError."""
     quantized = _quantised_tensors(found.model)
-    outputs = [value.name for value in found.model.graph.output]
+    outputs = float_outputs(found.model)
+    if not outputs:
+        raise QuantizeError("no output of the model is float, so there is nothing to compare")
     names = {name: name for name in outputs} | {name: quantized[name].result for name in found.plan.tensors}
     signal, noise = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
     answers: list[tuple[int, int]] = []

@@ -12,6 +12,7 @@ from gen.check.compare import compare
 from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.onnx.read import read
+from gen.prune.measure import run_model
 from gen.quantize.bias import with_biases
 from gen.quantize.calibrate import distributions
 from gen.quantize.equalize import equalize
@@ -78,6 +79,19 @@ def test_report(rng: Rng, samples: np.ndarray):
     worse = measure(quantized(model, samples * 0.2), {"x": samples}, labels)
     assert sum(row.sqnr_db or 0 for row in worse.layers) < sum(row.sqnr_db or 0 for row in report.layers) - 50
     assert measure(found, {"x": samples}).accuracy_float is None
+
+
+def test_outputs_that_are_no_floats(rng: Rng, samples: np.ndarray):
+    """Indices of which there are more or fewer from sample to sample and from model to model."""
+    model = residual_network(rng)
+    model.graph.node.append(onnx.helper.make_node("NonZero", ["stem_relu"], ["where"], name="where"))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("where", onnx.TensorProto.INT64, None))
+    found = quantized(model, samples)
+    assert {*measure(found, {"x": samples}).outputs} == {"y"}
+    assert len(run_model(model, {"x": samples})) == 1
+    del model.graph.output[0]
+    with pytest.raises(QuantizeError, match="no output of the model is float"):
+        measure(quantized(model, samples), {"x": samples})
 
 
 def test_an_old_opset_and_initializers_that_are_inputs(rng: Rng, samples: np.ndarray):
