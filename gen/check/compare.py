@@ -247,9 +247,12 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for row in comparison.layers:
         table.add_row(row.layer, row.op, row.tensor, f"{row.values:,}", f"{row.differing:,}", str(row.largest))
     console.print(table)
+    console.print("The whole network, in which differences of layers add up:")
     for output in comparison.outputs:
-        spread = ", ".join(f"{count:,} {f'differ by {difference:+d}' if difference else 'equal'}"
-                           for difference, count in output.distribution.items())
-        console.print(f"{output.output}: of the values of {output.tensor}, {spread}; "
+        total = sum(output.distribution.values())
+        near = sum(count for difference, count in output.distribution.items() if abs(difference) <= 1)
+        largest = max(map(abs, output.distribution), default=0)
+        console.print(f"{output.output}: {output.distribution.get(0, 0):,} of {total:,} values of {output.tensor} are "
+                      f"equal, {total - near:,} differ by more than one unit, by {largest} at most; "
                       f"same answer in {100 * output.agreement:.1f} % of the samples; "
                       f"{output.host_differing:,} values differ in the host's part", soft_wrap=True)

@@ -33,7 +33,8 @@ _LISTED = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx|PROGRAM")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE",
-                        help=".npz with arrays named as the model's inputs (and `label`), .npy, or an image")
+                        help=".npz with arrays named as the model's inputs (and `label`), .npy, an image, or a folder "
+                             "of images")
     parser.add_argument("--target", choices=("reference", "functional", "rtl"), default="reference",
                         help="NumPy layers, instruction-level simulator, or the Verilog (default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")

@@ -144,8 +144,13 @@ class _Planner:
     def _is_machine(self, node: NodeProto) -> bool:
         domain = "" if node.domain == "ai.onnx" else node.domain
         return (node.name not in self._keep_float and node.op_type not in _HOST
-                and (domain, node.op_type) in HANDLERS
+                and (domain, node.op_type) in HANDLERS and not self._is_product(node)
                 and self._types.get(node.output[0]) == TensorProto.FLOAT)
+
+    def _is_product(self, node: NodeProto) -> bool:
+        """Of two activations, or their difference, which the machine does not have."""
+        return (node.op_type in (*_WEIGHTED, *_AFFINE) and node.op_type != "Add"
+                and sum(name in self._kinds for name in node.input) > 1)
 
     def _is_weighted(self, node: NodeProto) -> bool:
         if node.op_type not in _WEIGHTED or node.input[0] not in self._kinds:

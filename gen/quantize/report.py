@@ -34,8 +34,8 @@ class LayerNoise:
 
 @dataclass(frozen=True)
 class Report:
-    """Of the model's float outputs ``outputs`` has the SQNR in dB. ``agreement``: share of samples whose largest element
-    of the first one is the same; the others are shares of those with a label, None without labels.
+    """Of the model's float outputs ``outputs`` has the SQNR in dB. ``agreement``: share of samples whose largest
+    element of the first one is the same; the others are shares of those with a label, None without labels.
     """
 
     samples: int

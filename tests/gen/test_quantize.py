@@ -81,6 +81,15 @@ def test_report(rng: Rng, samples: np.ndarray):
     assert measure(found, {"x": samples}).accuracy_float is None
 
 
+def test_products_of_activations_stay_float(rng: Rng, samples: np.ndarray):
+    """SiLU: what it reads and what it makes are quantised, and nothing in between."""
+    b = FloatBuilder(rng, ["N", 3, 12, 12])
+    first = b.conv("x", 3, 4, name="first")
+    product = b.node("Mul", first, b.node("Sigmoid", first, name="sigmoid"), name="product")
+    found = quantized(b.model(b.conv(product, 4, 4, name="last")), samples)
+    assert set(found.plan.tensors) == {"x", "first", "product", "last"}
+
+
 def test_outputs_that_are_no_floats(rng: Rng, samples: np.ndarray):
     """Indices of which there are more or fewer from sample to sample and from model to model."""
     model = residual_network(rng)
