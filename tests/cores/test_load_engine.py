@@ -23,7 +23,8 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("bench", ["bench_load_engine", "bench_load_flow"])
-@pytest.mark.parametrize("name", with_full(CONFIGS, "winograd_gather", "winograd_local", "gather_local"))
+@pytest.mark.parametrize("name", with_full(CONFIGS, "128", "four_banks", "exact", "winograd_gather", "winograd_local",
+                                           "gather_local"))
 def test_load_engine(name, bench):
     config = CONFIGS[name]
     run_bench(LoadEngine(config), module=f"tests.cores.{bench}", name=f"load_engine_{name}",
@@ -38,7 +39,7 @@ GATHERING = {
 }
 
 
-@pytest.mark.parametrize("name", GATHERING)
+@pytest.mark.parametrize("name", with_full(GATHERING, "wide"))
 def test_gathered_loads(name):
     config = GATHERING[name]
     run_bench(LoadEngine(config), module="tests.cores.bench_gather", name=f"gather_{name}",
@@ -54,7 +55,7 @@ SIGNS = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNS)
+@pytest.mark.parametrize("name", with_full(SIGNS, "two_banks"))
 def test_loads_of_signs(name):
     config = SIGNS[name]
     run_bench(LoadEngine(config), module="tests.cores.bench_sign_loads", name=f"sign_loads_{name}",
