@@ -8,7 +8,6 @@ from pathlib import Path
 import onnx
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import Conv
 from gen.onnx.model import Model
 from gen.onnx.passes import value_types
 from gen.onnx.read import Shapes, parse, read
@@ -116,7 +115,7 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
         left = {node.name: "waits for a node of the processor that waits for it" for unit in stuck
                 for node in unit.nodes}
         left |= {name: "is not worth a turn of the accelerator: no convolution or matrix product is beside it"
-                 for turn in found if turn.place == "accelerator" and not _is_worth_it(turn, probed)
+                 for turn in found if turn.place == "accelerator" and not _is_worth_it(turn)
                  for name in turn.nodes}
         if not left:
             break
@@ -139,9 +138,8 @@ def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
     return found
 
 
-def _is_worth_it(turn: Turn, probed: Probed) -> bool:
-    nodes = turn.nodes
-    return any(isinstance(layer, Conv) and not nodes.isdisjoint(layer.onnx_nodes) for layer in probed.layers)
+def _is_worth_it(turn: Turn) -> bool:
+    return any(node.op in _PRODUCTS for unit in turn.units for node in unit.nodes)
 
 
 def _first(model: Model, host: dict[str, str]) -> str:
