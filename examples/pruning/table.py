@@ -20,7 +20,6 @@ from gen.prune.measure import Judge
 from gen.prune.plan import Goal, Pruner, read_model
 from gen.prune.timing import Twin
 from gen.train.data import read_dataset
-from gen.train.fit import train
 from gen.train.session import Session, read_session
 
 CONFIG = NpuConfig.preset(256)
@@ -74,6 +73,8 @@ def main() -> None:
         cycles, accuracy = Twin.of(pruned, name=title).times(CONFIG).total, judge.accuracy(pruned)
         tuned = ""
         if not arguments.untuned:
+            from gen.train.fit import train     # which needs PyTorch
+
             tuned = f"{judge.accuracy(train(session, pruned, folder, name=title).model):.2%}"
         print(f"| {title} | {cycles:,} | {accuracy:.2%} | {tuned} |", flush=True)
 
