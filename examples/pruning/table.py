@@ -73,7 +73,7 @@ def main() -> None:
         cycles, accuracy = Twin.of(pruned, name=title).times(CONFIG).total, judge.accuracy(pruned)
         tuned = ""
         if not arguments.untuned:
-            from gen.train.fit import train     # which needs PyTorch
+            from gen.train.fit import train  # which needs PyTorch
 
             tuned = f"{judge.accuracy(train(session, pruned, folder, name=title).model):.2%}"
         print(f"| {title} | {cycles:,} | {accuracy:.2%} | {tuned} |", flush=True)

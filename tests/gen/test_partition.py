@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from boards.registry import get_board
 from gen.ir.errors import GraphError
+from gen.onnx.runtime import RuntimeModel
 from gen.partition.partition import Partition, partition
 from gen.program.program import ProgramError
 from gen.run.application import Application, HostOptions, open_application
@@ -261,3 +262,28 @@ def test_what_rearranges_is_left_to_the_processor(mover: str, builder: Builder, 
     assert [segment.place for segment in found.segments] == ["accelerator", "host", "accelerator"]
     assert [next(node.op for node in found.model.nodes if node.name == name) for name in found.host] == [mover]
     assert "is a rearrangement of tensor" in next(iter(found.host.values()))
+
+
+@pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.full)])
+def test_segments_are_the_model(count: int, seed: int, tmp_path: Path) -> None:
+    """Segments of random cuts, all run by onnxruntime, give the bits of the whole model."""
+    cuts = 0
+    for number in range(count):
+        rng = np.random.default_rng([seed, number])
+        model = RandomModel(rng)
+        path = model.save(tmp_path)
+        names = [node.name for node in model.nodes]
+        try:
+            found = partition(path, rebuild=False,
+                              leave=dict.fromkeys(rng.choice(names, min(3, len(names)), replace=False), "asked for"))
+        except GraphError:
+            continue    # nothing of it is left for the accelerator
+        whole, values = RuntimeModel(path.read_bytes()), dict(model.samples(1))
+        expected = dict(zip(whole.outputs, whole.run(values), strict=True))
+        for segment in found.segments:
+            runtime = RuntimeModel(segment.model)
+            values |= zip(runtime.outputs, runtime.run(values), strict=True)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(values[name], value, err_msg=f"number {number}: {path}")
+        cuts += len(found.segments) > 1
+    assert cuts >= count // 3
