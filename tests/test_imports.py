@@ -54,7 +54,7 @@ EDGES = {
                    "sim sim.golden",
     "gen.compiler": "cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
     # models to try
-    "gen.zoo": "cores.errors",
+    "gen.zoo": "cores.errors gen.onnx",
     # what is done with it
     "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition gen.program "
                "gen.quantize sim sim.rtl",

@@ -19,8 +19,9 @@ from gen.prune.measure import Judge
 from gen.prune.scores import apoz_scores, gamma_scores, removals
 from gen.prune.search import Sensitivity, descent, first_that, last_that, sensitivities
 from gen.prune.shrink import shrink
-from gen.prune.timing import Times, Twin, is_quantised, random_inputs, specs_of
+from gen.prune.timing import Times, Twin, random_inputs, specs_of
 from gen.quantize.options import QuantizeError
+from gen.quantize.prepare import quantised_node
 from gen.run.inputs import read_samples
 
 __all__ = ["Goal", "Pruned", "Pruner", "layer_rows", "read_model"]
@@ -161,7 +162,7 @@ class Pruner:
                           f"{reached:,} on this machine; allow more, or take a larger one")
 
     def _prune_channels(self, goal: Goal, judge: Judge) -> onnx.ModelProto:
-        if is_quantised(self._model):
+        if quantised_node(self._model) is not None:
             raise PruneError("channels are taken out of float models; prune the model that this one was made from, and "
                              "quantise it again")
         model = self._model

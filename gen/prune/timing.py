@@ -16,12 +16,13 @@ from gen.quantize.calibrate import distributions
 from gen.quantize.insert import insert
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import plan_quantisation
+from gen.quantize.prepare import quantised_node
 from gen.quantize.ranges import ranges_of
 from gen.run.inputs import InputSpec
 from sim import cycles
 from sim.profile import layer_timings
 
-__all__ = ["Times", "Twin", "is_quantised", "quantised", "random_inputs", "specs_of"]
+__all__ = ["Times", "Twin", "quantised", "random_inputs", "specs_of"]
 
 #: The opset in which DequantizeLinear learnt of scales for each channel.
 _PER_CHANNEL = 13
@@ -56,11 +57,6 @@ def specs_of(model: onnx.ModelProto) -> dict[str, InputSpec]:
             for value in model.graph.input if value.name not in constants}
 
 
-def is_quantised(model: onnx.ModelProto) -> bool:
-    return any(node.op_type.startswith(("QuantizeLinear", "DequantizeLinear", "QLinear", "QGemm"))
-               for node in model.graph.node)
-
-
 def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
     """A float model as int8, its nodes as they are, with scales that mean nothing: time does not depend on values.
 
@@ -85,7 +81,7 @@ class Twin:
     @classmethod
     def of(cls, model: onnx.ModelProto, *, name: str) -> "Twin":
         """Raises GraphError, QuantizeError for a model that the machine cannot compute; ``name`` is its file's."""
-        integers = model if is_quantised(model) else quantised(model)
+        integers = quantised(model) if quantised_node(model) is None else model
         imported = load_model(name, integers.SerializeToString())
         return cls(imported, {node: layer.name for layer in imported.graph.layers for node in layer.onnx_nodes})
 

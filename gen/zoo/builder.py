@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 from numpy.typing import ArrayLike
 from onnx import helper
+
+from gen.onnx.runtime import RuntimeModel
 
 __all__ = ["Builder", "Tensor", "floats", "pictures"]
 
@@ -197,5 +198,4 @@ def _run(node: onnx.NodeProto, inputs: _Inputs) -> np.ndarray:
              for name, array in arrays.items()]
     graph = helper.make_graph([node], node.name, infos, [helper.make_empty_tensor_value_info(node.output[0])])
     model = helper.make_model(graph, ir_version=_IR_VERSION, opset_imports=[helper.make_opsetid("", _OPSET)])
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, arrays)[0]
+    return RuntimeModel(model, optimised="all").run(arrays)[0]
