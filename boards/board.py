@@ -12,12 +12,12 @@ __all__ = ["Board"]
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """A board and the device on it. ``resources`` are what the device has, by the names in `gen.hw.synth`."""
+    """A board and the device on it. ``resources`` are what the device has, by the names in `gen.hw.families`."""
 
     name: str
     #: Name as sold.
     title: str
-    #: Key of `gen.hw.synth.FAMILIES`.
+    #: Key of `gen.hw.families.FAMILIES`.
     family: Literal["xcup", "xc7", "cyclonev", "ecp5"]
     #: Device as the vendor's tool spells it.
     part: str

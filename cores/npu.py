@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from .arch.instruction_layout import INDEX_BITS
@@ -20,6 +19,7 @@ from .control.machine_control import MachineControl
 from .control.performance_counters import PerformanceCounters
 from .control.register_file import RegisterFile
 from .control.token_counter import TokenCounter
+from .lib.fifo import BufferedFifo
 from .load.load_engine import LoadEngine
 from .store.store_engine import StoreEngine
 
@@ -70,8 +70,8 @@ class Npu(wiring.Component):
         load = add("load", LoadEngine(config))
         compute = add("compute", EnginePair(config) if config.binary_engine else ComputeEngine(config))
         store = add("store", StoreEngine(config))
-        weight_ring = add("weight_ring", SyncFIFOBuffered(width=config.beat_bits, depth=config.weight_depth))
-        side_ring = add("side_ring", SyncFIFOBuffered(width=config.beat_bits, depth=config.side_depth))
+        weight_ring = add("weight_ring", BufferedFifo(width=config.beat_bits, depth=config.weight_depth))
+        side_ring = add("side_ring", BufferedFifo(width=config.beat_bits, depth=config.side_depth))
 
         # -- bus -----------------------------------------------------------------------------------------------
         for engine in (read, write):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
-from gen.hw.synth import FAMILIES, HIDE_ELEMENTS
+from gen.hw.families import FAMILIES, HIDE_ELEMENTS
 from sim.toolchain import find_yosys
 from tests.bench import verilog_of
 

@@ -2,10 +2,10 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from ..config import NpuConfig
+from ..lib.fifo import Fifo
 from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Read, memory_attributes, read_data_layout, read_request_layout
 from .burst_splitter import BurstSplitter
 
@@ -49,7 +49,7 @@ class ReadEngine(wiring.Component):
             beats_width=len(self.load_request.p.beats), tag_width=1,
             burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # One entry for each burst in flight: for whom it is, and whether it ends its request.
-        m.submodules.flight = flight = SyncFIFO(width=2, depth=config.outstanding_reads)
+        m.submodules.flight = flight = Fifo(width=2, depth=config.outstanding_reads)
 
         from_load = Signal()
         fetch, load = self.fetch_request.p, self.load_request.p

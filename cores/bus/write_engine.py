@@ -2,12 +2,12 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import ErrorCode
 from ..config import NpuConfig
+from ..lib.fifo import Fifo
 from .axi import (
     BOUNDARY_BYTES,
     LENGTH_BITS,
@@ -61,9 +61,9 @@ class WriteEngine(wiring.Component):
             address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=len(self.run.p.beats),
             tag_width=tag_layout.size, burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # Bursts whose beats are still to be sent (AWLEN), and bursts still to be answered (index, whether to report).
-        m.submodules.lengths = lengths = SyncFIFO(width=LENGTH_BITS, depth=config.outstanding_writes)
-        m.submodules.answers = answers = SyncFIFO(width=1 + INDEX_BITS, depth=config.outstanding_writes)
-        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
+        m.submodules.lengths = lengths = Fifo(width=LENGTH_BITS, depth=config.outstanding_writes)
+        m.submodules.answers = answers = Fifo(width=1 + INDEX_BITS, depth=config.outstanding_writes)
+        m.submodules.buffer = buffer = Fifo(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
         m.d.comb += [getattr(axi, name).eq(value) for name, value in memory_attributes("aw", config).items()]
         tag = data.View(tag_layout, splitter.burst.p.tag)

@@ -2,13 +2,13 @@
 
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.numerics import POOL_WIDTH
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
 from ..lib.bits import select
+from ..lib.fifo import Fifo
 
 __all__ = ["PoolUnit"]
 
@@ -45,7 +45,7 @@ class PoolUnit(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.fifo = fifo = SyncFIFO(width=POOL_WIDTH * config.ic_lanes, depth=self.FIFO_DEPTH)
+        m.submodules.fifo = fifo = Fifo(width=POOL_WIDTH * config.ic_lanes, depth=self.FIFO_DEPTH)
 
         enable, start, end, maximum, finished = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.sync += [

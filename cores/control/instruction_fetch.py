@@ -2,13 +2,13 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode, Queue
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
+from ..lib.fifo import Fifo
 from .instruction_check import InstructionCheck
 
 __all__ = ["InstructionFetch"]
@@ -124,7 +124,7 @@ class InstructionFetch(wiring.Component):
     def _fetch(self, m: Module, *, word, response, valid, taken, quiet):
         """Requests with reserved room, the beat buffer, and the gearbox from beats to instructions."""
         beat_bytes = self.config.beat_bytes
-        m.submodules.buffer = buffer = SyncFIFO(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
+        m.submodules.buffer = buffer = Fifo(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
         m.d.comb += [
             buffer.w_en.eq(self.data.valid),
             buffer.w_data.eq(Cat(self.data.data, self.data.response)),
@@ -182,7 +182,7 @@ class InstructionFetch(wiring.Component):
         for name, which in (("load", Queue.LOAD), ("compute", Queue.COMPUTE), ("store", Queue.STORE)):
             used = max(sum(field.bits for field in HEADER + LAYOUTS[op]) for op in Opcode if op.queue == which)
             layout = data.StructLayout({"index": INDEX_BITS, "word": used})
-            m.submodules[f"{name}_queue"] = fifo = SyncFIFO(width=layout.size, depth=self.config.queue_depth)
+            m.submodules[f"{name}_queue"] = fifo = Fifo(width=layout.size, depth=self.config.queue_depth)
             entry, output = data.View(layout, fifo.r_data), getattr(self, name)
             m.d.comb += [
                 fifo.w_data.eq(Cat(self.index, word[:used])),

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect
 
 from ..arch.instruction_layout import INDEX_BITS, instruction_layout, queue_layout
@@ -12,6 +11,7 @@ from ..buffers.input_buffer import BufferWrite, KeptBeat
 from ..bus.axi import MAX_BURST, AxiResponse, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared, lacks
+from ..lib.fifo import BufferedFifo, Fifo
 from .buffer_writer import BufferWriter
 
 __all__ = ["LoadEngine"]
@@ -54,8 +54,8 @@ class LoadEngine(wiring.Component):
         m = Module()
         config = self.config
         m.submodules.writer = writer = BufferWriter(config)
-        m.submodules.contexts = contexts = SyncFIFO(width=len(self.queue.payload.as_value()), depth=self.CONTEXTS)
-        m.submodules.fifo = fifo = SyncFIFOBuffered(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
+        m.submodules.contexts = contexts = Fifo(width=len(self.queue.payload.as_value()), depth=self.CONTEXTS)
+        m.submodules.fifo = fifo = BufferedFifo(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
 
         # -- requester ------------------------------------------------------------------------------------------
         word = data.View(queue_layout(Queue.LOAD), self.queue.payload.word)

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.isa import Queue
@@ -12,6 +11,7 @@ from ..buffers.input_buffer import KeptBeat
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
+from ..lib.fifo import Fifo
 from .channel_parameters import ChannelParameters
 from .local_writer import LocalWriter
 from .requantizer import Requantizer
@@ -65,7 +65,7 @@ class StoreEngine(wiring.Component):
         m.submodules.parameters = parameters = ChannelParameters(config)
         m.submodules.requantizer = requantizer = Requantizer(config)
         m.submodules.runs = runs = StoreRuns(config)
-        m.submodules.buffer = buffer = SyncFIFO(width=config.beat_bits, depth=self.BUFFER_BEATS)
+        m.submodules.buffer = buffer = Fifo(width=config.beat_bits, depth=self.BUFFER_BEATS)
 
         connect_shared(m, self, sequencer, *StoreSequencer.SHARED)
         connect(m, runs.run, flipped(self.run))

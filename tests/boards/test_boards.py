@@ -4,7 +4,7 @@ import pytest
 
 from boards.registry import BOARDS, BoardError, get_board
 from cores.config import PRESET_MACS, ConfigError
-from gen.hw.synth import FAMILIES
+from gen.hw.families import FAMILIES
 
 KNOWN_TO_AMARANTH = [board for board in BOARDS.values() if board.amaranth_platform]
 

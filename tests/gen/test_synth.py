@@ -9,7 +9,9 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from cores.emit import emit_component
-from gen.hw.synth import FAMILIES, SynthesisError, synthesize
+from gen.hw.families import FAMILIES
+from gen.hw.synth import synthesize
+from gen.hw.yosys import SynthesisError
 
 
 class Product(wiring.Component):

