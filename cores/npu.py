@@ -177,16 +177,19 @@ class Npu(wiring.Component):
             self.trace.fetch_waiting.eq(fetch.waiting),
             self.trace.stores.eq(load.store_level),
             self.trace.halt.eq(control.halt),
-            control.progress.eq(moving),
-            counters.events.eq(Cat(*[events[name] for name in COUNTERS])),
-            counters.clear.eq(control.reset & control.counting),
             counters.select.eq(registers.counter_select),
             registers.counter_value.eq(counters.value),
             registers.counter_valid.eq(counters.valid),
+        ]
+        # All a cycle late: so neither counters nor watchdog are on the engines' paths.
+        m.d.sync += [
+            control.progress.eq(moving),
+            counters.events.eq(Cat(*[events[name] for name in COUNTERS])),
+            counters.clear.eq(control.reset & control.counting),
             # What stands still: the load queue's instruction, else the compute queue's, else the store queue's.
             control.stalled_index.eq(fetch.index),
         ]
         for stuck, index in reversed(waiting):
             with m.If(stuck):
-                m.d.comb += control.stalled_index.eq(index)
+                m.d.sync += control.stalled_index.eq(index)
         return m

@@ -1,6 +1,8 @@
 """Tells legal instructions from illegal ones, from the instruction set's tables."""
 
-from amaranth.hdl import Cat, Module
+from collections.abc import Collection
+
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -27,48 +29,61 @@ def _forbidden(opcode: Opcode) -> set[int]:
 
 
 class InstructionCheck(wiring.Component):
-    """``illegal`` and ``queue`` of ``word``, a cycle after it.
+    """``illegal`` and ``queue`` of the ``word`` of the last ``take``, `LATENCY` cycles behind it.
 
     Illegal is what ``isa.decode`` refuses: unknown opcodes, reserved bits, zeros where the minimum is one, foreign
     tokens; and operations that the configuration does not have (`isa.is_supported`).
     """
 
+    #: Cycles: which groups of bits have a 1, and what that means for the opcode.
+    LATENCY = 2
+
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
             "word": In(_BITS),    # an instruction
-            "illegal": Out(1),    # a cycle later: what is wrong with it
-            "queue": Out(Queue),  # a cycle later: where it goes
+            "take": In(1),        # look at it
+            "illegal": Out(1),    # there is something wrong with it
+            "queue": Out(Queue),  # where it goes
         })
 
-    def elaborate(self, platform):
-        m = Module()
-        opcode = opcode_of(self.word)
-        reasons = [~opcode.matches(*(op for op in Opcode if is_supported(op, self.config)))]
-
-        # Bits that the same operations forbid share one term: their OR, and whether it is one of these operations.
-        groups: dict[frozenset[Opcode], list[int]] = {}
+    def _rules(self) -> list[tuple[Collection[Opcode], list[int], bool]]:
+        """Operations, bits, and whether it is a 1 among these that is wrong in them, or that there is none."""
+        # Bits that the same operations forbid share a rule.
         forbidden = {op: _forbidden(op) for op in Opcode}
+        groups: dict[frozenset[Opcode], list[int]] = {}
         for bit in range(HEADER[0].bits, _BITS):
-            operations = frozenset(op for op in Opcode if bit in forbidden[op])
-            if operations:
+            if operations := frozenset(op for op in Opcode if bit in forbidden[op]):
                 groups.setdefault(operations, []).append(bit)
-        for operations, bits in groups.items():
-            reasons.append(opcode.matches(*sorted(operations)) & Cat(self.word[bit] for bit in bits).any())
-
+        rules: list[tuple[Collection[Opcode], list[int], bool]] = [
+            (sorted(operations), bits, True) for operations, bits in groups.items()]
         for op in Opcode:
             position, needed = _HEADER_BITS, []
             for field in LAYOUTS[op]:
-                value = self.word[position:position + field.bits]
+                bits = list(range(position, position + field.bits))
                 if field.minimum:
-                    reasons.append((opcode == op) & ~value.any())
+                    rules.append(([op], bits, False))
                 if field.name in NOT_ALL_ZERO.get(op, ()):
-                    needed.append(value)
+                    needed += bits
                 position += field.bits
             if needed:
-                reasons.append((opcode == op) & ~Cat(needed).any())
+                rules.append(([op], needed, False))
+        return rules
 
-        m.d.sync += self.illegal.eq(Cat(reasons).any())
+    def elaborate(self, platform):
+        m = Module()
+        rules = self._rules()
+        opcode = Signal.like(opcode_of(self.word), name="opcode")
+        found = Signal(len(rules))      # for each rule, a 1 among its bits
+        with m.If(self.take):
+            m.d.sync += [
+                opcode.eq(opcode_of(self.word)),
+                found.eq(Cat(Cat(self.word[bit] for bit in bits).any() for _, bits, _ in rules)),
+            ]
+        unknown = ~opcode.matches(*(op for op in Opcode if is_supported(op, self.config)))
+        m.d.sync += self.illegal.eq(Cat(unknown, (
+            opcode.matches(*operations) & (one if wrong else ~one)
+            for one, (operations, _, wrong) in zip(found, rules, strict=True))).any())
         with m.Switch(opcode):
             for op in Opcode:
                 with m.Case(op):

@@ -1,6 +1,6 @@
 """Brings the program from memory to the three queues."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -33,6 +33,10 @@ class InstructionFetch(wiring.Component):
     BUFFER_BEATS = 2 * REQUEST_BEATS
     #: Cycles of an instruction: looked at, then dispatched. On a 64-bit bus its halves are joined before that.
     DISPATCH_CYCLES = 2
+    #: Cycles from a beat that can be read until its instruction is looked at.
+    WORD_CYCLES = 1
+    #: Cycles from ``start``, or from a beat that makes room, until a request is offered; then from one to the next.
+    REQUEST_CYCLES = 2
     #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
     CALM_CYCLES = 3
 
@@ -62,10 +66,13 @@ class InstructionFetch(wiring.Component):
         word = Signal(8 * INSTRUCTION_BYTES)
         response = Signal(AxiResponse)
         word_valid, word_taken, quiet = Signal(), Signal(), Signal()
-        self._fetch(m, word=word, response=response, valid=word_valid, taken=word_taken, quiet=quiet)
-        queues_empty, queue_ready, push = Signal(), Signal(), Signal()
         m.submodules.check = check = InstructionCheck(self.config)
-        m.d.comb += check.word.eq(word)
+        # It is done with an instruction in the cycle in which that is dispatched.
+        assert check.LATENCY == self.WORD_CYCLES + self.DISPATCH_CYCLES - 1
+        self._fetch(m, check=check, response=response, valid=word_valid, taken=word_taken, quiet=quiet)
+        with m.If(check.take):
+            m.d.sync += word.eq(check.word)
+        queues_empty, queue_ready, push = Signal(), Signal(), Signal()
         self._queues(m, word=word, queue=check.queue, push=push, ready=queue_ready, empty=queues_empty)
 
         # Work passes from queue to engine and from engine to engine with a cycle in which neither shows it.
@@ -78,14 +85,20 @@ class InstructionFetch(wiring.Component):
         is_end = Signal()
         m.d.comb += is_end.eq(opcode_of(word) == Opcode.END)
 
+        # Instructions up to ``program_length``; the flags follow it in time for the next.
+        left, last, none_left = Signal.like(self.program_length), Signal(), Signal()
+        m.d.sync += last.eq(left == 1)
+        with m.If(self.start):
+            m.d.sync += [left.eq(self.program_length), none_left.eq(self.program_length == 0)]
+
         failed, failure = Signal(), Signal(ErrorCode)
-        m.d.comb += [self.error.valid.eq(failed), self.error.code.eq(failure), self.error.index.eq(self.index)]
+        m.d.sync += [self.error.valid.eq(failed), self.error.code.eq(failure), self.error.index.eq(self.index)]
         with m.FSM():
             with m.State("STOPPED"):
                 with m.If(self.start):
                     m.next = "CHECK"
             with m.State("CHECK"):
-                with m.If(self.index == self.program_length):
+                with m.If(none_left):
                     m.d.comb += [failed.eq(~self.halt), failure.eq(ErrorCode.NO_END)]
                     m.next = "STOPPED"
                 with m.Elif(word_valid):
@@ -115,14 +128,17 @@ class InstructionFetch(wiring.Component):
                         word_taken.eq(1),
                         self.done.eq((check.queue == Queue.CONTROL) & is_end),
                     ]
-                    m.d.sync += self.index.eq(self.index + 1)
+                    m.d.sync += [self.index.eq(self.index + 1), left.eq(left - 1), none_left.eq(last)]
                     m.next = "CHECK"
                     with m.If(self.done):
                         m.next = "STOPPED"
         return m
 
-    def _fetch(self, m: Module, *, word, response, valid, taken, quiet):
-        """Requests with reserved room, the beat buffer, and the gearbox from beats to instructions."""
+    def _fetch(self, m: Module, *, check, response, valid, taken, quiet):
+        """Requests with reserved room, the beat buffer, and the gearbox from beats to instructions.
+
+        An instruction that ``check`` takes is ``valid``, with its bus ``response``, until it is ``taken``.
+        """
         beat_bytes = self.config.beat_bytes
         m.submodules.buffer = buffer = Fifo(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
         m.d.comb += [
@@ -130,51 +146,52 @@ class InstructionFetch(wiring.Component):
             buffer.w_data.eq(Cat(self.data.data, self.data.response)),
         ]
         beat, beat_response = buffer.r_data[:self.config.beat_bits], buffer.r_data[self.config.beat_bits:]
-        if beat_bytes < INSTRUCTION_BYTES:      # two beats make an instruction
-            low, low_response, low_valid = Signal(self.config.beat_bits), Signal(2), Signal()
-            first_half = Signal()
-            m.d.comb += [
-                first_half.eq(buffer.r_rdy & ~low_valid),
-                word.eq(Cat(low, beat)),
-                response.eq(Mux(low_response[1], low_response, beat_response)),
-                valid.eq(buffer.r_rdy & low_valid),
-                buffer.r_en.eq(first_half | taken),
-            ]
-            with m.If(first_half):
-                m.d.sync += [low.eq(beat), low_response.eq(beat_response), low_valid.eq(1)]
-            with m.Elif(taken):
-                m.d.sync += low_valid.eq(0)
+        free, takes = Signal(), Signal()
+        m.d.comb += [free.eq(~valid | taken), takes.eq(free & buffer.r_rdy)]
+        half = Signal()         # the first of two beats is there, or the first of two instructions is done with
+        if beat_bytes < INSTRUCTION_BYTES:
+            low = Signal(self.config.beat_bits)
+            with m.If(takes):
+                m.d.sync += [half.eq(~half), low.eq(beat)]
+            m.d.comb += [buffer.r_en.eq(free), check.take.eq(takes & half), check.word.eq(Cat(low, beat))]
             total = self.program_length << 1
         elif beat_bytes == INSTRUCTION_BYTES:
-            m.d.comb += [word.eq(beat), response.eq(beat_response), valid.eq(buffer.r_rdy), buffer.r_en.eq(taken)]
+            m.d.comb += [buffer.r_en.eq(free), check.take.eq(takes), check.word.eq(beat)]
             total = self.program_length
-        else:                                   # two instructions in a beat
-            half = self.index[0]
-            m.d.comb += [
-                word.eq(beat.word_select(half, 8 * INSTRUCTION_BYTES)),
-                response.eq(beat_response),
-                valid.eq(buffer.r_rdy),
-                buffer.r_en.eq(taken & half),
-            ]
+        else:
+            with m.If(takes):
+                m.d.sync += half.eq(~half)
+            m.d.comb += [buffer.r_en.eq(free & half), check.take.eq(takes),
+                         check.word.eq(beat.word_select(half, 8 * INSTRUCTION_BYTES))]
             total = (self.program_length + 1) >> 1
+        with m.If(taken):
+            m.d.sync += valid.eq(0)
+        with m.If(check.take):
+            m.d.sync += valid.eq(1)
+        # Of the two beats of an instruction the first that failed counts.
+        first_failed = half & Value.cast(response)[1] if beat_bytes < INSTRUCTION_BYTES else Const(0, 1)
+        with m.If(takes & ~first_failed):
+            m.d.sync += response.eq(beat_response)
 
         left = Signal(len(total))               # beats still to ask for
-        reserved = Signal(range(self.BUFFER_BEATS + 1))     # beats asked for and not yet decoded
-        next_address = Signal(self.config.address_width)
-        asked, beats = Signal(), Signal(range(self.REQUEST_BEATS + 1))
+        reserved = Signal(range(self.BUFFER_BEATS + 1))     # beats asked for and not yet taken from the buffer
+        wants, asked = Signal(), Signal()
+        request = self.request
         m.d.comb += [
-            beats.eq(Mux(left >= self.REQUEST_BEATS, self.REQUEST_BEATS, left)),
-            self.request.valid.eq((left != 0) & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
-            self.request.p.address.eq(next_address),
-            self.request.p.beats.eq(beats),
-            asked.eq(self.request.valid & self.request.ready),
-            quiet.eq(~self.request.valid & (reserved == buffer.level)),
+            wants.eq((left != 0) & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
+            asked.eq(request.valid & request.ready),
         ]
-        m.d.sync += reserved.eq(reserved + Mux(asked, beats, 0) - (buffer.r_en & buffer.r_rdy))
+        # What is taken from the buffer shows here before its instruction can be dispatched.
+        m.d.sync += quiet.eq(~request.valid & ~wants & (reserved == buffer.level))
+        m.d.sync += reserved.eq(reserved + Mux(asked, request.p.beats, 0) - (buffer.r_en & buffer.r_rdy))
+        with m.If(asked):
+            m.d.sync += [request.valid.eq(0), left.eq(left - request.p.beats),
+                         request.p.address.eq(request.p.address + self.REQUEST_BEATS * beat_bytes)]
+        with m.Elif(~request.valid & wants):
+            m.d.sync += [request.valid.eq(1),
+                         request.p.beats.eq(Mux(left >= self.REQUEST_BEATS, self.REQUEST_BEATS, left))]
         with m.If(self.start):
-            m.d.sync += [left.eq(total), next_address.eq(self.program_address)]
-        with m.Elif(asked):
-            m.d.sync += [left.eq(left - beats), next_address.eq(next_address + self.REQUEST_BEATS * beat_bytes)]
+            m.d.sync += [left.eq(total), request.p.address.eq(self.program_address)]
 
     def _queues(self, m: Module, *, word, queue, push, ready, empty):
         """One FIFO for each engine, as wide as the longest instruction that goes there."""

@@ -1,6 +1,6 @@
 """Starts the machine, and stops it in a defined state."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,12 +14,12 @@ __all__ = ["MachineControl"]
 class MachineControl(wiring.Component):
     """Sequence of a run: ``reset`` for a cycle, ``fetch_start``, ``busy`` until ``finished`` or an error.
 
-    The first error counts; of several in one cycle, that of the lowest ``sources`` number. It raises ``halt`` until
-    ``bus_idle``, then ``reset`` for a cycle (for everything but this, the register file and the counters), then
-    ``error``. ``stop`` does the same without an error. ``timeout`` cycles without ``progress`` are an error as well,
-    with ``stalled_index``; 0 is never. If the bus stays silent that long during the halt too, ``error`` comes up while
-    ``busy`` stays (after ``stop`` it is a TIMEOUT as well): nothing can be started until the bus has answered, and
-    when it has, ``busy`` falls and nothing else is reported.
+    The first error counts; of several in one cycle, that of the lowest ``sources`` number. `ERROR_CYCLES` later it
+    raises ``halt`` until ``bus_idle``, then ``reset`` for a cycle (for everything but this, the register file and the
+    counters), then ``error``. ``stop`` does the same without an error. ``timeout`` cycles without ``progress`` are an
+    error as well, with ``stalled_index``; 0 is never. If the bus stays silent that long during the halt too, ``error``
+    comes up while ``busy`` stays (after ``stop`` it is a TIMEOUT as well): nothing can be started until the bus has
+    answered, and when it has, ``busy`` falls and nothing else is reported.
 
     ``clear`` drops an error's code too; an error that has not come up yet stays.
 
@@ -28,6 +28,8 @@ class MachineControl(wiring.Component):
 
     #: Cycles from ``start`` until instruction fetch can offer its first request: reset, ``fetch_start``.
     START_CYCLES = 2
+    #: Cycles from an error, or the last of ``timeout`` cycles without progress, until ``halt``.
+    ERROR_CYCLES = 2
 
     def __init__(self, *, sources: int):
         if sources < 1:
@@ -56,14 +58,17 @@ class MachineControl(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        first = Signal(ErrorReport)
+        failed = Signal()       # by any of the sources, in this cycle
+        first, chosen = Signal(ErrorReport), Signal(ErrorReport)
+        m.d.comb += failed.eq(Cat(report.valid for report in self.errors).any())
         for number in reversed(range(self.sources)):
             with m.If(self.errors[number].valid):
-                m.d.comb += first.eq(self.errors[number])
+                m.d.comb += chosen.eq(self.errors[number])
+        m.d.sync += first.eq(chosen)
 
         watchdog = Signal(32)
         rewind, expired = Signal(), Signal()
-        m.d.comb += expired.eq((watchdog == 1) & ~self.progress)
+        m.d.sync += expired.eq((watchdog == 1) & ~self.progress & ~rewind)
         with m.If(rewind | self.progress):
             m.d.sync += watchdog.eq(self.timeout)
         with m.Elif(watchdog != 0):
@@ -82,15 +87,17 @@ class MachineControl(wiring.Component):
             m.d.comb += forget.eq(1)
             m.d.sync += [self.done.eq(0), self.error.eq(0)]
 
+        # ``reset`` and ``halt`` have thousands of loads: they are registers beside the state, not decoded from it.
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += rewind.eq(1)
                 with m.If(self.start):
                     m.d.comb += forget.eq(1)
-                    m.d.sync += [self.busy.eq(1), self.done.eq(0), self.error.eq(0)]
+                    m.d.sync += [self.busy.eq(1), self.done.eq(0), self.error.eq(0), self.reset.eq(1)]
                     m.next = "CLEAR"
             with m.State("CLEAR"):
-                m.d.comb += [self.reset.eq(1), self.counting.eq(1), rewind.eq(1)]
+                m.d.comb += [self.counting.eq(1), rewind.eq(1)]
+                m.d.sync += self.reset.eq(0)
                 m.next = "START"
             with m.State("START"):
                 m.d.comb += [self.fetch_start.eq(1), self.counting.eq(1), rewind.eq(1)]
@@ -99,29 +106,29 @@ class MachineControl(wiring.Component):
                 m.d.comb += self.counting.eq(1)
                 with m.If(first.valid | expired):
                     m.d.comb += [note.eq(1), rewind.eq(1)]
-                    m.d.sync += failing.eq(1)
+                    m.d.sync += [failing.eq(1), self.halt.eq(1)]
                     m.next = "HALT"
                 with m.Elif(self.stop):
                     m.d.comb += rewind.eq(1)
+                    m.d.sync += self.halt.eq(1)
                     m.next = "HALT"
-                with m.Elif(self.finished):
+                with m.Elif(self.finished & ~failed):
                     m.d.sync += [self.done.eq(1), self.busy.eq(0)]
                     m.next = "IDLE"
             with m.State("HALT"):
-                m.d.comb += self.halt.eq(1)
                 with m.If(self.bus_idle):
+                    m.d.sync += self.reset.eq(1)
                     m.next = "DISCARD"
                 with m.Elif(expired):
                     m.d.comb += note.eq(~failing)
                     m.d.sync += [self.error.eq(1), failing.eq(0)]
                     m.next = "OWED"
             with m.State("OWED"):
-                m.d.comb += self.halt.eq(1)
                 with m.If(self.bus_idle):
+                    m.d.sync += self.reset.eq(1)
                     m.next = "DISCARD"
             with m.State("DISCARD"):
-                m.d.comb += [self.halt.eq(1), self.reset.eq(1)]
-                m.d.sync += [failing.eq(0), self.busy.eq(0)]
+                m.d.sync += [failing.eq(0), self.busy.eq(0), self.reset.eq(0), self.halt.eq(0)]
                 with m.If(failing):
                     m.d.sync += self.error.eq(1)
                 m.next = "IDLE"

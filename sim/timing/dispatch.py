@@ -28,18 +28,22 @@ class Dispatcher:
         per_beat = max(1, beat_bytes // INSTRUCTION_BYTES)  # instructions of a beat
         total = -(-len(shared.program) // per_beat) * halves
         arrivals: list[int] = []                            # when each request's first beat is in the buffer
-        decoded: list[int] = []                             # when each beat's place was given back
+        given_back: list[int] = []                          # when each beat's place was
+        offered = MachineControl.START_CYCLES - 1
         time = MachineControl.START_CYCLES - InstructionFetch.DISPATCH_CYCLES
         for index, instruction in enumerate(shared.program):
             beat = index // per_beat * halves + halves - 1
             # There is room for two requests.
             while len(arrivals) * request <= beat:
                 freed = (len(arrivals) - 1) * request
-                asked = max(MachineControl.START_CYCLES, decoded[freed - 1] + 1 if freed > 0 else 0)
+                offered = max(offered, given_back[freed - 1] if freed > 0 else 0) + InstructionFetch.REQUEST_CYCLES
                 count = min(request, total - len(arrivals) * request)
-                arrivals.append(shared.bus.fetch(asked, count) + FETCH_ARRIVAL)
+                arrivals.append(shared.bus.fetch(offered, count) + FETCH_ARRIVAL)
             there = arrivals[beat // request] + beat % request
-            time = max(there + 1, time + InstructionFetch.DISPATCH_CYCLES + (halves > 1))
+            if index % per_beat == per_beat - 1:
+                given_back += [max(there, time + half) for half in range(halves)]
+            time = max(there + InstructionFetch.WORD_CYCLES + 1,
+                       time + InstructionFetch.DISPATCH_CYCLES + (halves > 1))
             if instruction.opcode.queue == Queue.CONTROL:
                 while any(shared.finished[engine] < len(shared.pending[engine]) for engine in ENGINES):
                     yield "all engines to be idle"
@@ -55,8 +59,6 @@ class Dispatcher:
                 time = max(time, queue.next_writable())
                 queue.push_one(time)
                 shared.pending[instruction.opcode.queue].append(index)
-            if index % per_beat == per_beat - 1:
-                decoded += [time] * halves
             self.clock = time
             yield None
         self.end = NEVER

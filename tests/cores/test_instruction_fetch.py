@@ -1,5 +1,7 @@
 """Instruction fetch: see bench_instruction_fetch; its instruction check alone against isa.decode."""
 
+import random
+
 import pytest
 
 from cores.arch.isa import Opcode, Queue, decode, is_supported
@@ -27,7 +29,11 @@ def test_instruction_check_refuses_what_decode_refuses():
     async def bench(ctx):
         for word in words:
             ctx.set(check.word, int.from_bytes(word, "little"))
+            ctx.set(check.take, 1)
             await ctx.tick()
+            ctx.set(check.word, random.getrandbits(128))
+            ctx.set(check.take, 0)
+            await ctx.tick().repeat(check.LATENCY - 1)
             try:
                 opcode = decode(word).opcode
                 if not is_supported(opcode, config):

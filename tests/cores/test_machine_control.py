@@ -99,8 +99,8 @@ def test_first_error_wins_and_waits_for_the_bus():
         await host.tick()
         host.report(0, ErrorCode.ILLEGAL, 9)        # later: does not count
         host.no_report(2)
+        await host.tick(MachineControl.ERROR_CYCLES - 1)
         assert host.get("halt")
-        await host.tick()
         host.no_report(0)
         await host.tick(100)
         assert host.state() == (1, 0, 0) and host.get("halt") and host.resets == 1
@@ -162,7 +162,7 @@ def test_timeout_counts_cycles_without_progress(timeout):
         await host.tick(3 * timeout)
         assert not host.get("halt")
         host.set(progress=0)
-        await host.tick(timeout - 1)
+        await host.tick(timeout + MachineControl.ERROR_CYCLES - 2)
         assert not host.get("halt")
         await host.tick()
         assert host.get("halt")
