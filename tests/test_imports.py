@@ -56,15 +56,15 @@ EDGES = {
     # models to try
     "gen.zoo": "cores.errors gen.onnx",
     # what is done with it
-    "gen.run": "cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition gen.program "
-               "gen.quantize sim sim.rtl",
+    "gen.run": "boards cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition "
+               "gen.program gen.quantize sim sim.rtl",
     "gen.check": "gen.ir gen.onnx sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
                  "sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
-    "gen.bench": "boards cores.arch cores.config gen.check gen.compiler gen.ir gen.mapping gen.onnx gen.options "
-                 "gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.golden sim.rtl",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
+    "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
+                 "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.golden sim.rtl",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
                "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run gen.train gen.zoo sim "
                "sim.rtl",

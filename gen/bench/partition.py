@@ -10,6 +10,7 @@ import onnx
 
 from boards.board import Board
 from cores.config import NpuConfig
+from gen.hw.clock import clock_of
 from gen.ir import reference
 from gen.onnx.read import parse
 from gen.options import CompileOptions
@@ -34,7 +35,10 @@ _PICTURES, _RUNS = 16, 9
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """``cycles`` by the time model; ``host_ms`` on the processor that this runs on, the least of several runs."""
+    """``cycles`` by the time model, ``accelerator_ms`` by ``clock``.
+
+    ``host_ms``: on the processor that this runs on, the least of several runs.
+    """
 
     network: str
     macs: int
@@ -44,6 +48,7 @@ class Row:
     host_nodes: int
     cycles: int
     accelerator_ms: float
+    clock: str
     host_ms: float
 
 
@@ -98,11 +103,12 @@ def _as_trained(path: Path, model: onnx.ModelProto) -> onnx.ModelProto:
 def _row(state: str, board: Board, cut: Partition, application: Application, samples: dict[str, np.ndarray]) -> Row:
     programs = [workload.program for workload in application.workloads]
     cycles = sum(estimate(program.config, program.code).cycles for program in programs)
+    clock = clock_of(board, programs[0].config)
     seconds = [_host_seconds(application, {name: array[:1] for name, array in samples.items()}) for _ in range(_RUNS)]
     return Row(
         network=state, macs=programs[0].config.macs, subgraphs=cut.subgraphs, switches=cut.switches,
         host_products=cut.host_products, host_nodes=len(cut.host), cycles=cycles,
-        accelerator_ms=round(cycles / board.clock_mhz / 1e3, 2), host_ms=round(1e3 * min(seconds), 2))
+        accelerator_ms=round(1e3 / clock.per_second(cycles), 2), clock=str(clock), host_ms=round(1e3 * min(seconds), 2))
 
 
 def _host_seconds(application: Application, inputs: dict[str, np.ndarray]) -> float:

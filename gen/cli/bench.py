@@ -17,7 +17,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.errors import FAILED, UsageError
 from gen.cli.journal import Journal
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config
-from gen.files.write import require_writable
+from gen.files.write import require_writable, write_file
 from gen.name import speaker
 from sim.folders import cache_folder, checkout
 
@@ -29,7 +29,10 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "large", "datapaths", "networks", "models", "quantization", "partition", "area", "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "models", "quantization", "partition", "area", "timing", "speed")
+
+#: Parts with a plot, and its file.
+_PLOTS = {"datapaths": bench_datapaths.PLOT, "timing": "timing.png"}
 
 #: What 256 MACs should cost at most, without and with all optional units; what SAF-CNN's are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -41,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--models", type=Path, metavar="DIR", help="folder of the networks (default: NPUGEN_MODELS, or "
                         "../shared/models beside a checkout); without it that part is left out")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for a plot of the datapaths")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR",
+                        help="folder for plots of the datapaths and of the timing")
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -52,9 +56,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     parts = tuple(dict.fromkeys(arguments.parts)) or PARTS
     if arguments.output is not None:
-        if "datapaths" not in parts:
-            raise UsageError("-o is for a plot of the datapaths, which is not among the parts")
-        require_writable(arguments.output / bench_datapaths.PLOT)
+        plots = [name for part, name in _PLOTS.items() if part in parts]
+        if not plots:
+            raise UsageError(f"-o is for plots of {' and '.join(_PLOTS)}, which are not among the parts")
+        for name in plots:
+            require_writable(arguments.output / name)
     with Journal() as journal:
         results = _measured(parts, arguments, journal)
     if arguments.json:
@@ -70,7 +76,7 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
         "networks": _networks, "models": _compared, "quantization": _quantization, "partition": _partition,
-        "area": _area, "speed": _speed}
+        "area": _area, "timing": _timing, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
@@ -81,7 +87,9 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
                         "differ from onnxruntime's",
         "partition": "a model of which a part is on the processor, before and after reconstruction; the accelerator's "
                      "time by its board's clock, the processor's on this one",
-        "area": "resources, as mapped by Yosys", "speed": "the tools on this machine"}
+        "area": "resources, as mapped by Yosys",
+        "timing": "longest paths before place and route: LUT levels, and nanoseconds by the delay model",
+        "speed": "the tools on this machine"}
     results = {}
     for part in parts:
         rows = measures[part](arguments)
@@ -180,6 +188,7 @@ def _models(arguments: argparse.Namespace) -> Path | None:
 
 def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from gen.bench.layers import NETWORKS
+    from gen.hw.clock import clock_of
     from gen.options import CompileOptions
     from gen.run.inputs import read_samples
     from gen.run.runner import run_model
@@ -188,7 +197,7 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     folder = _models(arguments)
     if folder is None:
         return []
-    config, clock = chosen_config(arguments), chosen_board(arguments).clock_mhz
+    config, clock = chosen_config(arguments), clock_of(chosen_board(arguments), chosen_config(arguments))
     rows = []
     with _machine(chosen_config(arguments)) as machine:
         for network in NETWORKS:
@@ -201,7 +210,8 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append({
                 "network": network.title, "cycles": cycles, "goal": network.goal,
                 "used_%": 100 * macs / config.macs / cycles,
-                "fps": clock * 1e6 / cycles, "wrong": result.mismatches, "published": network.peer})
+                "fps": clock.per_second(cycles), "clock": str(clock), "wrong": result.mismatches,
+                "published": network.peer})
     return rows
 
 
@@ -275,6 +285,18 @@ def _area(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                               ("SAF-CNN, 256", _AREA_PUBLISHED)):
             rows.append({"machine": name, **{resource: figures.get(resource) for resource in report.totals}})
     return rows
+
+
+def _timing(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.timing import measure, plot
+
+    with status("timing") as remark:
+        rows = list(measure(chosen_board(arguments), cache_folder() / "synth", remark))
+    if arguments.output is not None:
+        write_file(arguments.output / _PLOTS["timing"], plot(rows))
+    # The histogram is for scripts and the plot; a table would be as wide as its longest path.
+    return [dataclasses.asdict(row) if arguments.json else
+            {name: value for name, value in dataclasses.asdict(row).items() if name != "histogram"} for row in rows]
 
 
 def _speed(arguments: argparse.Namespace) -> list[dict[str, Any]]:

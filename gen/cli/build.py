@@ -2,14 +2,16 @@
 
 import argparse
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
-from gen.cli.errors import CommandError
+from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of
 from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
@@ -17,7 +19,9 @@ from sim.folders import cache_folder
 if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
+    from gen.hw.route import RouteReport
     from gen.hw.synth import Report
+    from gen.hw.timing import TimingReport
 
 EXAMPLE = "example: %(prog)s --board zu3eg --macs 256 -o build/zu3eg --synth"
 
@@ -28,8 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="where the files go, in place of an earlier build's (default build/BOARD-MACS, with the "
                              "features behind it)")
     parser.add_argument("--synth", action="store_true",
-                        help="synthesise with Yosys (minutes): a table of resources, resources.json, and a warning "
-                             "if the machine is larger than the board's device")
+                        help="synthesise with Yosys (minutes): tables of resources and of the longest paths with the "
+                             "clock that they give, resources.json, and a warning if the machine is larger than the "
+                             "board's device")
+    parser.add_argument("--route", action="store_true",
+                        help="with --synth: place and route too (ECP5, with nextpnr; many minutes)")
     add_json_option(parser)
 
 
@@ -94,6 +101,11 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
 
 def run(arguments: argparse.Namespace) -> None:
     board, config = chosen_board(arguments), chosen_config(arguments)
+    if arguments.route:
+        from gen.hw.route import ROUTED_FAMILIES
+
+        if not arguments.synth or board.family not in ROUTED_FAMILIES:
+            raise UsageError(f"--route goes with --synth and a board of {', '.join(ROUTED_FAMILIES)}")
     folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config)
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
@@ -101,21 +113,74 @@ def run(arguments: argparse.Namespace) -> None:
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files]}
     if arguments.synth:
-        from gen.hw.synth import synthesize
-
-        with status(f"yosys, {board.family}") as remark:
-            report = synthesize(verilog, "npu", board.family, cache=cache_folder() / "synth", progress=remark)
+        report, timing = map_to_device(verilog, board, config)
         too_many = exceeded(report, board)
-        resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many}
+        resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many,
+                     "timing": timing.to_dict()}
+        if arguments.route:
+            routed = place(verilog, board, config)
+            resources["route"] = routed.to_dict()
         write_file(folder / "resources.json", json.dumps(resources, indent=2) + "\n")
         result = {**resources, **result}
         if not arguments.json:
             console.print(_resource_table(report, board))
+            console.print(timing_table(timing))
+            console.print(timing_line(timing, board.clock_mhz), soft_wrap=True)
+            if arguments.route:
+                console.print(f"{routed.mhz:g} MHz, placed and routed: {routed.logic_ns:.2f} ns of logic and "
+                              f"{routed.wires_ns:.2f} ns of wires through {' > '.join(routed.path)}", soft_wrap=True)
         if too_many:
             messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
                            "take fewer --macs or --features, or another --board", style="yellow", soft_wrap=True)
     if arguments.json:
         print_json(result)
+
+
+def map_to_device(verilog: str, board: "Board", config: "NpuConfig") -> tuple["Report", "TimingReport"]:
+    """Area and timing, two runs of Yosys side by side; the clock is remembered for other commands' figures."""
+    from gen.hw.clock import remember_clock
+    from gen.hw.synth import synthesize
+    from gen.hw.timing import measure_timing
+
+    folder = cache_folder() / "synth"
+    with status(f"yosys, {board.family}") as remark, ThreadPoolExecutor(1) as pool:
+        area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
+        timing = measure_timing(verilog, "npu", board.family, cache=folder, progress=remark)
+        report = area.result()
+    remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
+    return report, timing
+
+
+def place(verilog: str, board: "Board", config: "NpuConfig") -> "RouteReport":
+    """Place and route; the clock is remembered for other commands' figures."""
+    from gen.hw.clock import remember_clock
+    from gen.hw.route import place_and_route
+
+    with status(f"nextpnr, {board.family}") as remark:
+        report = place_and_route(verilog, "npu", board.family, target_mhz=board.clock_mhz,
+                                 cache=cache_folder() / "synth", progress=remark)
+    remember_clock(board, config, Clock(report.mhz, "placed and routed"))
+    return report
+
+
+def timing_line(timing: "TimingReport", target_mhz: float) -> str:
+    return (f"{timing.levels} LUT levels at most; the slowest path takes {timing.delay_ns:.2f} ns by the delay model "
+            f"of grade {timing.grade}: {timing.estimated_mhz:g} MHz, estimated (target {target_mhz:g})")
+
+
+def timing_table(timing: "TimingReport", rows: int = 12) -> Table:
+    """The longest paths by delay, and the worst of each component."""
+    table = Table(title=f"longest paths ({timing.family}, grade {timing.grade}), flat, before place and route",
+                  title_justify="left", caption="nanoseconds by the delay model of docs/timing.md; levels are LUTs",
+                  caption_justify="left")
+    for heading in ("component", "from", "to"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("levels", "ns", "paths"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for path in timing.paths[:rows]:
+        table.add_row(path.component, path.start, f"{path.end} {path.port}", str(path.levels), f"{path.delay_ns:.2f}",
+                      f"{path.paths:,}")
+    return table
 
 
 def exceeded(report: "Report", board: "Board") -> list[str]:

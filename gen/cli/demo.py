@@ -13,6 +13,7 @@ from gen.cli.common import OUTPUT, add_json_option, console, print_json
 from gen.cli.errors import FAILED
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config
 from gen.cli.run import positive
+from gen.hw.clock import clock_of
 
 if TYPE_CHECKING:
     from boards.board import Board
@@ -65,6 +66,7 @@ class _Demo:
     def __init__(self, limit: int, board: "Board", config: "NpuConfig") -> None:
         self.limit, self.board, self.config = limit, board, config
         self.folder = OUTPUT / "demo"
+        self.clock = clock_of(board, config)
         self.began = time.perf_counter()
         self.steps = 0
 
@@ -85,7 +87,7 @@ class _Demo:
         result = self.read_digits(application, samples)
         self.step("Where the cycles of an image go")
         rtl, = result.inferences[0].rtl
-        measured = profile_of([Measured(workload.program, rtl.trace, rtl.cycles)], self.board.clock_mhz)
+        measured = profile_of([Measured(workload.program, rtl.trace, rtl.cycles)], self.clock)
         profile.show(measured, self.board.name)
         self.sum_up(result)
         return {**summary(result), "board": self.board.name, "macs": self.config.macs, "profile": measured}
@@ -127,10 +129,10 @@ class _Demo:
     def sum_up(self, result: "Run") -> None:
         self.step("In all")
         assert result.accuracy is not None and result.cycles is not None
-        number, clock_mhz = len(result.inferences), self.board.clock_mhz
+        number = len(result.inferences)
         say(f"{round(result.accuracy * number)} of {number} digits right")
-        say(f"{result.cycles:,.0f} cycles an image: {clock_mhz * 1e6 / result.cycles:,.0f} images a second at "
-            f"{clock_mhz:g} MHz, if the board's place and route holds that clock")
+        say(f"{result.cycles:,.0f} cycles an image: {self.clock.per_second(result.cycles):,.0f} images a second at "
+            f"{self.clock}")
         say(f"simulated at {result.cycles * number / result.seconds:,.0f} cycles a second; "
             f"the demo took {time.perf_counter() - self.began:.0f} s")
         say(f"{result.mismatches:,} of {result.compared * number:,} bytes, in all intermediate tensors, "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from boards.clock import Clock
 from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, messages, print_json, status
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the time model, or the Verilog (default cycles)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write profile.json and profile.png there")
     parser.add_argument("--clock", type=megahertz, metavar="MHZ",
-                        help="to reckon with (default: that of the program's board, or of --board)")
+                        help="to reckon with (default: as `build --synth` has estimated it for this machine, else the "
+                             "target of the program's board, or of --board)")
     add_compiler_options(parser)
     add_calibration_options(parser)
     add_machine_options(parser)
@@ -65,7 +67,13 @@ def run(arguments: argparse.Namespace) -> None:
     with status(f"compiling {arguments.model.name}"):
         program = application.workloads[0].program
     board = program.board or chosen_board(arguments).name
-    profile = measure(application, arguments.target, arguments.clock or get_board(board).clock_mhz)
+    if arguments.clock:
+        clock = Clock(arguments.clock, "given")
+    else:
+        from gen.hw.clock import clock_of
+
+        clock = clock_of(get_board(board), program.config)
+    profile = measure(application, arguments.target, clock)
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
         write_file(arguments.output / "profile.png", plot(profile, f"{arguments.model.stem}, {arguments.target}"))
@@ -74,12 +82,12 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(profile)
     else:
         console.print(described(program.config, program.board), soft_wrap=True)
-        show(profile, "--clock" if arguments.clock else board)
+        show(profile, board)
         if len(application.segments) > len(application.workloads):
             console.print("without the processor's part of the model", soft_wrap=True)
 
 
-def measure(application: "Application", target: str, clock_mhz: float) -> dict[str, Any]:
+def measure(application: "Application", target: str, clock: Clock) -> dict[str, Any]:
     """The profile as ``--json`` prints it."""
     from gen.run.inputs import zero_samples
     from gen.run.report import Measured, profile_of
@@ -92,7 +100,7 @@ def measure(application: "Application", target: str, clock_mhz: float) -> dict[s
         with status("timing"):
             timings = [cycles.estimate(program.config, program.code) for program in programs]
         return profile_of([Measured(program, timing, timing.cycles)
-                           for program, timing in zip(programs, timings, strict=True)], clock_mhz)
+                           for program, timing in zip(programs, timings, strict=True)], clock)
     with status("building the simulation"):
         machine = RtlMachine(programs[0].config)
     with machine, status("simulating") as remark:
@@ -101,7 +109,7 @@ def measure(application: "Application", target: str, clock_mhz: float) -> dict[s
         result = run_model(application, samples, "rtl", machine=machine,
                            progress=lambda _, cycles: remark(f"{cycles:,} cycles"))
     return profile_of([Measured(program, rtl.trace, rtl.cycles)
-                       for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)], clock_mhz)
+                       for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)], clock)
 
 
 def _row(layer: dict[str, Any]) -> list[str]:
@@ -118,8 +126,7 @@ def _row(layer: dict[str, Any]) -> list[str]:
     ]
 
 
-def show(profile: dict[str, Any], clock_of: str) -> None:
-    """``clock_of``: where the clock is from."""
+def show(profile: dict[str, Any], board: str) -> None:
     total = profile["total"]
     headings = ("layer", "mode", "cycles", "% used", "idle\npixels", "idle\nlanes", "lacks\nweights", "waits for",
                 "bytes")
@@ -140,8 +147,9 @@ def show(profile: dict[str, Any], clock_of: str) -> None:
     if any(layer["utilisation"] > 1 for layer in profile["layers"]):
         console.print("more than 100 % used: Winograd layers need fewer multiplications than they have MACs",
                       soft_wrap=True)
-    console.print(f"{total['macs']:,} MACs; {total['fps']:,.0f} inferences a second at {profile['clock_mhz']:g} MHz "
-                  f"({clock_of})", soft_wrap=True)
+    clock = Clock(profile["clock_mhz"], profile["clock"])
+    console.print(f"{total['macs']:,} MACs; {total['fps']:,.0f} inferences a second at {clock}"
+                  f"{'' if clock.basis == 'given' else f' ({board})'}", soft_wrap=True)
 
 
 def plot(profile: dict[str, Any], title: str) -> bytes:

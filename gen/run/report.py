@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from boards.clock import Clock
 from gen.program.program import Program
 from sim.profile import Record, layer_timings
 
@@ -19,7 +20,7 @@ class Measured:
     cycles: int
 
 
-def profile_of(programs: Sequence[Measured], clock_mhz: float) -> dict[str, Any]:
+def profile_of(programs: Sequence[Measured], clock: Clock) -> dict[str, Any]:
     """The profile of one inference: totals, and `sim.profile.LayerTiming` of each layer.
 
     ``programs``: the segments of the model that run on the accelerator, without which its cycles stand still.
@@ -28,13 +29,14 @@ def profile_of(programs: Sequence[Measured], clock_mhz: float) -> dict[str, Any]
     layers = [layer for one in programs for layer in layer_timings(one.program, one.record, one.cycles)]
     cycles = sum(one.cycles for one in programs)
     return {
-        "clock_mhz": clock_mhz,
+        "clock_mhz": clock.mhz,
+        "clock": clock.basis,
         "macs": programs[0].program.config.macs,
         "total": {
             "cycles": cycles,
             "macs": sum(layer.macs for layer in layers),
             "utilisation": sum(layer.utilisation * layer.cycles for layer in layers) / cycles,
-            "fps": clock_mhz * 1e6 / cycles,
+            "fps": clock.per_second(cycles),
             "dram_bytes": sum(layer.dram_bytes for layer in layers),
             **{name: sum(getattr(layer, name) for layer in layers) for name in ("useful", "idle_pixels", "idle_lanes")},
             "stalls": {cause: sum(layer.stalls[cause] for layer in layers) for cause in layers[0].stalls},

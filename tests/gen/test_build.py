@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli import main
+from gen.hw.clock import clock_of, remember_clock
 from gen.hw.synth import Report
+from gen.hw.timing import PathGroup, TimingReport
 
 
 @pytest.mark.parametrize("board, totals, warning", [
@@ -17,13 +20,41 @@ from gen.hw.synth import Report
 ])
 def test_a_machine_larger_than_its_board(board: str, totals: dict, warning: str | None, tmp_path: Path,
                                          capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    path = PathGroup("load", "load.a", "load.b", "D", 7, 4.0, 12, ("load.a[0]", "load.b[0]"))
+    timing = TimingReport(BOARDS[board].family, "-1", 7, 4.0, {0: 10, 7: 12}, {"load": {"levels": 7}}, [path])
     report = Report(BOARDS[board].family, totals, {}, {"(top)": totals})
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
     monkeypatch.setattr("gen.hw.synth.synthesize", lambda *arguments, **options: report)
+    monkeypatch.setattr("gen.hw.timing.measure_timing", lambda *arguments, **options: timing)
     for options in ([], ["--json"]):
         assert main(["build", "--board", board, "--macs", "16", "-o", str(tmp_path), "--synth", *options]) == 0
         said = capsys.readouterr()
         assert ("warning: " in said.err) == bool(warning)
         assert (warning or "") in said.err
     assert json.loads(said.out)["fits"] is not bool(warning)
+    assert json.loads(said.out)["timing"]["estimated_mhz"] == 250
     assert json.loads((tmp_path / "resources.json").read_text())["fits"] is not bool(warning)
+
+
+def test_profile_reckons_with_the_clock_that_build_has_estimated(tmp_path: Path, capsys: pytest.CaptureFixture,
+                                                                 monkeypatch: pytest.MonkeyPatch):
+    """Of the same machine on the same board, and with no other."""
+    monkeypatch.setenv("NPUGEN_BUILD", str(tmp_path))
+    board = BOARDS["ecp5"]
+    config = board.config(16)
+    assert clock_of(board, config) == Clock(60, "target")
+    remember_clock(board, config, Clock(88.5, "estimated"))
+    assert str(clock_of(board, config)) == "88.5 MHz, estimated"
+    assert clock_of(board, board.config(32)).basis == clock_of(BOARDS["zu3eg"], config).basis == "target"
+    remember_clock(board, config, Clock(71, "placed and routed"))
+    remember_clock(board, config, Clock(90, "estimated"))
+    assert clock_of(board, config) == Clock(71, "placed and routed")
+    model = Path(__file__).parents[2] / "examples/digits/digits_int8.onnx"
+    assert main(["profile", str(model), "--board", "ecp5", "--macs", "16"]) == 0
+    assert "inferences a second at 71 MHz, placed and routed (ecp5)" in capsys.readouterr().out
+
+
+def test_route_needs_a_board_that_nextpnr_knows(capsys: pytest.CaptureFixture):
+    for argv in (["--board", "zu3eg", "--synth"], ["--board", "ecp5"]):
+        assert main(["build", *argv, "--macs", "16", "--route"]) == 2
+        assert "--route goes with --synth and a board of ecp5" in capsys.readouterr().err

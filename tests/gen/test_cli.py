@@ -479,10 +479,12 @@ def test_a_program_has_the_clock_of_its_board(model: str, samples: str, capsys: 
     assert main(["compile", model, "--board", "ecp5", "--macs", "32", "-o", "digits.npu"]) == 0
     assert main(["build", "--board", "ecp5", "--macs", "32", "-o", "out"]) == 0
     assert main(["compile", model, "--config", "out/config.json", "-o", "any.npu"]) == 0
-    for options, said in ((["digits.npu"], "at 60 MHz (ecp5)"), (["digits.npu", "--board", "ecp5"], "at 60 MHz (ecp5)"),
-                          (["digits.npu", "--clock", "50"], "at 50 MHz (--clock)"),
-                          (["any.npu", "--board", "ecp5"], "at 60 MHz (ecp5)"), (["any.npu"], "at 333 MHz (zu3eg)"),
-                          ([model, "--board", "zynq7020"], "at 150 MHz (zynq7020)")):
+    for options, said in ((["digits.npu"], "at 60 MHz, target (ecp5)"),
+                          (["digits.npu", "--board", "ecp5"], "at 60 MHz, target (ecp5)"),
+                          (["digits.npu", "--clock", "50"], "at 50 MHz, given"),
+                          (["any.npu", "--board", "ecp5"], "at 60 MHz, target (ecp5)"),
+                          (["any.npu"], "at 333 MHz, target (zu3eg)"),
+                          ([model, "--board", "zynq7020"], "at 150 MHz, target (zynq7020)")):
         capsys.readouterr()
         assert main(["profile", *options]) == 0
         assert f" inferences a second {said}\n" in capsys.readouterr().out
@@ -580,7 +582,7 @@ def test_compare_with_onnxruntime(model: str, samples: str, capsys: pytest.Captu
 def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["profile", model, "--macs", "64", "--clock", "100", "-o", "out", "--json"]) == 0
     profile = json.loads(capsys.readouterr().out)
-    assert set(profile) == {"clock_mhz", "macs", "total", "layers"} and profile["macs"] == 64
+    assert set(profile) == {"clock_mhz", "clock", "macs", "total", "layers"} and profile["macs"] == 64
     split = {"useful", "idle_pixels", "idle_lanes", "stalls"}
     assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes"} | split
     for layer in profile["layers"]:
@@ -622,7 +624,7 @@ def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixtu
     assert "Ultra96-V2" in capsys.readouterr().out
     assert main(["profile", model]) == 0
     out = capsys.readouterr().out
-    assert "inferences a second at 333 MHz" in out and "more than 100 %" not in out
+    assert "inferences a second at 333 MHz, target" in out and "more than 100 %" not in out
     assert main(["profile", model, "--features", "winograd", "--winograd", "narrow"]) == 0
     assert "more than 100 % used: Winograd layers need fewer" in capsys.readouterr().out
 
@@ -637,7 +639,7 @@ def test_a_profile_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch):
              "idle_pixels": 1_234_567, "idle_lanes": 2_469_135,
              "stalls": {"wait_weights": 1_234_567, "wait_load": 5_308_641}}
     layer = {**total, "name": "resnet/stage2/block1/conv_a/quantized", "mode": "depthwise"}
-    profile.show({"layers": [layer], "total": {**total, "fps": 4.86}, "clock_mhz": 60}, "ecp5")
+    profile.show({"layers": [layer], "total": {**total, "fps": 4.86}, "clock_mhz": 60, "clock": "target"}, "ecp5")
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) == 80
     first = next(number for number, line in enumerate(lines) if line.startswith(" resnet"))

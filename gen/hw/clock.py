@@ -1,0 +1,47 @@
+"""The clock that reports reckon with: what has been measured of this very machine, else the board's target."""
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+
+import cores
+from boards.board import Board
+from boards.clock import Clock
+from cores.config import NpuConfig
+from gen.files.write import write_file
+from sim.folders import cache_folder
+
+__all__ = ["clock_of", "remember_clock"]
+
+
+@cache
+def _hardware() -> str:
+    """Changes with the sources that the hardware is made from."""
+    root = Path(cores.__path__[0])
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _entry(board: Board, config: NpuConfig) -> Path:
+    what = "\0".join([board.family, board.part, config.to_json(), _hardware()])
+    return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.clock.json"
+
+
+def remember_clock(board: Board, config: NpuConfig, clock: Clock) -> None:
+    """For `clock_of`. One that is placed and routed is not replaced by an estimate."""
+    if clock.basis == "estimated" and clock_of(board, config).basis == "placed and routed":
+        return
+    with suppress(OSError):     # reports go on with the board's target
+        write_file(_entry(board, config), json.dumps(asdict(clock)))
+
+
+def clock_of(board: Board, config: NpuConfig) -> Clock:
+    """Of ``config`` on ``board``: as ``build`` has measured it, if it has, else the board's target."""
+    with suppress(OSError, ValueError, TypeError):
+        return Clock(**json.loads(_entry(board, config).read_text()))
+    return Clock(board.clock_mhz, "target")

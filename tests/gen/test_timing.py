@@ -1,0 +1,109 @@
+"""Paths of mapped netlists: levels and delays that can be counted by hand."""
+
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from cores.emit import emit_component
+from gen.hw.families import FAMILIES
+from gen.hw.netlist import Arc, End, Netlist
+from gen.hw.timing import TimingReport, analyse, measure_timing
+from gen.hw.yosys import SynthesisError
+
+
+class Chain(wiring.Component):
+    """From ``source`` to ``sink`` whether 36 bits are all 1: two levels of LUTs with six inputs, or three."""
+
+    def __init__(self):
+        super().__init__({"data": In(36), "a": In(signed(18)), "y": Out(1), "product": Out(signed(36)), "q": Out(8),
+                          "address": In(10)})
+
+    def elaborate(self, platform):
+        m = Module()
+        source, sink = Signal(36, name="source"), Signal(name="sink")
+        m.d.sync += [source.eq(self.data), sink.eq(source.all())]
+        m.d.comb += self.y.eq(sink)
+        # Registers around a multiplier are its own: no path from here.
+        operand = Signal(signed(18), name="operand")
+        m.d.sync += [operand.eq(self.a), self.product.eq(operand * operand)]
+        m.submodules.table = table = memory.Memory(shape=8, depth=1024, init=range(256))
+        read = table.read_port()
+        m.d.comb += [read.addr.eq(self.address), self.q.eq(read.data)]
+        return m
+
+
+@pytest.fixture(scope="module")
+def verilog() -> str:
+    return emit_component(Chain(), name="chain")
+
+
+def test_levels_of_a_chain(verilog: str):
+    report = measure_timing(verilog, "chain", "xcup")
+    assert report.levels in (2, 3)
+    path = next(path for path in report.paths if path.levels == report.levels)
+    assert path.start == "source" and path.paths == 1
+    delays = FAMILIES["xcup"].delays
+    expected = (delays.clock_to_output + report.levels * delays.lut + (report.levels + 1) * delays.wire(1)
+                + delays.setup)
+    assert path.delay_ns == pytest.approx(expected, abs=1e-3)
+    assert not any(path.start == "operand" for path in report.paths)
+    assert sum(report.histogram.values()) > 36
+    assert report.estimated_mhz == pytest.approx(1000 / report.delay_ns, abs=0.1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_its_cells(verilog: str, family: str):
+    """LUTs of four inputs make three levels, or two and a multiplexer; Cyclone V's have inverters around them."""
+    report = measure_timing(verilog, "chain", family)
+    assert 2 <= report.levels <= 4
+    assert FAMILIES[family].delays.lut < report.delay_ns < 12
+
+
+def test_cache_and_json(verilog: str, tmp_path: Path):
+    report = measure_timing(verilog, "chain", "xcup", cache=tmp_path)
+    entry, = tmp_path.iterdir()
+    assert TimingReport.from_dict(report.to_dict()) == report
+    assert measure_timing(verilog, "chain", "xcup", cache=tmp_path) == report
+    entry.write_text("{")
+    assert measure_timing(verilog, "chain", "xcup", cache=tmp_path) == report
+
+
+def netlist(**arcs: list[str]) -> Netlist:
+    """A net is a letter; ``b=["a"]``: b is a LUT of a. The last one is where a path ends."""
+    found = Netlist(names={ord(name): name for name in "abcdefgh"})
+    for name, sources in arcs.items():
+        for source in sources:
+            found._follow(ord(name), Arc(ord(source), 1, 0.1))
+    found.starts[ord("a")] = 0.5
+    found._end(ord(list(arcs)[-1]), "sink", "D", 0.25)
+    return found
+
+
+def test_the_longest_way_counts():
+    report = analyse(netlist(b=["a"], c=["b"], d=["a", "c"]), "xcup")
+    wire = FAMILIES["xcup"].delays.wire
+    assert report.levels == 3
+    assert report.paths[0].through == ("a", "b", "c", "d")
+    assert report.delay_ns == pytest.approx(0.5 + wire(2) + wire(1) * 3 + 3 * 0.1 + 0.25, abs=1e-3)
+
+
+def test_a_loop_is_an_error():
+    with pytest.raises(SynthesisError, match="combinational loop through [bc]"):
+        analyse(netlist(b=["a", "c"], c=["b"]), "xcup")
+
+
+def test_multiplier_paths_are_inside_between_registers():
+    delays = FAMILIES["xcup"].delays
+    found = Netlist(starts={1: delays.clock_to_output, 2: delays.multiplier, 3: delays.clock_to_output})
+    found.ends = [End(1, "m", "operand A", delays.multiplier), End(2, "p", "D", delays.setup), End(3, "r", "D", 0.0)]
+    found._absorb(delays)
+    assert [end.net for end in found.ends] == [3]
+
+
+def test_unknown_family(verilog: str):
+    with pytest.raises(ValueError, match="family must be one of xcup, xc7, cyclonev, ecp5, not 'virtex'"):
+        measure_timing(verilog, "chain", "virtex")
