@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "COUNTERS", "Control", "ENGINE_STATES", "MAGIC", "REGION_BITS", "REGISTERS", "Register", "STATE_BITS",
-    "STATE_CODES", "Status", "VERSION", "address_of",
+    "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "MAGIC", "REGION_BITS", "REGISTERS", "Register",
+    "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of",
 ]
 
 #: ID register: "NPUG".
 MAGIC = 0x4E505547
-VERSION = 3
+VERSION = 4
 
 
 class Control(enum.IntFlag):
@@ -52,7 +52,7 @@ STATE_CODES: Mapping[str, Mapping[str, int]] = {
 #: Bits of a state's code on the trace ports.
 STATE_BITS = 4
 
-#: 32-bit counters, cleared by START: cycles in each state of each engine but idle, and a few totals.
+#: Counters, cleared by START: cycles in each state of each engine but idle, and a few totals.
 COUNTERS: tuple[str, ...] = (
     "cycles",               # start to done
     "instructions",         # dispatched (a count)
@@ -91,10 +91,15 @@ _FIXED = (
     Register("irq_enable", 0x44, True, "bit 0: raise irq while DONE or ERROR"),
 )
 
+#: Bits of a counter: 32 would be full after 13 seconds at 333 MHz. In two registers: reading the low half holds the
+#: high one until it is read.
+COUNTER_BITS = 64
 _COUNTER_BASE = 0x80
 
 REGISTERS: tuple[Register, ...] = _FIXED + tuple(
-    Register(f"counter_{name}", _COUNTER_BASE + 4 * index, False, "") for index, name in enumerate(COUNTERS)
+    Register(f"counter_{name}_{half}", _COUNTER_BASE + 8 * index + 4 * (half == "high"), False,
+             "" if half == "low" else "as it was when the low half was read")
+    for index, name in enumerate(COUNTERS) for half in ("low", "high")
 )
 
 

@@ -5,21 +5,23 @@ from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from ..arch.registers import COUNTERS
+from ..arch.registers import COUNTER_BITS, COUNTERS
 
 __all__ = ["PerformanceCounters"]
 
-_WIDTH = 32
-
 
 class PerformanceCounters(wiring.Component):
-    """Counts the cycles of each bit of ``events`` (in the order of ``registers.COUNTERS``), 32 bits each, wrapping.
+    """Counts the cycles of each bit of ``events`` (in the order of ``registers.COUNTERS``), `COUNTER_BITS` bits each.
 
-    The sums are in one small memory that is visited counter after counter; what happens between two visits is held in
-    a few bits beside each event. That costs a third of 32-bit counters. A reader puts the counter's number on
-    ``select`` and takes ``value`` in the cycle in which ``valid`` is up, at most ``count`` cycles later: it is exact
-    for all cycles before that one. ``clear`` sets all to zero; events of its own cycle are not counted.
+    The sums are in one small memory that is visited counter after counter, in two steps; what happens between two
+    visits is held in a few bits beside each event. That costs a fifth of separate counters. A reader puts the counter's
+    number on ``select`` and takes ``value`` in the cycle in which ``valid`` is up, at most ``count`` cycles later: it
+    is exact for all cycles before the last `LATENCY`. ``clear`` sets all to zero; events of its own cycle are not
+    counted.
     """
+
+    #: Cycles from a visit until its sum is ``value``.
+    LATENCY = 1
 
     def __init__(self, *, count: int = len(COUNTERS)):
         if not 2 <= count <= 32:
@@ -29,17 +31,17 @@ class PerformanceCounters(wiring.Component):
             "events": In(count),         # counted where they are 1
             "clear": In(1),              # set all to zero; events of this cycle are not counted
             "select": In(range(count)),  # counter that is wanted
-            "value": Out(_WIDTH),        # its sum of all cycles before this one, when ``valid``
+            "value": Out(COUNTER_BITS),  # its sum of all cycles before the last `LATENCY`, when ``valid``
             "valid": Out(1),             # at most ``count`` cycles behind ``select``
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.sums = sums = Memory(shape=_WIDTH, depth=self.count, init=[])
+        m.submodules.sums = sums = Memory(shape=COUNTER_BITS, depth=self.count, init=[])
         write, read = sums.write_port(), sums.read_port(domain="comb")
 
-        visit = Signal(range(self.count))
-        m.d.sync += visit.eq(Mux(visit == self.count - 1, 0, visit + 1))
+        visit, visited = Signal(range(self.count), name="visit"), Signal(range(self.count), name="visited")
+        m.d.sync += [visit.eq(Mux(visit == self.count - 1, 0, visit + 1)), visited.eq(visit)]
         # After a clear every counter is visited once with its old sum left out.
         stale = Signal(range(self.count + 1), init=self.count)
         with m.If(self.clear):
@@ -48,11 +50,12 @@ class PerformanceCounters(wiring.Component):
             m.d.sync += stale.eq(stale - 1)
 
         pending = [Signal(range(self.count + 1), name=f"pending_{index}") for index in range(self.count)]
-        selected = Signal(range(self.count + 1))
+        before, more = Signal(COUNTER_BITS), Signal(range(self.count + 1))
+        m.d.sync += before.eq(Mux(stale != 0, 0, read.data))
         with m.Switch(visit):
             for index, count in enumerate(pending):
                 with m.Case(index):
-                    m.d.comb += selected.eq(count)
+                    m.d.sync += more.eq(count)
         for index, count in enumerate(pending):
             with m.If(self.clear):
                 m.d.sync += count.eq(0)
@@ -61,9 +64,9 @@ class PerformanceCounters(wiring.Component):
 
         m.d.comb += [
             read.addr.eq(visit),
-            self.value.eq(Mux(stale != 0, 0, read.data) + selected),
-            self.valid.eq(self.select == visit),
-            write.addr.eq(visit),
+            self.value.eq(before + more),
+            self.valid.eq(self.select == visited),
+            write.addr.eq(visited),
             write.data.eq(self.value),
             write.en.eq(1),
         ]

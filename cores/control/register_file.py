@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import ErrorCode
-from ..arch.registers import COUNTERS, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, address_of
+from ..arch.registers import COUNTER_BITS, COUNTERS, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, address_of
 from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
 from ..config import NpuConfig
 
@@ -21,9 +21,9 @@ class RegisterFile(wiring.Component):
     """AXI4-Lite slave with the registers of ``registers.REGISTERS``.
 
     A write takes two cycles and is answered in the third; a read three, and up to ``len(COUNTERS)`` more for a
-    counter, whose sum comes from ``PerformanceCounters``. Byte strobes count. Reserved addresses read as zero, writes
-    to them and to read-only registers do nothing, nor do writes while ``busy`` to what a run works by; the answer is
-    always OKAY. Bits that a register has no use for read as zero.
+    counter, whose sum comes from ``PerformanceCounters``; reading its low half keeps the high one. Byte strobes count.
+    Reserved addresses read as zero, writes to them and to read-only registers do nothing, nor do writes while ``busy``
+    to what a run works by; the answer is always OKAY. Bits that a register has no use for read as zero.
     """
 
     def __init__(self, config: NpuConfig):
@@ -46,7 +46,7 @@ class RegisterFile(wiring.Component):
             "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # cycles without progress; 0: any number
             "irq": Out(1),                      # raised while DONE or ERROR, if enabled
             "counter_select": Out(range(len(COUNTERS))),  # counter that is read
-            "counter_value": In(32),            # its sum
+            "counter_value": In(COUNTER_BITS),  # its sum
             "counter_valid": In(1),             # that sum is there
         })
 
@@ -121,12 +121,15 @@ class RegisterFile(wiring.Component):
         """Looks at the address while the master holds it, and takes it once the data is caught."""
         bus = self.bus
         number = Signal(LITE_ADDRESS_BITS - 2)
-        is_counter = Signal()
-        base = address_of(f"counter_{COUNTERS[0]}") >> 2
+        is_counter, is_high = Signal(), Signal()
+        high_half = Signal(COUNTER_BITS - 32)
+        base = address_of(f"counter_{COUNTERS[0]}_low") >> 2
+        within = (number >= base) & (number < base + 2 * len(COUNTERS))
         m.d.comb += [
             number.eq(bus.araddr[2:]),
-            is_counter.eq((number >= base) & (number < base + len(COUNTERS))),
-            self.counter_select.eq((number - base)[:len(self.counter_select)]),
+            is_high.eq(within & number[0]),
+            is_counter.eq(within & ~number[0]),
+            self.counter_select.eq((number - base)[1:][:len(self.counter_select)]),
         ]
         with m.If(bus.arready):
             m.d.sync += [bus.arready.eq(0), bus.rvalid.eq(1)]
@@ -136,7 +139,9 @@ class RegisterFile(wiring.Component):
         with m.Elif(bus.arvalid & (~is_counter | self.counter_valid)):
             m.d.sync += bus.arready.eq(1)
             with m.If(is_counter):
-                m.d.sync += bus.rdata.eq(self.counter_value)
+                m.d.sync += Cat(bus.rdata, high_half).eq(self.counter_value)
+            with m.Elif(is_high):
+                m.d.sync += bus.rdata.eq(high_half)
             with m.Else():
                 with m.Switch(number):
                     for address, value in shown.items():

@@ -98,7 +98,8 @@ class Driver:
         return counters
 
     def counters(self) -> dict[str, int]:
-        return {name: self.read(f"counter_{name}") for name in COUNTERS}
+        # The low half first: it holds the high one.
+        return {name: self.read(f"counter_{name}_low") | self.read(f"counter_{name}_high") << 32 for name in COUNTERS}
 
     def abort(self) -> None:
         """Stop the program; the device is no longer busy once its bursts have ended, and neither done nor in error."""

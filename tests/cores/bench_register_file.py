@@ -6,7 +6,7 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
-from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
+from cores.arch.registers import COUNTER_BITS, COUNTERS, MAGIC, REGISTERS, VERSION, Control, address_of
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import start, watch_stable
@@ -110,7 +110,7 @@ async def read_only_and_reserved_addresses(dut):
     }
     known = {register.address for register in REGISTERS}
     reserved = random.sample([address for address in range(0, 4096, 4) if address not in known], 40)
-    reserved += [0x2C, 0x48, address_of(f"counter_{COUNTERS[-1]}") + 4, 4092]
+    reserved += [0x2C, 0x48, address_of(f"counter_{COUNTERS[-1]}_high") + 4, 4092]
     writable = {name: await master.read_dword(address_of(name)) for name in KEPT}
     for address in [*(address_of(name) for name in fixed if name != "control"), *reserved]:
         await master.write_dword(address, 0xFFFFFFFF)
@@ -177,7 +177,7 @@ async def a_run_keeps_its_regions(dut):
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def counters_are_caught_when_they_come_by(dut):
     master = await master_of(dut, 0.3)
-    values = [random.getrandbits(32) for _ in COUNTERS]
+    values = [random.getrandbits(COUNTER_BITS) for _ in COUNTERS]
 
     async def counters():
         visit = 0
@@ -197,4 +197,7 @@ async def counters_are_caught_when_they_come_by(dut):
     cocotb.start_soon(counters())
     for _ in range(3):
         for number, name in enumerate(COUNTERS):
-            assert await master.read_dword(address_of(f"counter_{name}")) == values[number], name
+            low = await master.read_dword(address_of(f"counter_{name}_low"))
+            assert await master.read_dword(address_of("data_beats")) == 0     # the high half is kept meanwhile
+            high = await master.read_dword(address_of(f"counter_{name}_high"))
+            assert low | high << 32 == values[number], name

@@ -15,7 +15,8 @@ def test_sums_are_exact_when_valid(count):
     rates = [random.choice([0.0, 0.02, 0.5, 1.0]) for _ in range(count)]
 
     async def bench(ctx):
-        model, waited, select = [0] * count, 0, 0
+        before = model = [0] * count
+        waited = select = 0
         for step in range(6000):
             clear = step in (0, 1500, 1503) or random.random() < 0.001
             if waited == 0:
@@ -25,12 +26,13 @@ def test_sums_are_exact_when_valid(count):
             ctx.set(counters.clear, clear)
             ctx.set(counters.select, select)
             if ctx.get(counters.valid):
-                assert ctx.get(counters.value) == model[select], (step, select)
+                assert ctx.get(counters.value) == before[select], (step, select)
                 waited = 0
             else:
                 waited += 1
                 assert waited < count, "the counter never came by"
             await ctx.tick()
+            before = model      # `LATENCY` cycles ago
             model = [0] * count if clear else [model[k] + (events >> k & 1) for k in range(count)]
 
     simulate(counters, bench)

@@ -81,8 +81,8 @@ module npu (
                 'h14: read_value <= {29'b0, error, done, state != IDLE};
                 'h18: read_value <= {28'b0, code};
                 'h80: read_value <= cycles;
-                'h8C: read_value <= read_beats;
-                'h90: read_value <= write_beats;
+                'h98: read_value <= read_beats;
+                'ha0: read_value <= write_beats;
                 default: read_value <= 0;
             endcase
         end
