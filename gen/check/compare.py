@@ -210,7 +210,10 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
 
 def _compare_reals(graph: Graph, output: str, tensor: Tensor, runtime: RuntimeModel,
                    inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray]) -> OutputDifference:
-    """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor; in its unit."""
+    """An output that is no quantised tensor of the model: sums of a binary layer, a padded tensor; in its unit.
+
+    What the host alone makes different is less than half of that.
+    """
     mine = reference.host_output(graph, output, ours[tensor.name])
     theirs = np.concatenate([
         runtime.run({n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}, [output])[0]
@@ -220,7 +223,7 @@ def _compare_reals(graph: Graph, output: str, tensor: Tensor, runtime: RuntimeMo
     steps = np.rint((mine - theirs) / np.max(scale)).astype(np.int64)
     flat = [values.reshape(len(values), -1).argmax(axis=1) for values in (mine, theirs)]
     return OutputDifference(output, tensor.name, dict(sorted(Counter(steps.ravel().tolist()).items())),
-                            float((flat[0] == flat[1]).mean()), int((mine != theirs).sum()))
+                            float((flat[0] == flat[1]).mean()), int(((mine != theirs) & (steps == 0)).sum()))
 
 
 def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray]) -> Comparison:

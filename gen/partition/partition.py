@@ -143,8 +143,10 @@ def _is_worth_it(turn: Turn) -> bool:
 
 
 def _first(model: Model, host: dict[str, str]) -> str:
-    node = next(node for node in model.nodes if node.name in host)
-    return f"{node}: {host[node.name]}"
+    for node in model.nodes:
+        if node.name in host:
+            return f"{node}: {host[node.name]}"
+    return "the accelerator has nothing to do: no node makes a layer"
 
 
 def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], found: Sequence[Turn]) -> list[Segment]:

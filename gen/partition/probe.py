@@ -7,13 +7,14 @@ results are from then on what inputs of a model are.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import Layer
+from gen.ir.graph import MAX_VALUES, Layer
 from gen.onnx.importer import Importer
 from gen.onnx.model import Model, ModelInput, Node, NodeError
 from gen.onnx.values import Constant, QuantisedConstant, RawInput, Value
@@ -101,7 +102,9 @@ class _Prober(Importer):
     def _made_on_host(self, name: str, node: Node) -> Value:
         type_ = self._types[name].tensor_type if name in self._types else onnx.TypeProto.Tensor()
         shape = tuple(d.dim_value for d in type_.shape.dim)
-        if type_.elem_type not in _NUMBERS or len(shape) < 2 or shape[0] != 1 or not all(shape):
+        # Shapes in the file may be anything: none below 1, and no more values than a layer may have.
+        possible = len(shape) > 1 and shape[0] == 1 and min(shape) > 0 and prod(shape) <= MAX_VALUES
+        if type_.elem_type not in _NUMBERS or not possible:
             return Outside(node.name)  # type: ignore[return-value]
         value = self._graph.add_input(ModelInput(name, type_.elem_type, shape), others_quantised=True)
         return replace(value, maker=node.name) if isinstance(value, RawInput) else value

@@ -1,0 +1,65 @@
+"""LUT levels of the paths of every engine, mapped flat: the limits of docs/timing.md."""
+
+import pytest
+from amaranth.lib import wiring
+
+from boards.registry import get_board
+from cores.bus.read_engine import ReadEngine
+from cores.bus.write_engine import WriteEngine
+from cores.compute.compute_engine import ComputeEngine
+from cores.compute.engine_pair import EnginePair
+from cores.config import FEATURES
+from cores.control.instruction_fetch import InstructionFetch
+from cores.control.machine_control import MachineControl
+from cores.control.performance_counters import PerformanceCounters
+from cores.control.register_file import RegisterFile
+from cores.emit import emit_component, emit_verilog
+from cores.load.load_engine import LoadEngine
+from cores.store.store_engine import StoreEngine
+from gen.hw.timing import TimingReport, measure_timing
+from sim.folders import cache_folder
+
+#: Of an engine by itself, on the small machine with all units.
+LIMITS = {
+    InstructionFetch: 5, ReadEngine: 3, WriteEngine: 5, RegisterFile: 5, LoadEngine: 5, ComputeEngine: 5, EnginePair: 5,
+    StoreEngine: 5,
+}
+#: Of the whole machine.
+MACHINE = 5
+
+_BOARD = get_board("zu3eg")
+
+
+def config(macs: int, *, engine: bool = False):
+    plain = _BOARD.config(macs)
+    return _BOARD.config(macs, **plain.feature_fields(tuple(FEATURES)), binary_engine=int(engine))
+
+
+def timing(component: wiring.Component) -> TimingReport:
+    return measure_timing(emit_component(component, name="top"), "top", "xcup", cache=cache_folder() / "synth")
+
+
+def worst(report: TimingReport) -> str:
+    """What to look at when a limit is passed."""
+    path = max(report.paths, key=lambda path: path.levels)
+    return f"{path.levels} levels from {path.start} to {path.end}, {path.paths} paths: {' > '.join(path.through)}"
+
+
+@pytest.mark.parametrize("engine", LIMITS)
+def test_engines(engine):
+    report = timing(engine(config(32, engine=engine is EnginePair)))
+    assert report.levels <= LIMITS[engine], worst(report)
+
+
+@pytest.mark.parametrize("part", [MachineControl(sources=6), PerformanceCounters()])
+def test_parts_of_the_control(part):
+    report = timing(part)
+    assert report.levels <= 4, worst(report)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("macs, units", [(64, False), (64, True), (256, False), (256, True)])
+def test_machine(macs, units):
+    machine = config(macs) if units else _BOARD.config(macs)
+    report = measure_timing(emit_verilog(machine), "npu", "xcup", cache=cache_folder() / "synth")
+    assert report.levels <= MACHINE, worst(report)
