@@ -45,6 +45,9 @@ class ComputeEngine(wiring.Component):
     ``paired``: it stands beside another engine and tells what that has to know.
     """
 
+    #: Cycles from the last work until ``idle``; state and index are as late.
+    REPORT = 1
+
     def __init__(self, config: NpuConfig, *, paired: bool = False):
         self.config = config
         self.paired = paired
@@ -146,9 +149,9 @@ class ComputeEngine(wiring.Component):
             m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
             sums = either
 
-        release = words[align + 1].step_start
+        release = words[align].step_start
         if config.binary_rows:
-            release = Mux(words[align + 1].binary, 0, release) | (words[1].step_start & words[1].binary)
+            release = Mux(words[align].binary, 0, release) | (words[0].step_start & words[0].binary)
         m.d.comb += loader.release.eq(release)
 
         activations = Value.cast(buffer.read_data)
@@ -195,11 +198,11 @@ class ComputeEngine(wiring.Component):
         in_flight = 0
         for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else [])]:
             in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
-        m.d.comb += self.idle.eq(sequencer.idle & ~in_flight & pool.idle)
+        at_work = Signal()
+        m.d.comb += at_work.eq(~sequencer.idle | in_flight)
+        m.d.sync += self.idle.eq(~at_work & pool.idle)
         if self.paired:
+            m.d.sync += self.working.eq(at_work)
             word = written.gemm | (written.upper_gemm if Accumulators.split(config) else 0)
-            m.d.comb += [
-                self.working.eq(~sequencer.idle | in_flight),
-                self.computed.eq(Cat(word & ~written.bank, word & written.bank)),
-            ]
+            m.d.comb += self.computed.eq(Cat(word & ~written.bank, word & written.bank))
         return m

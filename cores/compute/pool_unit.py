@@ -23,8 +23,8 @@ class PoolUnit(wiring.Component):
     LATENCY = 3
     #: Results that can wait to be taken.
     FIFO_DEPTH = 16
-    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones, four at most, are
-    #: between the counters and the FIFO when it is seen that there are so many.
+    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones, five at most, are
+    #: between the counters and the FIFO when ``ready`` says that there are so many.
     SLOTS = FIFO_DEPTH - 5
 
     def __init__(self, config: NpuConfig):
@@ -37,7 +37,7 @@ class PoolUnit(wiring.Component):
             "pixel_bank": In(BankShape(config)),  # the tap's
             # Straight from the banks.
             "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
-            "ready": Out(1),                      # there is room for one more window besides those under way
+            "ready": Out(1, init=1),              # there is room for one more window besides those under way
             "idle": Out(1),                       # nothing is under way or waits to be taken
             "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
         })
@@ -67,10 +67,10 @@ class PoolUnit(wiring.Component):
                 with m.Elif(~maximum):
                     m.d.sync += result.eq(result + tap)
         connect(m, fifo.r_stream, flipped(self.output))
+        m.d.sync += self.ready.eq(fifo.level <= self.SLOTS - 1)
         m.d.comb += [
             fifo.w_en.eq(finished),
             fifo.w_data.eq(results),
-            self.ready.eq(fifo.level <= self.SLOTS - 1),
             self.idle.eq(~enable & ~finished & ~self.output.valid),
         ]
         return m

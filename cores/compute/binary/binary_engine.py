@@ -58,7 +58,7 @@ class BinaryEngine(wiring.Component):
             loader.fill_valid.eq(sequencer.fill_valid),
             loader.fill_binary.eq(1),
             loader.level.eq(self.weights_level),
-            loader.release.eq(words[1].step_start),
+            loader.release.eq(words[0].step_start),
             unit.pixels.eq(buffer.read_data),
             unit.zeros.eq(buffer.read_zero),
             unit.first_bank.eq(words[1].turn + words[1].lane),
@@ -83,5 +83,5 @@ class BinaryEngine(wiring.Component):
         in_flight = 0
         for stage in words[1:]:
             in_flight = in_flight | stage.gemm
-        m.d.comb += self.idle.eq(sequencer.idle & ~in_flight)
+        m.d.sync += self.idle.eq(sequencer.idle & ~in_flight)
         return m
