@@ -5,10 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.numerics import POOL_WIDTH
-from ..buffers.input_buffer import BankShape
+from ..buffers.input_buffer import BankShape, InputBuffer
 from ..config import NpuConfig
 from ..lib.bits import select
 from ..lib.fifo import Fifo
+from .tile_sequencer import TileSequencer
 
 __all__ = ["PoolUnit"]
 
@@ -23,9 +24,11 @@ class PoolUnit(wiring.Component):
     LATENCY = 3
     #: Results that can wait to be taken.
     FIFO_DEPTH = 16
-    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones, five at most, are
-    #: between the counters and the FIFO when ``ready`` says that there are so many.
-    SLOTS = FIFO_DEPTH - 5
+    #: Cycles from the FIFO's level to ``ready``.
+    READY = 1
+    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones are between the
+    #: counters and the FIFO when ``ready`` says that there are so many.
+    SLOTS = FIFO_DEPTH + 1 - (TileSequencer.LATENCY + InputBuffer.LATENCY + LATENCY + READY)
 
     def __init__(self, config: NpuConfig):
         self.config = config

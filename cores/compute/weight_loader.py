@@ -6,8 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
+from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
 from .binary.popcount import parities
+from .tile_sequencer import TileSequencer
 
 __all__ = ["WeightLoader"]
 
@@ -35,7 +37,7 @@ class WeightLoader(wiring.Component):
     #: Cycles from ``fill_valid`` until the first beat can be taken.
     LATENCY = 1
     #: Cycles from a binary step's first issue until its rows are copied: they are behind the buffer's registers.
-    BINARY_TAKEN = 2
+    BINARY_TAKEN = TileSequencer.LATENCY + InputBuffer.LATENCY
 
     @staticmethod
     def lead(config: NpuConfig, *, taken: int, indexed: bool = False, binary: bool = False) -> int:
