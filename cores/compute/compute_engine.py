@@ -128,7 +128,7 @@ class ComputeEngine(wiring.Component):
 
         sums, carries = array.sums, array.carries
         if config.binary_rows:
-            m.submodules.binary = binary = BinaryUnit(config, latency=sums_stage - 1)
+            m.submodules.binary = binary = BinaryUnit(config, latency=self.sums_latency(config))
             before = words[sums_stage - 1]
             m.d.sync += binary.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
             m.d.comb += [
@@ -142,7 +142,7 @@ class ComputeEngine(wiring.Component):
                 binary.take.eq(words[sums_stage].take),
                 array.clear_weights.eq(words[rows_stage].step_start & words[rows_stage].binary),
             ]
-            for cycle in range(MacArray.latency(config), sums_stage - 1):
+            for cycle in range(MacArray.latency(config), self.sums_latency(config)):
                 late_sums = Signal.like(sums, name=f"sums{cycle}", reset_less=True)
                 late_carries = Signal.like(carries, name=f"carries{cycle}", reset_less=True)
                 m.d.sync += [late_sums.eq(sums), late_carries.eq(carries)]
