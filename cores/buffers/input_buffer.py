@@ -1,6 +1,6 @@
 """Input buffer: activations of the tiles at hand."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -63,7 +63,7 @@ class InputBuffer(wiring.Component):
     in the cycle in which it is read is read as it was before.
     """
 
-    #: Cycles from an address to its entry.
+    #: Cycles from an address to its entry: 1, or more with registers behind the memories. All stages follow from it.
     LATENCY = 1
 
     def __init__(self, config: NpuConfig):
@@ -73,7 +73,7 @@ class InputBuffer(wiring.Component):
         members = {
             "write": In(BufferWrite(config)),  # entries to be written
             "read_address": In(data.ArrayLayout(address, banks)),  # entry of each bank
-            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),  # entries, a cycle behind their addresses
+            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),  # entries, `LATENCY` behind their addresses
         }
         if config.binary_rows:
             members["read_zero"] = Out(banks)
@@ -91,14 +91,19 @@ class InputBuffer(wiring.Component):
             write, read = memory.write_port(granularity=lane if config.gather else None), memory.read_port()
             number = bank % config.write_lanes
             enable, written = self.write.enable[bank], self.write.data[number * bits:(number + 1) * bits]
-            found = read.data
+            stored = read.data
+            for cycle in range(1, self.LATENCY):
+                following = Signal.like(stored, name=f"stored{bank}_{cycle}", reset_less=True)
+                m.d.sync += following.eq(stored)
+                stored = following
+            found = stored
             if config.gather:
                 enable = Mux(enable, self.write.bytes, 0)
             if config.binary_rows:
                 flags = [self.write.zero[number], *[Const(0, 1)] * (lanes - 1)]
                 written = Cat(Cat(written.word_select(byte, 8), flags[byte]) for byte in range(lanes))
-                found = Cat(found[9 * byte:9 * byte + 8] for byte in range(lanes))
-                m.d.comb += self.read_zero[bank].eq(read.data[8])
+                found = Cat(stored[9 * byte:9 * byte + 8] for byte in range(lanes))
+                m.d.comb += self.read_zero[bank].eq(stored[8])
             m.d.comb += [
                 write.en.eq(enable),
                 write.addr.eq(self.write.address),

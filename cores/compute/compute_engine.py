@@ -45,6 +45,9 @@ class ComputeEngine(wiring.Component):
     ``paired``: it stands beside another engine and tells what that has to know.
     """
 
+    #: Cycles from the last work until ``idle``; state and index are as late.
+    REPORT = 1
+
     def __init__(self, config: NpuConfig, *, paired: bool = False):
         self.config = config
         self.paired = paired
@@ -103,12 +106,15 @@ class ComputeEngine(wiring.Component):
         ]
 
         # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
-        # ``reads`` go with the pixels, ``words`` with the sums.
-        align = MacArray.align(config)
+        # ``found`` goes with the pixels, ``words`` with the sums. Pixels are there at ``pixels_stage``, and in the
+        # multipliers' rows at ``rows_stage``.
+        pixels_stage = InputBuffer.LATENCY
+        rows_stage = pixels_stage + MacArray.align(config)
         sums_stage = InputBuffer.LATENCY + self.sums_latency(config)
         address_stage = sums_stage - Accumulators.READ_AHEAD
 
-        reads = issue_stages(m, config, sequencer.issue, 1, "read")
+        reads = issue_stages(m, config, sequencer.issue, pixels_stage, "read")
+        found = reads[-1]
         issued = sequencer.issue
         if config.depthwise:
             # A window's word is complete when its last read is there.
@@ -122,21 +128,21 @@ class ComputeEngine(wiring.Component):
 
         sums, carries = array.sums, array.carries
         if config.binary_rows:
-            m.submodules.binary = binary = BinaryUnit(config, latency=sums_stage - 1)
+            m.submodules.binary = binary = BinaryUnit(config, latency=self.sums_latency(config))
             before = words[sums_stage - 1]
             m.d.sync += binary.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
             m.d.comb += [
                 loader.fill_binary.eq(sequencer.fill_binary),
                 binary.pixels.eq(buffer.read_data),
                 binary.zeros.eq(buffer.read_zero),
-                binary.first_bank.eq(words[1].turn + words[1].lane),
+                binary.first_bank.eq(words[pixels_stage].turn + words[pixels_stage].lane),
                 binary.weights.eq(loader.rows),
                 binary.weight_parities.eq(loader.row_parities),
-                binary.load.eq(words[1].step_start & words[1].binary),
+                binary.load.eq(words[pixels_stage].step_start & words[pixels_stage].binary),
                 binary.take.eq(words[sums_stage].take),
-                array.clear_weights.eq(words[align + 1].step_start & words[align + 1].binary),
+                array.clear_weights.eq(words[rows_stage].step_start & words[rows_stage].binary),
             ]
-            for cycle in range(MacArray.latency(config), sums_stage - 1):
+            for cycle in range(MacArray.latency(config), self.sums_latency(config)):
                 late_sums = Signal.like(sums, name=f"sums{cycle}", reset_less=True)
                 late_carries = Signal.like(carries, name=f"carries{cycle}", reset_less=True)
                 m.d.sync += [late_sums.eq(sums), late_carries.eq(carries)]
@@ -146,9 +152,10 @@ class ComputeEngine(wiring.Component):
             m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
             sums = either
 
-        release = words[align + 1].step_start
+        # A cycle ahead of the weights' being copied.
+        release, of_rows = words[rows_stage - 1].step_start, words[pixels_stage - 1]
         if config.binary_rows:
-            release = Mux(words[align + 1].binary, 0, release) | (words[1].step_start & words[1].binary)
+            release = Mux(words[rows_stage - 1].binary, 0, release) | (of_rows.step_start & of_rows.binary)
         m.d.comb += loader.release.eq(release)
 
         activations = Value.cast(buffer.read_data)
@@ -157,11 +164,11 @@ class ComputeEngine(wiring.Component):
                               for number in range(config.banks * config.ic_lanes))
         m.d.comb += [
             array.pixels.eq(buffer.read_data),
-            array.turn.eq(reads[1].turn),
+            array.turn.eq(found.turn),
             array.weights.eq(loader.weights),
             array.indices.eq(loader.indices),
-            array.load_indices.eq(words[align].step_start),
-            array.load_weights.eq(words[align + 1].step_start),
+            array.load_indices.eq(words[rows_stage - 1].step_start),
+            array.load_weights.eq(words[rows_stage].step_start),
 
             accumulators.enable.eq(written.gemm),
             accumulators.first.eq(written.first),
@@ -171,20 +178,20 @@ class ComputeEngine(wiring.Component):
             accumulators.carries.eq(carries),
             self.post_store.eq(words[-1].post_store),
 
-            pool.enable.eq(reads[1].pool),
-            pool.start.eq(reads[1].window_start),
-            pool.end.eq(reads[1].window_end),
-            pool.maximum.eq(reads[1].maximum),
-            pool.pixel_bank.eq(reads[1].lane + reads[1].turn),
+            pool.enable.eq(found.pool),
+            pool.start.eq(found.window_start),
+            pool.end.eq(found.window_end),
+            pool.maximum.eq(found.maximum),
+            pool.pixel_bank.eq(found.lane + found.turn),
             Value.cast(pool.pixels).eq(activations),
         ]
         if config.depthwise:
             m.d.comb += [
                 loader.fill_window.eq(sequencer.fill_window),
-                array.source.part.eq(words[2].lane[-1]),
-                array.source.spread.eq(words[2].spread),
-                array.source.window.eq(words[2].window),
-                array.source.alternate.eq(words[2].alternate),
+                array.source.part.eq(words[pixels_stage + 1].lane[-1]),
+                array.source.spread.eq(words[pixels_stage + 1].spread),
+                array.source.window.eq(words[pixels_stage + 1].window),
+                array.source.alternate.eq(words[pixels_stage + 1].alternate),
             ]
         if Accumulators.split(config):
             m.d.comb += [
@@ -195,11 +202,11 @@ class ComputeEngine(wiring.Component):
         in_flight = 0
         for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else [])]:
             in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
-        m.d.comb += self.idle.eq(sequencer.idle & ~in_flight & pool.idle)
+        at_work = Signal()
+        m.d.comb += at_work.eq(~sequencer.idle | in_flight)
+        m.d.sync += self.idle.eq(~at_work & pool.idle)
         if self.paired:
+            m.d.sync += self.working.eq(at_work)
             word = written.gemm | (written.upper_gemm if Accumulators.split(config) else 0)
-            m.d.comb += [
-                self.working.eq(~sequencer.idle | in_flight),
-                self.computed.eq(Cat(word & ~written.bank, word & written.bank)),
-            ]
+            m.d.comb += self.computed.eq(Cat(word & ~written.bank, word & written.bank))
         return m

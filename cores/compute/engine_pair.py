@@ -26,6 +26,9 @@ class EnginePair(wiring.Component):
     was the last to compute into it.
     """
 
+    #: Cycles from an instruction's coming to the queue's head until an engine can take it: it is looked at.
+    LATENCY = 1
+
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__(compute_ports(config))
@@ -41,30 +44,33 @@ class EnginePair(wiring.Component):
         # -- the queue ----------------------------------------------------------------------------------------------
         word = self.queue.p.word
         opcode = opcode_of(word)
-        is_set, is_binary = Signal(), Signal()
+        looked, is_set, is_binary = Signal(name="looked"), Signal(name="is_set"), Signal(name="is_binary")
         to_binary = Signal()        # the last instruction went there
         other_works = Signal()
-        m.d.comb += [
+        m.d.sync += [
+            looked.eq(self.queue.valid & ~self.queue.ready),
             is_set.eq(opcode == Opcode.COMPUTE_SET),
             is_binary.eq((opcode == Opcode.COMPUTE)
                          & data.View(instruction_layout(Opcode.COMPUTE), Value.cast(word)).binary),
+        ]
+        m.d.comb += [
             other_works.eq(Mux(is_binary, array.working, ~binary.idle)),
             array.queue.payload.eq(self.queue.payload),
             binary.queue.payload.eq(self.queue.payload),
         ]
         with m.If(is_set):
             m.d.comb += [
-                array.queue.valid.eq(self.queue.valid & binary.queue.ready),
-                binary.queue.valid.eq(self.queue.valid & array.queue.ready),
-                self.queue.ready.eq(array.queue.ready & binary.queue.ready),
+                array.queue.valid.eq(looked & binary.queue.ready),
+                binary.queue.valid.eq(looked & array.queue.ready),
+                self.queue.ready.eq(looked & array.queue.ready & binary.queue.ready),
             ]
         with m.Elif(~other_works):
             m.d.comb += [
-                array.queue.valid.eq(self.queue.valid & ~is_binary),
-                binary.queue.valid.eq(self.queue.valid & is_binary),
-                self.queue.ready.eq(Mux(is_binary, binary.queue.ready, array.queue.ready)),
+                array.queue.valid.eq(looked & ~is_binary),
+                binary.queue.valid.eq(looked & is_binary),
+                self.queue.ready.eq(looked & Mux(is_binary, binary.queue.ready, array.queue.ready)),
             ]
-            with m.If(self.queue.valid & self.queue.ready):
+            with m.If(self.queue.ready):
                 m.d.sync += to_binary.eq(is_binary)
 
         # -- tokens, weights, activations ---------------------------------------------------------------------------
@@ -97,15 +103,17 @@ class EnginePair(wiring.Component):
             Mux(reading, Value.cast(binary.read_data), Value.cast(array.read_data)))
 
         # -- report -------------------------------------------------------------------------------------------------
-        state = Signal.like(self.state)
+        # The engines' reports are of the cycle before.
+        of_last, waits = Signal(), Signal()
+        state = Signal.like(self.state, name="state_before")
+        m.d.sync += [of_last.eq(to_binary), waits.eq(looked & ~is_set & other_works)]
         m.d.comb += [
-            state.eq(Mux(to_binary, binary.state, array.state)),
-            self.state.eq(state),
-            self.index.eq(Mux(to_binary, binary.index, array.index)),
+            state.eq(Mux(of_last, binary.state, array.state)),
             self.error.eq(Mux(array.error.valid, Value.cast(array.error), Value.cast(binary.error))),
             self.idle.eq(array.idle & binary.idle),
         ]
+        m.d.sync += [self.state.eq(state), self.index.eq(Mux(of_last, binary.index, array.index))]
         # An instruction waits for the last words of the one before it.
-        with m.If((state == _STATE["idle"]) & self.queue.valid & ~is_set & other_works):
-            m.d.comb += self.state.eq(_STATE["setup"])
+        with m.If((state == _STATE["idle"]) & waits):
+            m.d.sync += self.state.eq(_STATE["setup"])
         return m

@@ -5,10 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.numerics import POOL_WIDTH
-from ..buffers.input_buffer import BankShape
+from ..buffers.input_buffer import BankShape, InputBuffer
 from ..config import NpuConfig
 from ..lib.bits import select
 from ..lib.fifo import Fifo
+from .tile_sequencer import TileSequencer
 
 __all__ = ["PoolUnit"]
 
@@ -23,9 +24,11 @@ class PoolUnit(wiring.Component):
     LATENCY = 3
     #: Results that can wait to be taken.
     FIFO_DEPTH = 16
-    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones, four at most, are
-    #: between the counters and the FIFO when it is seen that there are so many.
-    SLOTS = FIFO_DEPTH - 5
+    #: Cycles from the FIFO's level to ``ready``.
+    READY = 1
+    #: Windows that may be begun and not taken. They can begin in successive cycles, so further ones are between the
+    #: counters and the FIFO when ``ready`` says that there are so many.
+    SLOTS = FIFO_DEPTH + 1 - (TileSequencer.LATENCY + InputBuffer.LATENCY + LATENCY + READY)
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -37,7 +40,7 @@ class PoolUnit(wiring.Component):
             "pixel_bank": In(BankShape(config)),  # the tap's
             # Straight from the banks.
             "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
-            "ready": Out(1),                      # there is room for one more window besides those under way
+            "ready": Out(1, init=1),              # there is room for one more window besides those under way
             "idle": Out(1),                       # nothing is under way or waits to be taken
             "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
         })
@@ -67,10 +70,10 @@ class PoolUnit(wiring.Component):
                 with m.Elif(~maximum):
                     m.d.sync += result.eq(result + tap)
         connect(m, fifo.r_stream, flipped(self.output))
+        m.d.sync += self.ready.eq(fifo.level <= self.SLOTS - 1)
         m.d.comb += [
             fifo.w_en.eq(finished),
             fifo.w_data.eq(results),
-            self.ready.eq(fifo.level <= self.SLOTS - 1),
             self.idle.eq(~enable & ~finished & ~self.output.valid),
         ]
         return m

@@ -1,6 +1,6 @@
 """Tile loops: the nested loops of COMPUTE and POOL, a cycle at a time."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,6 +10,25 @@ from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
 
 __all__ = ["TileLoops"]
+
+
+class _Passes:
+    """The passes of a loop that are left, the present one included; ``last`` says that it is the last.
+
+    ``last`` is a register that arrives with the pass, so that nothing is compared when the pass ends.
+    """
+
+    def __init__(self, count: Value, name: str):
+        self.left = Signal.like(count, name=f"{name}_left")
+        self.last = Signal(name=f"last_{name}")
+        self.next_is_last = self.left == 2
+
+    def start(self, count: Value, single: Value) -> list:
+        """The first of ``count`` passes; ``single``: there is but one."""
+        return [self.left.eq(count), self.last.eq(single)]
+
+    def next(self) -> list:
+        return [self.left.eq(self.left - 1), self.last.eq(self.next_is_last)]
 
 
 class TileLoops(wiring.Component):
@@ -22,7 +41,13 @@ class TileLoops(wiring.Component):
 
     ``at_start``: the next ``go`` begins a step or window; ``last``: it is the last. ``acc_address`` with ``lower`` and
     ``upper`` (which groups of output lanes have a word there), ``upper_address`` for the upper group.
+
+    The instruction to begin must stand at its ports `PREPARE` cycles before ``start``, which comes with the last ``go``
+    or later. ``go`` decides only whether registers move: where they move to follows from registers alone.
     """
+
+    #: Cycles that it takes to look at an instruction before it can begin.
+    PREPARE = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -36,6 +61,7 @@ class TileLoops(wiring.Component):
             "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),  # of the instruction to begin
             "next_word": In(compute),  # the instruction to begin
             "next_pool": In(1),        # it is a POOL
+            "running": Out(1),         # there is an instruction, and a ``go`` to come
             "geometry": Out(instruction_layout(Opcode.COMPUTE_SET)),  # of the running instruction
             "word": Out(compute),      # the running instruction
             "pool": Out(1),            # it is a POOL
@@ -56,91 +82,157 @@ class TileLoops(wiring.Component):
             "upper_address": Out(range(config.acc_depth)),  # which one
         })
 
+    def _prepare(self, m: Module) -> Signal:
+        """Registers with what the loops make of the instruction to begin."""
+        config, g, word, pool = self.config, self.next_geometry, self.next_word, self.next_pool
+        px, banks = config.pixel_lanes, config.banks
+        columns = g.cols.shape()
+        prepared = Signal(data.StructLayout({
+            "row_cycles": columns,      # a row's cycles
+            # A single one: cycle of a row, row, step of a tap, kx, ky, block, column of a stride; step of a ky.
+            "one_col": 1, "one_row": 1, "one_group": 1, "one_kx": 1, "one_ky": 1, "one_block": 1, "one_phase": 1,
+            "one_in_ky": 1,
+            "back": signed(1 + len(g.stride)),  # from the last column of a stride to its first
+            # A depthwise COMPUTE; the first ky's steps have a row more; accumulator words of a row.
+            **({"window": 1, "shift": 1, "words": columns} if config.depthwise else {}),
+        }), name="prepared")
+
+        def single(count):
+            return count == 1
+
+        def words_of(pixels):
+            return (g.cols + (pixels - 1)) >> (pixels - 1).bit_length()
+
+        # A cycle takes a pixel of a POOL, a read of a window, or a word of pixels.
+        row_cycles, one_col = words_of(px), g.cols <= px
+        if config.depthwise:
+            row_cycles, one_col = Mux(g.spread, words_of(banks), row_cycles), Mux(g.spread, g.cols <= banks, one_col)
+            window = g.window & ~pool
+            m.d.sync += [prepared.words.eq(row_cycles), prepared.window.eq(window), prepared.shift.eq(window & g.shift)]
+            row_cycles, one_col = Mux(window, g.reads, row_cycles), Mux(window, g.reads <= 1, one_col)
+        m.d.sync += [
+            prepared.row_cycles.eq(Mux(pool, g.cols, row_cycles)),
+            prepared.one_col.eq(Mux(pool, single(g.cols), one_col)),
+            prepared.one_row.eq(single(g.rows)),
+            prepared.one_group.eq(pool | single(word.groups)),
+            prepared.one_kx.eq(single(g.kernel_w)),
+            prepared.one_ky.eq(single(g.kernel_h)),
+            prepared.one_block.eq(single(word.blocks)),
+            prepared.one_phase.eq(single(g.stride)),
+            prepared.one_in_ky.eq((pool | single(word.groups)) & single(g.kernel_w)),
+            prepared.back.eq(1 - g.stride),
+        ]
+        return prepared
+
     def elaborate(self, platform):
         m = Module()
-        config, g, word = self.config, self.geometry, self.word
+        config, g, word, pool = self.config, self.geometry, self.word, self.pool
         px, banks = config.pixel_lanes, config.banks
+        prepared = self._prepare(m)
+        own = Signal.like(prepared, name="own")     # the running instruction's
         with m.If(self.start):
-            m.d.sync += [g.eq(self.next_geometry), word.eq(self.next_word), self.pool.eq(self.next_pool)]
+            m.d.sync += [g.eq(self.next_geometry), word.eq(self.next_word), pool.eq(self.next_pool), own.eq(prepared)]
         if config.depthwise:
-            m.d.comb += self.window.eq(g.window & ~self.pool)
+            m.d.comb += self.window.eq(own.window)
 
-        # -- taps ---------------------------------------------------------------------------------------------------
-        group, kx, ky = self.group, Signal.like(g.kernel_w), Signal.like(g.kernel_h)
-        block, phase = Signal.like(word.blocks), Signal.like(g.stride)
-        block_base, ky_base = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
-        taps = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
-        last_group, last_kx, last_block, last_tap = Signal(), Signal(), Signal(), Signal()
+        cols, rows = _Passes(own.row_cycles, "col"), _Passes(g.rows, "row")
+        groups, kxs = _Passes(word.groups, "group"), _Passes(g.kernel_w, "kx")
+        kys, blocks = _Passes(g.kernel_h, "ky"), _Passes(word.blocks, "block")
+        # The conjunction of their parts' flags, as registers of their own.
+        last_pixel = Signal()
+        last_tap = self.last_tap
         m.d.comb += [
-            last_group.eq(self.pool | (group + 1 == word.groups)),
-            last_kx.eq(kx + 1 == g.kernel_w),
-            last_block.eq(block + 1 == word.blocks),
-            last_tap.eq(last_kx & (ky + 1 == g.kernel_h) & last_group),
-            self.last_tap.eq(last_tap),
-            self.last_step.eq(last_tap & last_block),
-            self.first_step.eq((group == 0) & (kx == 0) & (ky == 0) & (block == 0)),
-            self.next_group.eq(Mux(self.at_start, group, Mux(last_group, 0, group + 1))),
+            self.last_step.eq(last_tap & blocks.last),
+            self.last.eq(last_pixel & last_tap & blocks.last),
         ]
 
-        def restart_taps(base):
-            return [*[s.eq(0) for s in (group, kx, ky, phase, self.turn)], *[s.eq(base) for s in (ky_base, *taps)]]
+        # -- taps ---------------------------------------------------------------------------------------------------
+        group, phases = self.group, _Passes(g.stride, "phase")
+        first_ky = Signal()
+        block_base = Signal(ENTRY_BITS)
+        ky_base = Signal(ENTRY_BITS)
+        taps = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
+
+        def start_line(base, of):
+            """The first kx of a ky, whose entries begin at ``base``; ``of``: what was prepared of the instruction."""
+            word, g = (self.next_word, self.next_geometry) if of is prepared else (self.word, self.geometry)
+            return [group.eq(0), self.turn.eq(0), ky_base.eq(base), *[tap.eq(base) for tap in taps],
+                    *groups.start(word.groups, of.one_group), *kxs.start(g.kernel_w, of.one_kx),
+                    *phases.start(g.stride, of.one_phase)]
+
+        def start_taps(base, of):
+            kernel_h = (self.next_geometry if of is prepared else self.geometry).kernel_h
+            return [*start_line(base, of), *kys.start(kernel_h, of.one_ky), first_ky.eq(1),
+                    last_tap.eq(of.one_in_ky & of.one_ky)]
+
+        def next_kx():
+            if banks == 1:
+                m.d.sync += taps[0].eq(taps[0] + 1)
+                return
+            with m.If(phases.last):
+                # a grows: one bank goes on, the others back to the start of their group of ``stride`` entries.
+                m.d.sync += [*phases.start(g.stride, own.one_phase), self.turn.eq(self.turn + 1)]
+                m.d.sync += [t.eq(t + Mux(self.turn == bank, 1, own.back)) for bank, t in enumerate(taps)]
+            with m.Else():
+                m.d.sync += [*phases.next(), *[t.eq(t + 1) for t in taps]]
+            if config.depthwise:
+                with m.If(self.window):     # the next nnz_lanes taps
+                    m.d.sync += [*phases.start(g.stride, own.one_phase), self.turn.eq(0)]
+                    m.d.sync += [t.eq(t + config.nnz_lanes // banks) for t in taps]
 
         def next_tap():
-            """Next group; after the last, next kx; after the last, next ky. The caller restarts after the last ky."""
-            with m.If(~last_group):
-                m.d.sync += group.eq(group + 1)
-            with m.Elif(last_kx):
-                next_ky = ky_base + g.buf_row_pitch
-                m.d.sync += restart_taps(next_ky)
-                m.d.sync += ky.eq(ky + 1)
+            """Next group; after the last, next kx; after the last, next ky; after the last, next window or block."""
+            with m.If(last_tap):
+                next_block = block_base + g.buf_block_pitch
+                m.d.sync += start_taps(Mux(last_pixel, next_block, block_base), own)
+                with m.If(last_pixel):
+                    m.d.sync += [*blocks.next(), block_base.eq(next_block)]
+            with m.Elif(groups.last & kxs.last):
+                m.d.sync += [*start_line(ky_base + g.buf_row_pitch, own), *kys.next(), first_ky.eq(0),
+                             last_tap.eq(own.one_in_ky & kys.next_is_last)]
+            with m.Elif(groups.last):
+                m.d.sync += [group.eq(0), *groups.start(word.groups, own.one_group), *kxs.next(),
+                             last_tap.eq(own.one_group & kxs.next_is_last & kys.last)]
+                next_kx()
             with m.Else():
-                m.d.sync += [group.eq(0), kx.eq(kx + 1)]
-                if banks == 1:
-                    m.d.sync += taps[0].eq(taps[0] + 1)
-                    return
-                with m.If(phase + 1 == g.stride):
-                    # a grows: one bank goes on, the others back to the start of their group of ``stride`` entries.
-                    back = g.stride - 1
-                    m.d.sync += [phase.eq(0), self.turn.eq(self.turn + 1)]
-                    m.d.sync += [t.eq(Mux(self.turn == bank, t + 1, t - back)) for bank, t in enumerate(taps)]
-                with m.Else():
-                    m.d.sync += phase.eq(phase + 1)
-                    m.d.sync += [t.eq(t + 1) for t in taps]
-                if config.depthwise:
-                    with m.If(self.window):     # the next nnz_lanes taps
-                        m.d.sync += [phase.eq(0), self.turn.eq(0)]
-                        m.d.sync += [t.eq(t + config.nnz_lanes // banks) for t in taps]
+                m.d.sync += [group.eq(group + 1), *groups.next(),
+                             last_tap.eq(groups.next_is_last & kxs.last & kys.last)]
+
+        # The next step is known in the cycle behind a step's first issue.
+        next_group = Signal.like(group, name="group_behind")
+        m.d.sync += next_group.eq(Mux(groups.last, 0, group + 1))
+        m.d.comb += self.next_group.eq(Mux(self.at_start, group, next_group))
 
         # -- pixels -------------------------------------------------------------------------------------------------
-        rows_left, cols_left = Signal.like(g.rows), Signal.like(g.cols)
-        row_offset, pixel_offset = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
-        taken = Signal(range(banks + 1))        # columns that a cycle's work takes; a window counts reads
-        m.d.comb += taken.eq(Mux(self.pool, 1, px))
+        row_offset = Signal(ENTRY_BITS)
+        pixel_offset = Signal(ENTRY_BITS)
+        taken = Signal(range(banks + 1))        # pixels of a read that a cycle takes
+        m.d.comb += taken.eq(Mux(pool, 1, px))
         if config.depthwise:
-            with m.If(self.window):
-                m.d.comb += taken.eq(1)
-            with m.Elif(g.spread & ~self.pool):
+            with m.If(g.spread & ~pool):
                 m.d.comb += taken.eq(banks)
-        last_col, last_pixel = Signal(), Signal()
-        m.d.comb += [last_col.eq(cols_left <= taken), last_pixel.eq(last_col & (rows_left == 1))]
 
-        def columns(geometry, pool):
-            return Mux(geometry.window & ~pool, geometry.reads, geometry.cols) if config.depthwise else geometry.cols
-
-        def restart_pixels(geometry, pool, first_ky):
-            """``first_ky``: the step to come is one of the first ky's, which has a row more with ``shift``."""
-            more = geometry.shift & ~pool & first_ky if config.depthwise else 0
-            return [cols_left.eq(columns(geometry, pool)), rows_left.eq(geometry.rows + more), row_offset.eq(0),
-                    pixel_offset.eq(0), self.lane.eq(0)]
+        def start_pixels(of):
+            one = of is prepared
+            count = (self.next_geometry if one else g).rows
+            single = of.one_row
+            if config.depthwise:
+                # With ``shift`` a step of the first ky has a row more.
+                more = of.shift if one else of.shift & first_ky & ~(groups.last & kxs.last)
+                count, single = count + more, single & ~more
+            return [*cols.start(of.row_cycles, of.one_col), *rows.start(count, single), row_offset.eq(0),
+                    pixel_offset.eq(0), self.lane.eq(0), last_pixel.eq(of.one_col & single)]
 
         def next_pixel():
-            """On by the pixels taken; after the last, next row. The caller restarts after the last row."""
-            with m.If(last_col):
+            """On by the pixels taken; after the last, next row; after the last, the first again."""
+            with m.If(last_pixel):
+                m.d.sync += start_pixels(own)
+            with m.Elif(cols.last):
                 next_row = row_offset + g.buf_row_step
-                m.d.sync += [cols_left.eq(columns(g, self.pool)), rows_left.eq(rows_left - 1), row_offset.eq(next_row),
-                             pixel_offset.eq(next_row), self.lane.eq(0)]
+                m.d.sync += [*cols.start(own.row_cycles, own.one_col), *rows.next(), row_offset.eq(next_row),
+                             pixel_offset.eq(next_row), self.lane.eq(0), last_pixel.eq(own.one_col & rows.next_is_last)]
             with m.Else():
-                m.d.sync += cols_left.eq(cols_left - taken)
+                m.d.sync += [*cols.next(), last_pixel.eq(cols.next_is_last & rows.last)]
                 # A read's pixels are used up before the next entry's.
                 with m.If(self.window | (self.lane + taken >= banks)):
                     m.d.sync += pixel_offset.eq(pixel_offset + g.stride)
@@ -151,56 +243,50 @@ class TileLoops(wiring.Component):
         m.d.comb += [self.address[bank].eq(tap + pixel_offset) for bank, tap in enumerate(taps)]
 
         # -- words of the accumulators ------------------------------------------------------------------------------
-        emits = Signal()
-        m.d.comb += [emits.eq(1), self.lower.eq(emits), self.upper.eq(emits), self.upper_address.eq(self.acc_address)]
-        if config.depthwise:
-            # A window may read on behind its row's last word, for that word's taps.
-            words, words_left, first_row, above = Signal.like(g.cols), Signal.like(g.cols), Signal(), Signal()
-            m.d.comb += [
-                emits.eq(~self.window | (words_left != 0)),
-                above.eq(self.window & g.shift & (ky == 0)),    # the upper group is a row behind
-            ]
-            with m.If(above):
-                m.d.comb += [self.lower.eq(emits & (rows_left != 1)), self.upper.eq(emits & ~first_row),
-                             self.upper_address.eq(self.acc_address - words)]
-            with m.If(self.start):
-                wide, narrow = (banks - 1).bit_length(), (px - 1).bit_length()
-                n = self.next_geometry
-                row_words = Mux(n.spread, (n.cols + (banks - 1)) >> wide, (n.cols + (px - 1)) >> narrow)
-                m.d.sync += [words.eq(row_words), words_left.eq(row_words), first_row.eq(1)]
-            with m.Elif(self.go & last_col):
-                m.d.sync += [words_left.eq(words), first_row.eq(last_pixel)]
-            with m.Elif(self.go & emits):
-                m.d.sync += words_left.eq(words_left - 1)
-
-        def restart_words(instruction):
+        def start_words(instruction):
             return self.acc_address.eq(instruction.acc_base if config.winograd else 0)
 
+        emits = Signal(init=1)
+        m.d.comb += [self.lower.eq(emits), self.upper.eq(emits), self.upper_address.eq(self.acc_address)]
+        if config.depthwise:
+            # A window may read on behind its row's last word, for that word's taps.
+            words_left = Signal.like(own.words, name="words_left")
+            first_row = Signal()
+            above = Signal()
+            m.d.comb += above.eq(own.shift & first_ky)     # the upper group is a row behind
+            with m.If(above):
+                m.d.comb += [self.lower.eq(emits & ~rows.last), self.upper.eq(emits & ~first_row),
+                             self.upper_address.eq(self.acc_address - own.words)]
+
+        def next_word():
+            with m.If(last_pixel):
+                m.d.sync += start_words(word)
+            with m.Elif(emits):
+                m.d.sync += self.acc_address.eq(self.acc_address + 1)
+            if config.depthwise:
+                with m.If(cols.last):
+                    m.d.sync += [words_left.eq(own.words), emits.eq(1), first_row.eq(last_pixel)]
+                with m.Else():
+                    m.d.sync += [words_left.eq(words_left - 1),
+                                 emits.eq(~self.window | emits & (words_left != 1))]
+
         # -- the nests ----------------------------------------------------------------------------------------------
-        inner_done, outer_done = Mux(self.pool, last_tap, last_pixel), Mux(self.pool, last_pixel, last_tap)
-        m.d.comb += self.last.eq(inner_done & outer_done & last_block)
-        with m.If(self.go):
-            m.d.sync += self.at_start.eq(inner_done)
-            first_ky = (ky == 0) & ~(last_group & last_kx)
-            with m.If(self.pool):
-                next_tap()
-                with m.If(last_tap):
-                    m.d.sync += restart_taps(block_base)
-                    next_pixel()
+        # What begins is loaded with the last ``go`` in any case; whether it runs says ``start``.
+        with m.If(self.start | self.go):
+            with m.If(~self.running | self.last):
+                base = self.next_word.buf_base
+                m.d.sync += [self.running.eq(self.start), self.at_start.eq(1), self.first_step.eq(1)]
+                m.d.sync += [block_base.eq(base), *blocks.start(self.next_word.blocks, prepared.one_block)]
+                m.d.sync += [*start_taps(base, prepared), *start_pixels(prepared), start_words(self.next_word)]
+                if config.depthwise:
+                    m.d.sync += [words_left.eq(prepared.words), emits.eq(1), first_row.eq(1)]
             with m.Else():
-                with m.If(emits):
-                    m.d.sync += self.acc_address.eq(self.acc_address + 1)
-                next_pixel()
-                with m.If(last_pixel):
-                    m.d.sync += [restart_words(word), *restart_pixels(g, self.pool, first_ky)]
+                m.d.sync += self.at_start.eq(Mux(pool, last_tap, last_pixel))
+                with m.If(pool | last_pixel):
+                    m.d.sync += self.first_step.eq(0)
                     next_tap()
-            with m.If(inner_done & outer_done):
-                next_block = block_base + g.buf_block_pitch
-                m.d.sync += [block.eq(block + 1), block_base.eq(next_block)]
-                m.d.sync += [*restart_taps(next_block), *restart_pixels(g, self.pool, first_ky)]
-        with m.If(self.start):
-            n = self.next_geometry
-            m.d.sync += [block.eq(0), block_base.eq(self.next_word.buf_base), restart_words(self.next_word)]
-            m.d.sync += self.at_start.eq(1)
-            m.d.sync += [*restart_taps(self.next_word.buf_base), *restart_pixels(n, self.next_pool, 1)]
+                with m.If(~pool | last_tap):
+                    next_pixel()
+                with m.If(~pool):
+                    next_word()
         return m

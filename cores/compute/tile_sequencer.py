@@ -107,70 +107,69 @@ class TileSequencer(wiring.Component):
             "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout}))
         opcode = opcode_of(entry.word)
         m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)
+        with m.If(~following.valid):
+            m.d.sync += [
+                following.pool.eq(opcode == Opcode.POOL),
+                following.index.eq(entry.index),
+                Value.cast(following.word).eq(entry.word),
+                following.geometry.eq(geometry),
+            ]
         with m.If(self.queue.valid & self.queue.ready):
             with m.If(opcode == Opcode.COMPUTE_SET):
                 m.d.sync += Value.cast(geometry).eq(entry.word)
             with m.Else():
-                m.d.sync += [
-                    following.valid.eq(1),
-                    following.pool.eq(opcode == Opcode.POOL),
-                    following.index.eq(entry.index),
-                    Value.cast(following.word).eq(entry.word),
-                    following.geometry.eq(geometry),
-                ]
+                m.d.sync += following.valid.eq(1)
 
         # -- may this cycle issue? ----------------------------------------------------------------------------------
-        active, index = Signal(), Signal(INDEX_BITS)
+        # All that it depends on are registers, and what follows from it is in one look-up table more.
+        running, index = loops.running, Signal(INDEX_BITS)
         g, pool, window = loops.geometry, loops.pool, loops.window
         # A POOL's word seen as itself.
         windows = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word))
-        since_step = Signal(range(self.min_step + 1))
-        go, done = Signal(), Signal()
-        starts = active & loops.at_start
-        waits_weights = starts & ~pool & ~self.weights_ready
-        waits_hazard = starts & ~pool & (since_step < self.min_step)
+        step_free, pause = Signal(init=1), Signal(range(self.min_step))
+        go, done, step_starts = Signal(), Signal(), Signal()
         m.d.comb += [
-            go.eq(active & ~waits_weights & ~waits_hazard & ~(starts & pool & ~self.pool_ready)),
+            go.eq(running & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))),
             done.eq(go & loops.last),
+            step_starts.eq(go & loops.at_start & ~pool),
             loops.go.eq(go),
         ]
-        with m.If(since_step < self.min_step):
-            m.d.sync += since_step.eq(since_step + 1)
-        with m.If(go & starts & ~pool):
-            m.d.sync += since_step.eq(1)
-        with m.If(done):
-            m.d.sync += active.eq(0)
+        with m.If(step_starts):
+            m.d.sync += [pause.eq(self.min_step - 1), step_free.eq(self.min_step == 1)]
+        with m.Elif(~step_free):
+            m.d.sync += [pause.eq(pause - 1), step_free.eq(pause == 1)]
 
         # -- take the next instruction ------------------------------------------------------------------------------
         # ``following`` becomes the running instruction as soon as the running one has issued its last cycle.
         waits_load = lacks(self.load_level, following.word.wait_load)
         waits_store = lacks(self.store_level, following.word.wait_store)
-        may_follow = Signal()
-        m.d.comb += may_follow.eq(~active | done)
+        may_follow, prepared = 1, Signal()
         if config.depthwise:
-            distance = Signal(range(self.distance(config) + 1))
-            with m.If(active):
-                m.d.sync += distance.eq(self.distance(config))
+            # Between windows and others nothing runs for a while.
+            distance = Signal(range(self.distance(config)))
+            with m.If(running):
+                m.d.sync += distance.eq(self.distance(config) - 1)
             with m.Elif(distance != 0):
                 m.d.sync += distance.eq(distance - 1)
-            with m.If((following.geometry.window & ~following.pool) != window):
-                m.d.comb += may_follow.eq(~active & (distance == 0))
+            same = (following.geometry.window & ~following.pool) == window
+            may_follow = same | (~running & (distance == 0))
+        m.d.sync += prepared.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt & ~loops.start)
         m.d.comb += [
-            loops.start.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt),
+            loops.start.eq(prepared & (~running | done)),
             loops.next_geometry.eq(following.geometry),
             loops.next_word.eq(following.word),
             loops.next_pool.eq(following.pool),
         ]
+        m.d.sync += [
+            self.load_take.eq(loops.start & following.word.wait_load),
+            self.store_take.eq(loops.start & following.word.wait_store),
+        ]
         with m.If(loops.start):
-            m.d.comb += [
-                self.load_take.eq(following.word.wait_load),
-                self.store_take.eq(following.word.wait_store),
-            ]
-            m.d.sync += [following.valid.eq(0), active.eq(1), index.eq(following.index)]
+            m.d.sync += [following.valid.eq(0), index.eq(following.index)]
 
         # -- what the weight loader gathers next --------------------------------------------------------------------
         # The first step that has not started: the one at the counters, or the one behind it.
-        with m.If(active & ~pool & (loops.at_start | ~loops.last_step)):
+        with m.If(running & ~pool & (loops.at_start | ~loops.last_step)):
             m.d.comb += [
                 self.fill_valid.eq(1),
                 self.fill_indexed.eq(loops.word.indexed),
@@ -196,7 +195,7 @@ class TileSequencer(wiring.Component):
             issue.gemm.eq(go & ~pool & loops.lower),
             issue.pool.eq(go & pool),
             issue.turn.eq(loops.turn),
-            issue.step_start.eq(go & starts & ~pool),
+            issue.step_start.eq(step_starts),
             issue.first.eq(loops.word.first & loops.first_step),
             issue.bank.eq(loops.word.bank),
             issue.acc_address.eq(loops.acc_address),
@@ -217,32 +216,39 @@ class TileSequencer(wiring.Component):
             m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]
 
         # -- report -------------------------------------------------------------------------------------------------
-        out_of_buffer = Signal()
-        for bank in range(config.banks):
-            m.d.sync += self.address[bank].eq(loops.address[bank])
-            with m.If(go & (loops.address[bank] >= config.input_depth)):
-                m.d.comb += out_of_buffer.eq(1)
-        out_of_bank = go & ~pool & loops.lower & (loops.acc_address >= config.acc_depth)
-        no_geometry = active & (g.kernel_w == 0)    # no COMPUTE_SET in front of it
-        m.d.comb += [
-            self.error.valid.eq(out_of_buffer | out_of_bank | no_geometry),
-            self.error.code.eq(Mux(no_geometry, ErrorCode.ILLEGAL, ErrorCode.BUFFER)),
-            self.error.index.eq(index),
-            self.index.eq(Mux(active | ~following.valid, index, following.index)),
-            self.idle.eq(~active & ~following.valid & ~issue.gemm & ~issue.pool & ~issue.step_start),
+        # A cycle behind the issue; ``index`` may be the next instruction's by then.
+        issued, issued_index, beyond_bank, no_geometry = Signal(), Signal(INDEX_BITS), Signal(), Signal()
+        entries = Signal.like(loops.address, name="entries")
+        m.d.sync += [
+            issued.eq(go),
+            issued_index.eq(index),
+            entries.eq(loops.address),
+            beyond_bank.eq(go & ~pool & loops.lower & (loops.acc_address >= config.acc_depth)),
+            no_geometry.eq(running & (g.kernel_w == 0)),    # no COMPUTE_SET in front of it
         ]
+        m.d.comb += [self.address[bank].eq(entry) for bank, entry in enumerate(entries)]
+        beyond_buffer = Cat(entry >= config.input_depth for entry in entries).any()
+        m.d.sync += [
+            self.error.valid.eq((issued & beyond_buffer) | beyond_bank | no_geometry),
+            self.error.code.eq(Mux(no_geometry, ErrorCode.ILLEGAL, ErrorCode.BUFFER)),
+            self.error.index.eq(issued_index),
+            self.index.eq(Mux(running | ~following.valid, index, following.index)),
+        ]
+        m.d.comb += self.idle.eq(~(self.queue.valid | following.valid | running | issued))
+        state = Signal.like(self.state, name="state_now")
+        m.d.sync += self.state.eq(state)
         with m.If(go):
-            m.d.comb += self.state.eq(_STATE["busy"])
-        with m.Elif(waits_weights):
-            m.d.comb += self.state.eq(_STATE["wait_weights"])
-        with m.Elif(active & pool):
-            m.d.comb += self.state.eq(_STATE["wait_store"])
-        with m.Elif(active):
-            m.d.comb += self.state.eq(_STATE["setup"])
+            m.d.comb += state.eq(_STATE["busy"])
+        with m.Elif(running & loops.at_start & ~pool & ~self.weights_ready):
+            m.d.comb += state.eq(_STATE["wait_weights"])
+        with m.Elif(running & pool):
+            m.d.comb += state.eq(_STATE["wait_store"])
+        with m.Elif(running):
+            m.d.comb += state.eq(_STATE["setup"])
         with m.Elif(following.valid & waits_load):
-            m.d.comb += self.state.eq(_STATE["wait_load"])
+            m.d.comb += state.eq(_STATE["wait_load"])
         with m.Elif(following.valid & waits_store):
-            m.d.comb += self.state.eq(_STATE["wait_store"])
+            m.d.comb += state.eq(_STATE["wait_store"])
         with m.Elif(following.valid):
-            m.d.comb += self.state.eq(_STATE["setup"])
+            m.d.comb += state.eq(_STATE["setup"])
         return m

@@ -6,8 +6,10 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
+from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
 from .binary.popcount import parities
+from .tile_sequencer import TileSequencer
 
 __all__ = ["WeightLoader"]
 
@@ -16,20 +18,26 @@ class WeightLoader(wiring.Component):
     """Shift one step's weights and indices in from the weight ring and hold them until the array takes them over.
 
     A step takes ``weight_beats`` cycles, and ``index_beats`` more if indexed. ``ready`` says that the next step may
-    start: what is missing of it is in the ring, of which ``level`` counts the beats, and will be here in time.
-    ``release`` comes when the array copies the weights; in the same cycle the next step's may begin to follow. The
-    weights of a step that is not indexed get the indices of docs/architecture.md, "Computing", made here, so that both
-    kinds look alike to the array. ``fill_*`` describe the step to gather when its first beat is taken.
+    start: what is missing of it is in the ring, of which ``level`` counted the beats a cycle ago, and will be here in
+    time. ``release`` comes a cycle before the array copies the weights, in which the next step's may begin to follow.
+    The weights of a step that is not indexed get the indices of docs/architecture.md, "Computing", made here, so that
+    both kinds look alike to the array. ``fill_*`` describe the step to gather in the cycle before its first beat can be
+    taken, and until it is.
 
     A binary step takes ``binary_rows`` cycles, a row's bits in each, and has the parities that its rows need beside it
     (`cores.compute.binary.popcount`).
 
-    ``taken``: cycles from a step's first issue to the ``release`` of its weights; the array takes the indices a cycle
-    earlier, and the binary unit its rows after ``BINARY_TAKEN``. The next step may not start before that ``release``.
+    ``taken``: cycles from a step's first issue until its weights are copied; the array takes the indices a cycle
+    earlier, and the binary unit its rows after ``BINARY_TAKEN``. The next step may not start before that.
+
+    What is to be done with a beat is in registers when it comes: which step's it is, which of its beats, whether it is
+    the last.
     """
 
-    #: Cycles from a binary step's first issue to its ``release``: the unit's rows are behind the buffer's registers.
-    BINARY_TAKEN = 2
+    #: Cycles from ``fill_valid`` until the first beat can be taken.
+    LATENCY = 1
+    #: Cycles from a binary step's first issue until its rows are copied: they are behind the buffer's registers.
+    BINARY_TAKEN = TileSequencer.LATENCY + InputBuffer.LATENCY
 
     @staticmethod
     def lead(config: NpuConfig, *, taken: int, indexed: bool = False, binary: bool = False) -> int:
@@ -56,7 +64,7 @@ class WeightLoader(wiring.Component):
             **({"fill_binary": In(1)} if config.binary_rows else {}),  # it is of the binary unit
             # The next step may start: what is missing of it is in the ring and will be here in time.
             "ready": Out(1),
-            "release": In(1),       # the weights are copied; the next step's may begin to follow
+            "release": In(1),       # the weights are copied in the next cycle; the next step's may begin to follow then
             # Of each reduction lane of each output lane.
             "weights": Out(data.ArrayLayout(signed(config.weight_bits), lanes)),
             "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # of the same lanes
@@ -101,48 +109,65 @@ class WeightLoader(wiring.Component):
             weights[-config.weight_beats * config.beat_bits:][:lanes * config.weight_bits])
         m.d.comb += self.indices.as_value().eq(indices[:lanes * config.index_bits])
 
-        # -- the step in hand, as its first beat finds it -----------------------------------------------------------
-        total = config.weight_beats + config.index_beats
-        count = Signal(range(max(total, config.binary_rows)))
+        # -- the step in hand ---------------------------------------------------------------------------------------
+        # Between two steps the registers follow the description of the next; its first beat holds them.
         described = {name.removeprefix("fill_"): getattr(self, name) for name in self.signature.members
                      if name.startswith("fill_") and name != "fill_valid"}
         step = Signal(data.StructLayout({name: port.shape() for name, port in described.items()}))
-        kept = Signal.like(step)
-        for name, port in described.items():
-            m.d.comb += step[name].eq(Mux(count == 0, port, kept[name]))
-        m.d.sync += kept.eq(step)
-        missing = Signal(range(max(total, config.binary_rows) + 1))
-        lead = Signal.like(missing)
-        in_weights = count < config.weight_beats
+        total = config.weight_beats + config.index_beats
+        most = max(total, config.binary_rows)
+        count, missing = Signal(range(most)), Signal(range(most + 1), init=config.weight_beats)
+        within = Signal()           # the step's first beat is taken, its last is not
+        complete = Signal()         # all are, and the array has not copied them
+        wanted = Signal()           # a beat is taken if there is one
+        last = Signal()             # it is the step's last
+        near = Signal()             # with it, the step may start
+        enough = Signal()           # if the others are in the ring, as they are
+        taking, stays, taken_all = Signal(name="taking"), Signal(name="stays"), Signal(name="taken_all")
         m.d.comb += [
-            missing.eq(Mux(step.indexed, total, config.weight_beats) - count),
-            lead.eq(Mux(step.indexed, self.lead(config, taken=self.taken, indexed=True),
-                        self.lead(config, taken=self.taken))),
+            self.beats.ready.eq(wanted),
+            taking.eq(wanted & self.beats.valid),
+            stays.eq(Mux(taking, ~last, within)),
+            taken_all.eq((complete | (taking & last)) & ~self.release),
         ]
+        m.d.sync += [within.eq(stays), complete.eq(taken_all), wanted.eq(stays | (self.fill_valid & ~taken_all))]
+
+        # Beats of the step described, whether they are few from the first on, and what few is in the step at hand.
+        indexed, dense = (self.lead(config, taken=self.taken, indexed=kind) for kind in (True, False))
+        beats = Mux(self.fill_indexed, total, config.weight_beats)
+        few = Mux(self.fill_indexed, total <= indexed, config.weight_beats <= dense)
+        lead, most_lead = Mux(step.indexed, indexed, dense), max(indexed, dense)
         if config.binary_rows:
-            in_weights = in_weights | step.binary
-            with m.If(step.binary):
-                m.d.comb += [
-                    missing.eq(config.binary_rows - count),
-                    lead.eq(self.lead(config, taken=self.taken, binary=True)),
-                ]
+            binary = self.lead(config, taken=self.taken, binary=True)
+            beats = Mux(self.fill_binary, config.binary_rows, beats)
+            few = Mux(self.fill_binary, config.binary_rows <= binary, few)
+            lead, most_lead = Mux(step.binary, binary, lead), max(binary, most_lead)
+        with m.If(~stays):
+            m.d.sync += [
+                *[step[name].eq(port) for name, port in described.items()],
+                count.eq(0), missing.eq(beats), last.eq(beats == 1), near.eq(few),
+            ]
+        with m.Elif(taking):
+            m.d.sync += [
+                count.eq(count + 1), missing.eq(missing - 1), last.eq(missing == 2), near.eq(missing <= lead + 1),
+            ]
+        # Where it matters, ``near``, few beats are missing, so few bits are compared.
+        low = most_lead.bit_length()
+        wants = Mux(stays, missing, beats + taking)
+        m.d.sync += enough.eq(self.level[low:].any() | (self.level[:low] >= wants[:low]))
 
         # -- beats --------------------------------------------------------------------------------------------------
-        complete, taking = Signal(), Signal()
+        in_weights, in_indices = Signal(), Signal()
         m.d.comb += [
-            self.beats.ready.eq((count != 0) | (self.fill_valid & (~complete | self.release))),
-            taking.eq(self.beats.valid & self.beats.ready),
+            in_weights.eq(~step.indexed | (count < config.weight_beats)),
+            in_indices.eq(Mux(step.indexed, ~in_weights, count < config.index_beats)),
         ]
         with m.If(self.release):
-            m.d.sync += [complete.eq(0), self.ready.eq(0)]
-        with m.If(taking):
-            m.d.sync += count.eq(count + 1)
-            with m.If(missing == 1):
-                m.d.sync += [complete.eq(1), count.eq(0)]
-            with m.If((missing <= lead) & (self.level >= missing)):
-                m.d.sync += self.ready.eq(1)
-            with m.If(in_weights):
-                m.d.sync += weights.eq(Cat(weights[config.beat_bits:], self.beats.payload))
+            m.d.sync += self.ready.eq(0)
+        with m.Elif(taking & near & (enough | last)):
+            m.d.sync += self.ready.eq(1)
+        with m.If(taking & in_weights):
+            m.d.sync += weights.eq(Cat(weights[config.beat_bits:], self.beats.payload))
         if config.binary_rows:
             row_parities = Signal.like(self.row_parities, reset_less=True)
             m.d.comb += [
@@ -172,6 +197,6 @@ class WeightLoader(wiring.Component):
                         m.d.comb += index_beat.eq(beat)
         with m.If(step.indexed):
             m.d.comb += index_beat.eq(self.beats.payload)
-        with m.If(taking & Mux(step.indexed, ~in_weights, count < config.index_beats)):
+        with m.If(taking & in_indices):
             m.d.sync += indices.eq(Cat(indices[config.beat_bits:], index_beat))
         return m

@@ -9,7 +9,9 @@ from cores.arch.isa import Instruction, Opcode, Queue
 from cores.buffers.accumulators import Accumulators
 from cores.compute.binary.binary_unit import BinaryUnit
 from cores.compute.compute_engine import ComputeEngine
+from cores.compute.engine_pair import EnginePair
 from cores.compute.mac_array import MacArray
+from cores.compute.tile_loops import TileLoops
 from cores.compute.tile_sequencer import TileSequencer
 from cores.compute.weight_loader import WeightLoader
 
@@ -55,6 +57,8 @@ class Compute:
         self.clock = 0
         self._min_step = ComputeEngine.min_step(config)
         self._kinds: dict[tuple[bool, bool, bool], tuple[int, int, int]] = {}
+        #: From an instruction's coming to the head of the queue until it can be taken.
+        self._looking = EnginePair.LATENCY if config.binary_engine else 0
         #: How much later than its first read a window's word is complete.
         self._behind = config.window_reads - 1 if config.depthwise else 0
         #: From an issue until its sums are in the accumulators, int8 and binary.
@@ -102,17 +106,18 @@ class Compute:
             index = shared.pending[engine][queue.popped]
             instruction = shared.program[index]
             there = queue.next_readable()
-            taken = max(there, free)
+            taken = max(there + self._looking, free)
             is_binary = instruction.opcode == Opcode.COMPUTE and bool(instruction["binary"])
             if shared.config.binary_engine and instruction.opcode != Opcode.COMPUTE_SET and is_binary != binary:
                 # The other engine takes it when this one has nothing left. Until then it counts as work on the last.
-                draining = drained + 1 - max(there, last + 1)
+                finished = drained + 1 + ComputeEngine.REPORT
+                draining = finished - max(there + self._looking, last + 1)
                 if before >= 0 and draining > 0:
                     shared.spent(engine, "setup", before, draining)
-                    shared.last[engine - 1, before] = drained
-                taken = max(taken, drained + 1)
+                    shared.last[engine - 1, before] = finished - 1 + ComputeEngine.REPORT
+                taken = max(taken, finished)
             queue.pop_one(taken)
-            free = taken + 1
+            free = taken + 1 + self._looking
             if instruction.opcode == Opcode.COMPUTE_SET:
                 geometry = instruction
                 shared.in_hand(engine, index, taken, taken)
@@ -124,7 +129,8 @@ class Compute:
             seen = max(taken + 1, last)
             loaded = yield from shared.take(engine, Queue.LOAD, instruction["wait_load"])
             stored = yield from shared.take(engine, Queue.STORE, instruction["wait_store"])
-            active = max(seen, loaded, stored)
+            # It is prepared when its tokens are there, whether another runs or not.
+            active = max(seen, max(taken + 1, loaded, stored) + TileLoops.PREPARE)
             was_windowed, windowed = windowed, bool(geometry["window"]) and instruction.opcode == Opcode.COMPUTE
             if windowed != was_windowed and last >= 0:
                 active = max(active, last + 1 + TileSequencer.distance(shared.config))
@@ -138,11 +144,11 @@ class Compute:
             self.clock = active
             self.to_come -= self._least[index]
             if instruction.opcode == Opcode.COMPUTE:
-                last = yield from self._tile(index, taken + 1, active)
+                last = yield from self._tile(index, taken + 1 + WeightLoader.LATENCY, active)
             else:
                 last = yield from self._windows(index, geometry, instruction, active)
             self.clock = last
-            shared.in_hand(engine, index, waiting, last)
+            shared.in_hand(engine, index, waiting + ComputeEngine.REPORT, last + ComputeEngine.REPORT)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, last)
             before, binary = index, is_binary
@@ -150,7 +156,7 @@ class Compute:
             if instruction["post_store"]:
                 shared.post(engine, Queue.STORE, drained - 1)
             shared.finished[engine] += 1
-            shared.idle_from[engine] = drained + 1
+            shared.idle_from[engine] = drained + 1 + ComputeEngine.REPORT
             yield None
 
     def _tile(self, index: int, known: int, active: int) -> TimedSteps:
@@ -184,9 +190,9 @@ class Compute:
                 final = start + (count - 1) * pace
                 gathers = np.concatenate([[gather], np.arange(start, final, pace) + handover])
                 ring.pop((gathers[:, None] + np.arange(beats)).ravel())
-                late = gather + beats + 1 - lead - max(idle_from, gather + 1)
+                late = gather + beats + 1 - lead - max(idle_from, gather)
                 waited = min(max(late, 0), start - idle_from)
-                waited += (count - 1) * min(max(after - max(cycles, handover + 1), 0), pace - cycles)
+                waited += (count - 1) * min(max(after - max(cycles, handover), 0), pace - cycles)
                 self._steps(index, count * cycles, waited, final - idle_from - (count - 1) * cycles - waited)
                 steps -= count
                 may_start, gather, idle_from = final + pace, final + handover, final + cycles
@@ -207,7 +213,7 @@ class Compute:
             ready = _ready(times, arrived, lead)
             free = np.concatenate([[idle_from], starts[:-1] + cycles])
             # Until its weights can be gathered, a step waits for the one before, not for weights.
-            waits = np.clip(ready - np.maximum(free, gathers + 1), 0, starts - free)
+            waits = np.clip(ready - np.maximum(free, gathers), 0, starts - free)
             waited = int(waits.sum())
             self._steps(index, count * cycles, waited, int((starts - free).sum()) - waited)
             steps, held, part = steps - count, 0, NEVER
@@ -277,8 +283,8 @@ def _taken(allowed: np.ndarray) -> np.ndarray:
 
 def _ready(taken: np.ndarray, arrived: np.ndarray, lead: int) -> np.ndarray:
     """When each step may start: behind a beat with which all but ``lead`` - 1 are taken and the others are counted."""
-    # A beat is counted the cycle before it can be taken.
+    # A beat is counted the cycle before it can be taken, and compared a cycle later.
     behind = taken[:, -lead:]
-    enough = behind >= arrived[:, -1:] - 1
+    enough = behind >= arrived[:, -1:]
     enough[:, -1] = True
     return behind[np.arange(len(behind)), enough.argmax(axis=1)] + 1

@@ -69,9 +69,9 @@ async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int 
         number, place, beat = feed[taken] if taken < len(feed) else (len(steps), 0, random.getrandbits(8))
         dut.level.value, dut.beats__valid.value = level, int(level > 0)
         dut.beats__payload.value = beat if level else random.getrandbits(CONFIG.beat_bits)
-        # The first step that has not started is described; beats behind a step's first need no description.
+        # The first step that has not started is described, until its first beat is taken.
         described = steps[len(starts)] if len(starts) < len(steps) else None
-        if place:
+        if place and number == len(starts):
             described = None
         dut.fill_valid.value = int(described is not None) or (random.getrandbits(1) if place else 0)
         for name in ("indexed", "window", "binary"):
@@ -79,7 +79,7 @@ async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int 
                 getattr(dut, f"fill_{name}").value = (random.getrandbits(1) if described is None else
                                                       int(described.kind == name))
         dut.fill_group.value = random.getrandbits(6) if described is None else described.group
-        dut.release.value = int(cycle == released_at)
+        dut.release.value = int(cycle == released_at - 1)
         await FallingEdge(dut.clk)
         for port, value in checks.pop(cycle, []):
             found = int(getattr(dut, port).value)

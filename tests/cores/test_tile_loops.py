@@ -31,7 +31,17 @@ def test_tile_loops(name, idle, rng):
         for port, instruction in ((loops.next_geometry, geometry), (loops.next_word, tile)):
             ctx.set(Value.cast(port), int.from_bytes(encode(instruction), "little"))
         ctx.set(loops.next_pool, tile.opcode == Opcode.POOL)
+        ctx.set(loops.start, 0)
+
+    async def begin(ctx, geometry, tile):
+        """From rest: prepare, start."""
+        ctx.set(loops.go, 0)
+        offer(ctx, geometry, tile)
+        for _ in range(TileLoops.PREPARE):
+            assert not ctx.get(loops.running)
+            await ctx.tick()
         ctx.set(loops.start, 1)
+        await ctx.tick()
 
     def compare(ctx, expected, pool):
         """Reads, flags and words of a cycle."""
@@ -56,31 +66,32 @@ def test_tile_loops(name, idle, rng):
         for _ in range(count):
             geometry = random_geometry(config, rng)
             tiles.append((geometry, random_tile(config, rng, geometry)))
-        offer(ctx, *tiles[0])
-        await ctx.tick()
+        await begin(ctx, *tiles[0])
         for number, (geometry, tile) in enumerate(tiles):
             for port in (loops.next_geometry, loops.next_word):
                 ctx.set(Value.cast(port), random_bits(rng, 128))
             ctx.set(loops.start, 0)
             following = tiles[number + 1] if number + 1 < len(tiles) else None
-            for cycle, expected in enumerate(loop_cycles(config, geometry, tile)):
+            cycles = list(loop_cycles(config, geometry, tile))
+            at_once = following and len(cycles) > TileLoops.PREPARE and not bench.pauses(0.3)
+            for cycle, expected in enumerate(cycles):
                 if broken_off == cycle and following is None:
                     return
+                if at_once and cycle == len(cycles) - 1 - TileLoops.PREPARE:
+                    offer(ctx, *following)
                 while bench.pauses(idle):
                     ctx.set(loops.go, 0)
                     compare(ctx, expected, tile.opcode == Opcode.POOL)
                     await ctx.tick()
                 compare(ctx, expected, tile.opcode == Opcode.POOL)
                 assert ctx.get(loops.window) == (geometry["window"] and tile.opcode == Opcode.COMPUTE)
+                assert ctx.get(loops.running)
                 ctx.set(loops.go, 1)
-                at_once = expected.last and following and not bench.pauses(0.3)
-                if at_once:
-                    offer(ctx, *following)
+                ctx.set(loops.start, bool(expected.last and at_once))
                 await ctx.tick()
             ctx.set(loops.go, 0)
             if following and not at_once:
-                offer(ctx, *following)
-                await ctx.tick()
+                await begin(ctx, *following)
 
     async def tiles_and_a_reset(ctx):
         await run(ctx, 3, broken_off=4)

@@ -111,11 +111,11 @@ class SequencerBench(Bench):
             before = now
 
     def compare(self, issue, address, post_load, before, now) -> None:
-        """An issue with the work that is next; ``before``: the cycle in which it was decided."""
+        """An issue with the work that is next; ``before``: the cycle in which it was decided, which ``now`` reports."""
         config = self.config
         works = issue.gemm or issue.pool or (config.depthwise and issue.window)
         works = bool(works or (Accumulators.split(config) and issue.upper_gemm))
-        assert works == before["busy"]
+        assert works == now["busy"]
         assert not (now["idle"] and (issue.gemm or issue.pool))
         starts = 0
         if works:
@@ -124,7 +124,7 @@ class SequencerBench(Bench):
             pool = tile.opcode == Opcode.POOL
             window = bool(geometry["window"] and not pool)
             starts = int(wanted.at_start and not pool)
-            assert before["index"] == index
+            assert now["index"] == index
             found = {"pool": issue.pool, "gemm": issue.gemm, "step_start": issue.step_start, "post": post_load}
             assert found == {"pool": pool, "gemm": not pool and wanted.lower is not None, "step_start": starts,
                              "post": wanted.last and tile["post_load"]}
@@ -290,7 +290,7 @@ def test_halt_keeps_what_is_decoded(rng):
             assert not ctx.get(sequencer.load_take) and not ctx.get(sequencer.issue.gemm)
             await ctx.tick()
         ctx.set(sequencer.halt, 0)
-        assert ctx.get(sequencer.load_take)
+        await bench.until(ctx, lambda: ctx.get(sequencer.load_take))
 
     bench.run(compare)
 

@@ -50,7 +50,7 @@ class BinaryEngine(wiring.Component):
         counts_stage = InputBuffer.LATENCY + latency
         address_stage = counts_stage - Accumulators.READ_AHEAD
         words = issue_stages(m, config, sequencer.issue, address_stage + Accumulators.LATENCY, "stage")
-        before, written = words[counts_stage - 1], words[address_stage]
+        before, written, read = words[counts_stage - 1], words[address_stage], words[InputBuffer.LATENCY]
         m.d.sync += unit.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
         m.d.comb += [
             sequencer.weights_ready.eq(loader.ready),
@@ -58,13 +58,13 @@ class BinaryEngine(wiring.Component):
             loader.fill_valid.eq(sequencer.fill_valid),
             loader.fill_binary.eq(1),
             loader.level.eq(self.weights_level),
-            loader.release.eq(words[1].step_start),
+            loader.release.eq(words[InputBuffer.LATENCY - 1].step_start),
             unit.pixels.eq(buffer.read_data),
             unit.zeros.eq(buffer.read_zero),
-            unit.first_bank.eq(words[1].turn + words[1].lane),
+            unit.first_bank.eq(read.turn + read.lane),
             unit.weights.eq(loader.rows),
             unit.weight_parities.eq(loader.row_parities),
-            unit.load.eq(words[1].step_start),
+            unit.load.eq(read.step_start),
             unit.take.eq(words[counts_stage].take),
             *[total.eq(unit.counts[lane]) for lane, total in enumerate(accumulators.sums)],
             accumulators.enable.eq(written.gemm),
@@ -83,5 +83,5 @@ class BinaryEngine(wiring.Component):
         in_flight = 0
         for stage in words[1:]:
             in_flight = in_flight | stage.gemm
-        m.d.comb += self.idle.eq(sequencer.idle & ~in_flight)
+        m.d.sync += self.idle.eq(sequencer.idle & ~in_flight)
         return m
