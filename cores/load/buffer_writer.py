@@ -102,7 +102,7 @@ class BufferWriter(wiring.Component):
             m.d.comb += [ring.valid.eq(chosen & walk.pixels.valid & self.input.valid),
                          ring.payload.eq(self.input.payload)]
         sink_ready = ((dispatch.to_weights & self.weights.ready) | (dispatch.to_side & self.side.ready)
-                      | (to_path & path.room) | (to_tiles & tiles_ready))
+                      | (to_tiles & tiles_ready) | (to_path & path.room))
         there = ~pixel.is_data | self.input.valid
         m.d.comb += [
             step.eq(walk.pixels.valid & sink_ready & there),
@@ -111,7 +111,8 @@ class BufferWriter(wiring.Component):
             path.enter.valid.eq(step & to_path),
             path.enter.beat.eq(self.input.payload),
             *[path.enter[name].eq(pixel[name]) for name in ("is_data", "row_end", "block_end", "end")],
-            dispatch.finish.eq(Mux(to_path, path.finish, step & pixel.end)),
+            # A gathered box ends when its last run has left, any other load with its last pixel.
+            dispatch.finish.eq((step & pixel.end & ~to_path) | path.finish if config.gather else step & pixel.end),
         ]
 
         # -- entries --------------------------------------------------------------------------------------------------

@@ -22,8 +22,14 @@ class LoadDispatch(wiring.Component):
 
     A load's box goes to the walk before that, as soon as the instruction is seen and what the set operations in front
     of it make is there: so its pixels are known when it begins. It waits for its compute token, and a LOAD_ACT for
-    tiles that are still being made. It is ``active`` until ``finish``, on its way to one of four places.
+    tiles that are still being made. It is ``active`` until ``finish``, on its way to one of four places. Operations
+    that set something wait until no load is.
+
+    All that an instruction waits for but the load at hand is looked at `LOOK` cycles before. A load leaves the queue
+    `LEAVE` cycles behind its ``start``, and in that cycle its token leaves the counter.
     """
+
+    LOOK = LEAVE = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -57,20 +63,23 @@ class LoadDispatch(wiring.Component):
         entry, box = self.queue.payload.entry, self.boxes.payload
         word = data.View(queue_layout(Queue.LOAD), entry.word)
         act, wgt, side = word.load_act, word.load_wgt, word.load_side
-        take = Signal()
-        walked = Signal()       # the next load's box has gone to the walk
         is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
             Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
         is_load = is_box | is_weights | is_side
+        walked = Signal()       # the next load's box has gone to the walk
+        taken = Signal()        # a load was taken in the cycle before and leaves the queue
+        load_ready, set_ready = Signal(), Signal()      # all but the load at hand allows the next instruction
+        take_set = Signal()
         m.d.comb += [
-            self.waits_compute.eq(lacks(self.compute_level, act.wait_compute)),
-            take.eq(self.queue.valid & (~self.active | self.finish) & ~self.waits_compute & self.settled
-                    & (walked | ~is_load) & (self.tiles_idle | ~is_box)),
-            self.queue.ready.eq(take),
-            self.start_box.eq(take & is_box),
+            # A token that is taken leaves its counter a cycle later.
+            self.waits_compute.eq(lacks(self.compute_level, act.wait_compute) | (act.wait_compute & self.compute_take)),
+            self.start.eq(load_ready & (~self.active | self.finish)),
+            take_set.eq(set_ready & ~self.active),
+            self.queue.ready.eq(taken | take_set),
+            self.start_box.eq(self.start & is_box),
             self.base.eq(act.buf_base),
 
-            self.boxes.valid.eq(self.queue.valid & is_load & self.settled & ~walked),
+            self.boxes.valid.eq(self.queue.valid & ~taken & is_load & self.settled & ~walked),
             box.blocks.eq(Mux(is_box, act.blocks, 1)),
             box.pad_top.eq(act.pad_top),
             box.rows.eq(act.rows),
@@ -78,16 +87,30 @@ class LoadDispatch(wiring.Component):
             box.width.eq(Mux(is_box, self.width, Mux(is_weights, wgt.beats, side.cols))),
             box.ring.eq(~is_box),
         ]
-        with m.If(take):
-            m.d.sync += walked.eq(0)
-        with m.Elif(self.boxes.valid & self.boxes.ready):
+        m.d.sync += [
+            taken.eq(self.start),
+            load_ready.eq(walked & ~self.start & ~self.waits_compute & (self.tiles_idle | ~is_box)),
+            set_ready.eq(self.queue.valid & ~taken & ~is_load & ~take_set & self.settled),
+            self.compute_take.eq(self.start & act.wait_compute),
+        ]
+        with m.If(self.boxes.valid & self.boxes.ready):
             m.d.sync += walked.eq(1)
         with m.If(self.finish):
             m.d.sync += [signal.eq(0) for signal in (
                 self.active, self.to_weights, self.to_side, self.to_path, self.to_tiles)]
-        with m.If(take):
-            m.d.comb += self.compute_take.eq(act.wait_compute)
-            m.d.sync += [self.index.eq(entry.index), self.post.eq(act.post_compute)]
+        with m.If(self.start):
+            m.d.sync += [
+                walked.eq(0),
+                self.index.eq(entry.index),
+                self.post.eq(act.post_compute),
+                self.active.eq(1),
+                self.to_weights.eq(is_weights),
+                self.to_side.eq(is_side),
+                self.to_path.eq(is_box & ~self.tiled),
+                self.to_tiles.eq(is_box & self.tiled),
+            ]
+        with m.If(take_set):
+            m.d.sync += self.index.eq(entry.index)
             with m.Switch(act.opcode):
                 with m.Case(Opcode.LOAD_SET):
                     m.d.comb += self.setting.load_set.eq(1)
@@ -97,8 +120,4 @@ class LoadDispatch(wiring.Component):
                         with m.Case(opcode):
                             m.d.comb += self.setting[opcode.name.lower()].eq(1)
                             m.d.sync += self.geometry.sign.eq(0)
-                with m.Default():
-                    m.d.comb += self.start.eq(1)
-                    m.d.sync += [self.active.eq(1), self.to_weights.eq(is_weights), self.to_side.eq(is_side),
-                                 self.to_path.eq(is_box & ~self.tiled), self.to_tiles.eq(is_box & self.tiled)]
         return m

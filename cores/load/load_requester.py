@@ -1,6 +1,6 @@
 """Load requester: the asking half of the load engine."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -53,7 +53,7 @@ class LoadRequester(wiring.Component):
             "data_beats": In(REGION_BITS),  # its size
             "popped": In(1),                # a beat that was asked for has left the data FIFO
             "running": Out(1),              # an instruction is in hand
-            "waits_store": Out(1),          # the next one lacks ``stores`` tokens
+            "waits_store": Out(1),          # a cycle ago the next one lacked ``stores`` tokens
         })
 
     def elaborate(self, platform):
@@ -68,12 +68,12 @@ class LoadRequester(wiring.Component):
             {name: field_shape(Opcode.LOAD_SET, name) for name in ("cols", "row_pitch", "block_pitch")}))
         extent = Signal.like(self.context.extent)
         startable, accept = Signal(), Signal()
-        is_set, is_box = act.opcode == Opcode.LOAD_SET, act.opcode == Opcode.LOAD_ACT
-        is_load = is_box | (act.opcode == Opcode.LOAD_WGT) | (act.opcode == Opcode.LOAD_SIDE)
+        is_set, is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
+            Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
         lacks_stores, asks = Signal(), Signal()
+        next_row = Signal.like(wgt.beats)       # beats of its rows, less one
         m.d.comb += [
             lacks_stores.eq(lacks(self.store_level, act.stores)),
-            self.waits_store.eq(self.queue.valid & self.room & ~running & lacks_stores),
             accept.eq(startable & ~running),
             self.queue.ready.eq(accept),
             self.store_take.eq(Mux(accept, act.stores, 0)),
@@ -82,9 +82,11 @@ class LoadRequester(wiring.Component):
             self.context.extent.eq(extent),
         ]
         m.d.sync += [
+            self.waits_store.eq(self.queue.valid & self.room & ~running & lacks_stores),
             startable.eq(self.queue.valid & ~accept & self.room & ~lacks_stores & ~halted),
-            asks.eq(is_load & (~is_box | ((act.rows != 0) & (geometry.cols != 0)))),
+            asks.eq(is_weights | is_side | (is_box & (act.rows != 0) & (geometry.cols != 0))),
             extent.eq(extent_of(m, self.queue.payload.word)),
+            next_row.eq(Mux(is_box, geometry.cols, Mux(is_weights, wgt.beats, side.cols)) - 1),
         ]
         with m.If(accept & is_set):
             m.d.sync += [geometry[name].eq(word.load_set[name]) for name in ("cols", "row_pitch", "block_pitch")]
@@ -100,8 +102,6 @@ class LoadRequester(wiring.Component):
         rows = Signal.like(act.rows)
         rows_left, blocks_left = Signal(len(rows) + 1), Signal(len(act.blocks) + 1)     # behind this one, less one
         last_burst, last_row, last_block = whole[-1], rows_left[-1], blocks_left[-1]
-        new_row = Signal(len(row))
-        m.d.comb += new_row.eq(Mux(is_box, geometry.cols, Mux(act.opcode == Opcode.LOAD_WGT, wgt.beats, side.cols)) - 1)
         go, next_offset = Signal(), Signal(REGION_BITS + 1)
         m.d.comb += next_offset.eq(
             Mux(last_burst, Mux(last_row, block_offset, row_offset), offset)
@@ -113,10 +113,10 @@ class LoadRequester(wiring.Component):
                 # The offset is the first field of all three operations.
                 *[signal.eq(act.offset) for signal in (block_offset, row_offset, offset)],
                 row_pitch.eq(Mux(is_box, geometry.row_pitch, side.row_pitch)),
-                row.eq(new_row),
-                whole.eq(new_row[burst_bits:] - 1),
+                row.eq(next_row),
+                whole.eq(next_row[burst_bits:] - 1),
                 rows.eq(Mux(is_box, act.rows, side.rows)),
-                rows_left.eq(Mux(act.opcode == Opcode.LOAD_WGT, -1, Mux(is_box, act.rows, side.rows) - 2)),
+                rows_left.eq(Mux(is_weights, -1, Mux(is_box, act.rows, side.rows) - 2)),
                 blocks_left.eq(Mux(is_box, act.blocks - 2, -1)),
             ]
         with m.If(go):
@@ -132,7 +132,9 @@ class LoadRequester(wiring.Component):
         spare = Signal(range(self.depth + 1), init=self.depth)     # room for data that is not reserved
         ready, fits, popped, inside = Signal(), Signal(), Signal(), Signal()
         rest = row[:burst_bits]
-        beats = Mux(last_burst, rest + 1, MAX_BURST)
+        # Less ``beats`` is plus ~(beats - 1), and the beat that left comes in as the carry: one sum.
+        at_hand, reserved = Signal.like(spare), Signal.like(spare)
+        m.d.comb += [at_hand.eq(Mux(last_burst, rest, MAX_BURST - 1)), reserved.eq(Mux(go, ~at_hand, 0))]
         m.d.comb += [
             fits.eq(Mux(last_burst, spare > rest, spare >= MAX_BURST)),
             go.eq(ready & ~self.request.valid),
@@ -140,14 +142,14 @@ class LoadRequester(wiring.Component):
         ]
         m.d.sync += [
             popped.eq(self.popped),
-            spare.eq(spare - Mux(go, beats, 0) + popped),
+            spare.eq((Cat(Const(1, 1), spare) + Cat(popped, reserved))[1:]),
             row_end.eq(row_offset + row),
             ready.eq(running & ~go & fits & ~halted & ~failed),
         ]
         with m.If(go):
             m.d.sync += [
                 self.request.valid.eq(inside),
-                self.request.p.beats.eq(beats),
+                self.request.p.beats.eq(Mux(last_burst, rest + 1, MAX_BURST)),
                 self.request.p.address.eq(self.data_address + offset * self.config.beat_bytes),
             ]
         with m.Elif(self.request.ready):

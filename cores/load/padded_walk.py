@@ -60,11 +60,12 @@ class PaddedWalk(wiring.Component):
         box, fresh = Signal(Box), Signal()
         walking, ring = Signal(), Signal()
         blocks = Signal(members["blocks"].width + 1)        # behind the present one, less one
-        step, begin, pixel = Signal(), Signal(), buffer.input.payload
+        step, over, pixel = Signal(), Signal(), buffer.input.payload
         m.d.comb += [
             self.boxes.ready.eq(~fresh & (~walking | (rows.last & pixel.last_block))),
             step.eq(walking & buffer.input.ready),
-            begin.eq(fresh & (~walking | (step & pixel.end))),
+            # Counters begin again and again until there is a box.
+            over.eq(~walking | (step & pixel.end)),
             buffer.input.valid.eq(walking),
             pixel.is_data.eq(ring | (rows.in_data & cols.in_data)),
             pixel.row_end.eq(cols.last),
@@ -79,16 +80,14 @@ class PaddedWalk(wiring.Component):
             rows.data.eq(box.rows),
             rows.length.eq(box.height),
             cols.step.eq(step),
-            cols.begin.eq(begin | (step & cols.last)),
+            cols.begin.eq(~walking | (step & cols.last)),
             rows.step.eq(step & cols.last),
-            rows.begin.eq(begin | (step & pixel.block_end)),
+            rows.begin.eq(~walking | (step & pixel.block_end)),
         ]
-        with m.If(begin | (step & pixel.block_end)):
-            m.d.sync += blocks.eq(count_down(begin, blocks, box.blocks, first=2))
-        with m.If(step & pixel.end):
-            m.d.sync += walking.eq(0)
-        with m.If(begin):
-            m.d.sync += [walking.eq(1), ring.eq(box.ring), fresh.eq(0)]
+        with m.If(~walking | (step & pixel.block_end)):
+            m.d.sync += blocks.eq(count_down(~walking | blocks[-1], blocks, box.blocks, first=2))
+        with m.If(over):
+            m.d.sync += [walking.eq(fresh), ring.eq(box.ring), fresh.eq(0)]
         with m.If(self.boxes.valid & self.boxes.ready):
             m.d.sync += [box.eq(self.boxes.payload), fresh.eq(1)]
         return m

@@ -12,6 +12,7 @@ from cores.load.gather.byte_window import ByteWindow
 from cores.load.gather.gathered_path import GatheredPath
 from cores.load.gather.run_gatherer import RunGatherer
 from cores.load.gather.run_settings import RunSettings
+from cores.load.load_dispatch import LoadDispatch
 from cores.load.load_requester import LoadRequester
 from cores.load.padded_walk import PaddedWalk
 
@@ -170,6 +171,7 @@ class Writer:
         # What goes to the input buffer passes the gatherer, if there is one.
         behind = RunGatherer.LATENCY - 1 if shared.config.gather else 0
         at_head = 0         # first cycle in which the next instruction is seen
+        token_free = 0      # and in which it is seen which tokens are left
         idle = 0            # first cycle in which the writer is not at work
         transformed = 0     # and in which the transformer is not
         while True:
@@ -178,29 +180,34 @@ class Writer:
             index, held_up, asked = self.requester.handed[shared.contexts.popped]
             instruction = shared.program[index]
             at_head = max(at_head, shared.contexts.next_readable())
-            seen = max(at_head, self.clock)
+            if instruction.opcode in SETTERS:
+                seen = max(at_head + LoadDispatch.LOOK, self.clock + 1)
+            else:
+                seen = max(self.walk.take(at_head) + 1 + LoadDispatch.LOOK, self.clock)
             waiting = max(seen, idle)
-            if instruction.opcode not in SETTERS:
-                seen = max(seen, self.walk.take(at_head) + 1)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
+            if instruction["wait_compute"]:
+                tokens = max(tokens, token_free) + LoadDispatch.LOOK
             accepted = max(seen, tokens)
+            if instruction["wait_compute"]:
+                token_free = accepted + LoadDispatch.LEAVE + 1
             if instruction.opcode == Opcode.LOAD_ACT:
                 assert geometry is not None
                 check_box(shared.config, index, geometry, instruction, gather)
-                accepted = max(accepted, transformed)
+                accepted = max(accepted, transformed + LoadDispatch.LOOK)
             shared.contexts.pop_one(accepted)
             shared.spent(engine, "wait_compute", index, max(0, tokens - waiting))
             shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - idle)))
             shared.spent(engine, "setup", index, int(accepted >= idle))
             first = max(idle, min(seen, asked - held_up))
             last = done = accepted
-            at_head = accepted + 1
+            at_head = accepted + 1 + (0 if instruction.opcode in SETTERS else LoadDispatch.LEAVE)
             if instruction.opcode == Opcode.LOAD_SET:
                 geometry, tiles, gather = instruction, None, None
-                self.clock = accepted + 1
+                self.clock = accepted
             elif instruction.opcode == Opcode.LOAD_WINOGRAD:
                 tiles, gather = instruction, None
-                self.clock = accepted + 1
+                self.clock = accepted
             elif instruction.opcode == Opcode.LOAD_GATHER:
                 tiles, gather = None, instruction
                 last = done = accepted + RunSettings.GATHER_CYCLES

@@ -35,6 +35,8 @@ class DispatchBench(Bench):
         self.geometry = dict.fromkeys(instruction_layout(Opcode.LOAD_SET).members, 0)
         self.load = None                        # at hand
         self.latest: dict[str, int] = {}        # of what was taken last
+        self.leaving = self.allowed = False     # the latest load is still at the queue's head; the next may begin
+        self.take_due = 0                       # tokens that leave their counter
         self.walked = None                      # the next load's box, if it has gone to the walk
         self.boxes = 0                          # that have
 
@@ -62,32 +64,40 @@ class DispatchBench(Bench):
                 self.walked = None
                 continue
             self.settled = self.settled and not found[0].as_bits()
-            level -= self.compare(dict(zip(names, found, strict=True)), ready, bool(offered))
+            level -= self.take_due
+            self.compare(dict(zip(names, found, strict=True)), ready, bool(offered))
             if walks:
                 assert offered and self.walked is None
                 self.walked = box
                 self.boxes += 1
             self.compare_registers(ctx)
 
-    def compare(self, found, ready, offered: bool) -> int:
-        """Returns how many tokens are taken."""
-        if self.load is not None and ready["finish"]:
+    def compare(self, found, ready, offered: bool) -> None:
+        free = self.load is None
+        if ready["finish"]:
             self.load = None
-        index, instruction = self.program[0] if offered else (0, None)
-        is_box = offered and instruction.opcode == Opcode.LOAD_ACT
-        waits = offered and instruction["wait_compute"] and not ready["compute_level"]
-        assert not offered or found["waits_compute"] == waits
-        takes = (offered and self.load is None and not waits and ready["settled"]
-                 and (self.walked is not None or instruction.opcode not in LOADS)
-                 and (ready["tiles_idle"] or not is_box))
+        assert found["compute_take"] == self.take_due
+        index, instruction = self.program[0] if offered and not self.leaving else (0, None)
+        is_load = instruction is not None and instruction.opcode in LOADS
+        is_box = instruction is not None and instruction.opcode == Opcode.LOAD_ACT
+        waits = is_load and instruction["wait_compute"] and (not ready["compute_level"] or self.take_due)
+        assert instruction is None or found["waits_compute"] == waits
+        # What allows an instruction was seen in the cycle before.
+        takes = self.allowed and (self.load is None if is_load else free)
         assert found["setting"].as_bits() == Setting.const(setting_of(instruction.opcode) if takes else {}).as_bits()
-        assert found["compute_take"] == (takes and instruction["wait_compute"])
         assert found["start_box"] == (takes and is_box)
-        assert found["start"] == (takes and instruction.opcode in LOADS)
+        assert found["start"] == (takes and is_load)
+        self.leaving = takes and is_load
+        self.take_due = int(self.leaving and instruction["wait_compute"])
+        if is_load:
+            self.allowed = (not takes and self.walked is not None and not waits
+                            and (ready["tiles_idle"] or not is_box))
+        else:
+            self.allowed = instruction is not None and not takes and ready["settled"]
         if not takes:
-            return 0
+            return
         self.program.pop(0)
-        self.latest = {"index": index, "post": instruction["post_compute"]}
+        self.latest = {"index": index, **({"post": instruction["post_compute"]} if is_load else {})}
         if instruction.opcode == Opcode.LOAD_SET:
             self.geometry = {"opcode": int(Opcode.LOAD_SET), **instruction.fields}
         elif instruction.opcode not in LOADS:
@@ -97,7 +107,6 @@ class DispatchBench(Bench):
             assert not is_box or found["base"] == instruction["buf_base"]
             self.compare_box(self.walked, instruction)
             self.walked, self.width = None, random_bits(self.rng, 20)
-        return instruction["wait_compute"]
 
     def compare_box(self, found, load) -> None:
         """The walk that was announced for a load."""
@@ -148,9 +157,9 @@ def test_load_dispatch(name, idle, stall, scarce, rng):
         bench.give(program)
         await bench.until(ctx, lambda: not bench.program)
         if not idle and not stall and not scarce:
-            # An instruction that sets something in a cycle, a load in two.
+            # Two cycles for an instruction that sets something, two more for a load: it is walked, and it leaves.
             loads = sum(instruction.opcode in LOADS for instruction in program[1:])
             assert bench.boxes == loads + (program[0].opcode in LOADS)
-            assert bench.sent_at["queue"][-1] - bench.sent_at["queue"][0] == 149 + loads
+            assert bench.sent_at["queue"][-1] - bench.sent_at["queue"][0] == 2 * (149 + loads)
 
     bench.run(compare, background=[bench.surround])
