@@ -70,7 +70,7 @@ class BufferWriter(wiring.Component):
         # -- instructions -------------------------------------------------------------------------------------------
         connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
         active, to_path, to_tiles = dispatch.active, dispatch.to_path, dispatch.to_tiles
-        entry, start_box = self.queue.payload.entry, dispatch.start_box
+        entry, begun = self.queue.payload.entry, Signal()
         tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
         if config.winograd:
             m.submodules.tiles = tiles = TileLoader(config)
@@ -86,13 +86,16 @@ class BufferWriter(wiring.Component):
             path.extent.eq(self.queue.payload.extent),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
             path.box.eq(dispatch.boxes.payload),
-            path.start.eq(start_box & ~tiled),
+            path.start.eq(begun & ~tiled),
+            placer.start.eq(begun),
+            placer.base.eq(dispatch.base),
             walk.left.eq(path.left),
             walk.cols.eq(dispatch.geometry.cols),
         ]
         connect(m, dispatch.boxes, walk.boxes)
-        # The first entry is placed two cycles later at the soonest, the last one of the box before it one.
-        m.d.sync += [placer.start.eq(start_box), placer.base.eq(dispatch.base)]
+        # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its first
+        # one behind it.
+        m.d.sync += begun.eq(dispatch.start_box)
 
         # -- a beat or a pixel of padding -----------------------------------------------------------------------------
         # A pixel takes a step where its sink is ready and its data, if it is data, is there.
@@ -158,7 +161,7 @@ class BufferWriter(wiring.Component):
                 tiles.setting.eq(dispatch.setting),
                 tiles.instruction.eq(entry),
                 tiles.geometry.eq(dispatch.geometry),
-                tiles.start_box.eq(start_box),
+                tiles.start_box.eq(begun),
                 tiles.pixels.valid.eq(walk.pixels.valid & to_tiles & there),
                 tiles.pixels.payload.data.eq(path.pixel),
                 tiles.pixels.payload.row_end.eq(pixel.row_end),

@@ -219,10 +219,12 @@ class Writer:
                 self.clock, transformed = last, done + 1
             elif instruction.opcode == Opcode.LOAD_ACT:
                 assert geometry is not None
+                # The gatherer begins while the instruction leaves the queue.
+                begun = accepted + (LoadDispatch.LEAVE + GatheredPath.START_CYCLES - 1 if shared.config.gather else 0)
                 if gather:
-                    last, row = yield from self._runs(index, geometry, gather, instruction, accepted)
+                    last, row = yield from self._runs(index, geometry, gather, instruction, begun)
                 else:
-                    last = yield from self._box(index, geometry, instruction, accepted)
+                    last = yield from self._box(index, geometry, instruction, begun)
                     last, row = last + bool(shared.config.gather), _width(geometry)
                 self.walk.end(row)
                 self.clock = last + (GatheredPath.FINISH_CYCLES if shared.config.gather else 0)

@@ -22,6 +22,8 @@ class GatheredPath(wiring.Component):
     LATENCY = RunGatherer.LATENCY
     #: Cycles from a box's last run or beat, the later one, to ``finish``.
     FINISH_CYCLES = 1
+    #: Cycles from ``start`` until a beat may enter.
+    START_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -43,20 +45,22 @@ class GatheredPath(wiring.Component):
             self.width.eq(settings.width),
         ]
 
-        # Of a row's data, only the first ``bytes`` bytes are.
+        # Of a row's data, only the first ``bytes`` bytes are. Whole beats that are left behind this one: at -1 this one
+        # is data in part, at -2 none of it is.
         feeding, beats_left = Signal(), Signal(signed(len(settings.data_beats) + 1))
+        whole, in_part = ~beats_left[-1] | ~settings.gathering, beats_left[-1] & beats_left[0]
         with m.If(enter.valid):
             with m.If(enter.row_end):
-                m.d.sync += beats_left.eq(settings.data_beats)
-            with m.Elif(enter.is_data & (beats_left >= 0)):
+                m.d.sync += beats_left.eq(settings.data_beats - 1)
+            with m.Elif(enter.is_data & (~beats_left[-1] | beats_left[0])):
                 m.d.sync += beats_left.eq(beats_left - 1)
             with m.If(enter.end):
                 m.d.sync += feeding.eq(0)
         with m.If(self.start):
-            m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats)]
-        tail = Mux(beats_left == 0, lanes_below(settings.data_bytes, config.beat_bytes), 0)
+            m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats - 1)]
+        tail = Mux(in_part, lanes_below(settings.data_bytes, config.beat_bytes), 0)
         with m.If(enter.is_data):
-            m.d.comb += padded.data.eq(Mux(~settings.gathering | (beats_left > 0), ~0, tail))
+            m.d.comb += padded.data.eq(Mux(whole, ~0, tail))
 
         m.d.comb += [
             padded.geometry.eq(self.geometry),
