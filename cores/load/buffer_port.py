@@ -28,13 +28,13 @@ class BufferPort(wiring.Component):
         self.config = config
         self.latency = latency
         super().__init__({
-            "entry": In(EntryPlace(config)),   # that sets out
-            "value": In(EntryValue(config)),    # of the entry that set out ``latency`` cycles ago
+            "entry": In(EntryPlace(config)),   # that is to be written
+            "value": In(EntryValue(config)),    # of the entry of ``latency`` cycles ago
             # Transformed entries, written in between.
             **({"tiles": In(stream.Signature(TileEntry(config)))} if config.winograd else {}),
             "write": Out(BufferWrite(config)),  # to the input buffer
             "post_compute": Out(1),             # a token for the compute queue
-            "busy": Out(1),                     # entries are on their way
+            "busy": Out(1),                     # entries are on their way that are not being written now
             "owed": Out(1),                     # a token is
         })
 
@@ -43,9 +43,9 @@ class BufferPort(wiring.Component):
         config, write, value = self.config, self.write, self.value
         entry, on_the_way = self.entry, 0
         for number in range(1, self.latency + 1):
+            on_the_way = on_the_way | entry.enable.any()
             before, entry = entry, Signal(EntryPlace(config), name=f"entry{number}")
             m.d.sync += entry.eq(before)
-            on_the_way = on_the_way | entry.enable.any()
         values = [value.data.word_select(number, 8) for number in range(config.write_lanes * config.ic_lanes)]
         m.d.comb += [
             write.enable.eq(entry.enable),

@@ -1,6 +1,6 @@
 """Buffer writer: the delivering half of the load engine."""
 
-from amaranth.hdl import Const, Module, Mux, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -13,6 +13,7 @@ from ..control.engine_port import EnginePort, connect_shared
 from .buffer_port import BufferPort
 from .entry_placer import EntryPlacer
 from .gather.gathered_path import GatheredPath
+from .load_context import LoadContext
 from .load_dispatch import LoadDispatch
 from .padded_walk import PaddedWalk
 from .pixel_path import PixelPath
@@ -26,10 +27,11 @@ _STATE = STATE_CODES["load"]
 class BufferWriter(wiring.Component):
     """Take the load queue's data in order and put it where it belongs, a beat a cycle.
 
-    `LoadDispatch` begins a load, `PaddedWalk` goes through its pixels. Those of LOAD_WGT and LOAD_SIDE are passed on to
-    their rings. Those of LOAD_ACT are padded by `PixelPath` (or `GatheredPath`, with ``gather`` in the configuration),
-    placed by `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes behind a LOAD_WINOGRAD go through
-    `TileLoader`, which goes on writing while other loads follow. The next LOAD_ACT waits for it.
+    `PaddedWalk` goes through the pixels of a load ahead of the data; `LoadDispatch` begins it when the one before it
+    has ended. Then its pixels meet their data. Those of LOAD_WGT and LOAD_SIDE are passed on to their rings. Those of
+    LOAD_ACT are padded by `PixelPath` (or `GatheredPath`, with ``gather`` in the configuration), placed by
+    `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes behind a LOAD_WINOGRAD go through `TileLoader`,
+    which goes on writing while other loads follow. The next LOAD_ACT waits for it.
 
     Beats of the store engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle,
     and no tile's is written in the cycle in which they are.
@@ -42,7 +44,8 @@ class BufferWriter(wiring.Component):
         self.config = config
         super().__init__({
             # Stores, errors and halting are the requester's business.
-            **EnginePort(Queue.LOAD, without=("store_level", "store_take", "error", "halt")).members,
+            **EnginePort(Queue.LOAD, without=("queue", "store_level", "store_take", "error", "halt")).members,
+            "queue": In(stream.Signature(LoadContext)),  # instructions whose data has been asked for
             "input": In(stream.Signature(config.beat_bits)),  # that data
             "write": Out(BufferWrite(config)),  # entries for the input buffer
             **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
@@ -50,6 +53,7 @@ class BufferWriter(wiring.Component):
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
             "overrun": Out(1),                  # an entry outside the input buffer would be written
             "overrun_index": Out(INDEX_BITS),   # by this load
+            "input_index": Out(INDEX_BITS),     # load of the beat that ``input`` had a cycle ago
         })
 
     def elaborate(self, platform):
@@ -57,77 +61,97 @@ class BufferWriter(wiring.Component):
         config = self.config
         m.submodules.dispatch = dispatch = LoadDispatch(config)
         m.submodules.path = path = GatheredPath(config) if config.gather else PixelPath(config)
-        m.submodules.walk = walk = PaddedWalk(left_bits=len(path.left), right_bits=len(path.right))
+        m.submodules.walk = walk = PaddedWalk(left_bits=len(path.left))
         m.submodules.placer = placer = EntryPlacer(config)
-        m.submodules.port = port = BufferPort(config, latency=path.LATENCY)
+        # Entries are placed a cycle behind their setting out.
+        m.submodules.port = port = BufferPort(config, latency=path.LATENCY - 1)
         assert path.LATENCY == self.latency(config)
 
         # -- instructions -------------------------------------------------------------------------------------------
         connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
-        active, to_buffer = dispatch.active, ~dispatch.to_weights & ~dispatch.to_side
+        active, to_path, to_tiles = dispatch.active, dispatch.to_path, dispatch.to_tiles
+        entry, begun = self.queue.payload.entry, Signal()
         tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
         if config.winograd:
             m.submodules.tiles = tiles = TileLoader(config)
             tiled, tiles_ready, tiles_valid, tiles_idle = (
                 tiles.tiled, tiles.pixels.ready, tiles.entries.valid, tiles.idle)
-        to_path, to_tiles = to_buffer & ~tiled, to_buffer & tiled
         m.d.comb += [
             dispatch.settled.eq(path.settled),
+            dispatch.tiled.eq(tiled),
             dispatch.tiles_idle.eq(tiles_idle),
+            dispatch.width.eq(path.width),
             path.setting.eq(dispatch.setting),
-            Value.cast(path.word).eq(self.queue.payload.word),
+            Value.cast(path.word).eq(entry.word),
+            path.extent.eq(self.queue.payload.extent),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
-            *[unit.box.eq(dispatch.box) for unit in (walk, path)],
-            walk.start.eq(dispatch.start),
-            path.start.eq(dispatch.start_box & ~tiled),
-            placer.start.eq(dispatch.start_box),
+            path.box.eq(dispatch.boxes.payload),
+            path.start.eq(begun & ~tiled),
+            placer.start.eq(begun),
             placer.base.eq(dispatch.base),
+            walk.left.eq(path.left),
+            walk.cols.eq(dispatch.geometry.cols),
         ]
-        with m.If(Mux(dispatch.start, dispatch.start_box, to_buffer)):
-            m.d.comb += [walk.left.eq(path.left), walk.right.eq(path.right)]
+        connect(m, dispatch.boxes, walk.boxes)
+        # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its first
+        # one behind it.
+        m.d.sync += begun.eq(dispatch.start_box)
 
         # -- a beat or a pixel of padding -----------------------------------------------------------------------------
+        # A pixel takes a step where its sink is ready and its data, if it is data, is there.
+        pixel, step = walk.pixels.payload, Signal()
         for name in ("weights", "side"):
             ring, chosen = getattr(self, name), getattr(dispatch, f"to_{name}")
-            m.d.comb += [ring.valid.eq(active & chosen & self.input.valid), ring.payload.eq(self.input.payload)]
-        sink_ready = Mux(dispatch.to_weights, self.weights.ready, Mux(
-            dispatch.to_side, self.side.ready, Mux(tiled, tiles_ready, path.room)))
-        there = ~walk.is_data | self.input.valid
+            m.d.comb += [ring.valid.eq(chosen & walk.pixels.valid & self.input.valid),
+                         ring.payload.eq(self.input.payload)]
+        sink_ready = ((dispatch.to_weights & self.weights.ready) | (dispatch.to_side & self.side.ready)
+                      | (to_tiles & tiles_ready) | (to_path & path.room))
+        there = ~pixel.is_data | self.input.valid
         m.d.comb += [
-            walk.step.eq(active & sink_ready & there),
-            self.input.ready.eq(active & walk.is_data & sink_ready),
-            path.enter.valid.eq(walk.step & to_path),
+            step.eq(walk.pixels.valid & sink_ready & there),
+            walk.pixels.ready.eq(sink_ready & there),
+            self.input.ready.eq(walk.pixels.valid & pixel.is_data & sink_ready),
+            path.enter.valid.eq(step & to_path),
             path.enter.beat.eq(self.input.payload),
-            *[path.enter[name].eq(getattr(walk, name)) for name in ("is_data", "row_end", "block_end", "end")],
-            dispatch.finish.eq(Mux(to_path, path.finish, walk.step & walk.end)),
+            *[path.enter[name].eq(pixel[name]) for name in ("is_data", "row_end", "block_end", "end")],
+            # A gathered box ends when its last run has left, any other load with its last pixel.
+            dispatch.finish.eq((step & pixel.end & ~to_path) | path.finish if config.gather else step & pixel.end),
         ]
 
         # -- entries --------------------------------------------------------------------------------------------------
+        # A token posted with the last entry is seen when that can be read.
+        posted = Signal()
+        m.d.sync += [posted.eq(dispatch.finish & dispatch.post & ~to_tiles), self.input_index.eq(dispatch.index)]
         m.d.comb += [
             placer.pixels.eq(path.placed),
             self.overrun.eq(placer.overrun),
-            self.overrun_index.eq(dispatch.index),
+            self.overrun_index.eq(self.input_index),
             port.entry.enable.eq(placer.enable),
             port.entry.address.eq(placer.entry),
-            # A token posted with the last entry is seen when that can be read.
-            port.entry.post.eq(dispatch.finish & dispatch.post & ~to_tiles),
+            port.entry.post.eq(posted),
             port.value.eq(path.value),
             self.post_compute.eq(port.post_compute),
         ]
+        if config.gather:       # which tells of a box's end when the last entry is placed
+            m.d.sync += posted.eq(step & pixel.end & dispatch.post & ~to_tiles & ~to_path)
+            with m.If(to_path & path.finish & dispatch.post):
+                m.d.comb += port.entry.post.eq(1)
         connect(m, port.write, flipped(self.write))
         kept = Const(0)
         if config.local_store:
-            kept = self.kept.enable.any()
+            kept, late = self.kept.enable.any(), Signal.like(self.kept)
+            taken = Signal()
             m.d.comb += path.kept.eq(self.kept)
-            with m.If(kept):
-                m.d.comb += [port.entry.enable.eq(self.kept.enable), port.entry.address.eq(self.kept.address)]
+            m.d.sync += [taken.eq(kept), late.eq(self.kept)]
+            with m.If(taken):
+                m.d.comb += [port.entry.enable.eq(late.enable), port.entry.address.eq(late.address)]
 
         # -- report ---------------------------------------------------------------------------------------------------
         queue = self.queue
         m.d.comb += [
             self.idle.eq(~active & ~queue.valid & ~port.busy),
             # Without a further instruction it is the last one whose beats are still on their way.
-            self.index.eq(Mux(active | ~queue.valid, dispatch.index, queue.payload.index)),
+            self.index.eq(Mux(active | ~queue.valid, dispatch.index, entry.index)),
         ]
 
         # -- transformed tiles ----------------------------------------------------------------------------------------
@@ -135,14 +159,14 @@ class BufferWriter(wiring.Component):
             connect(m, tiles.entries, port.tiles)
             m.d.comb += [
                 tiles.setting.eq(dispatch.setting),
-                tiles.instruction.eq(queue.payload),
+                tiles.instruction.eq(entry),
                 tiles.geometry.eq(dispatch.geometry),
-                tiles.start_box.eq(dispatch.start_box),
-                tiles.pixels.valid.eq(active & to_tiles & there),
+                tiles.start_box.eq(begun),
+                tiles.pixels.valid.eq(walk.pixels.valid & to_tiles & there),
                 tiles.pixels.payload.data.eq(path.pixel),
-                tiles.pixels.payload.row_end.eq(walk.row_end),
-                tiles.pixels.payload.block_end.eq(walk.block_end),
-                tiles.pixels.payload.end.eq(walk.last_block),
+                tiles.pixels.payload.row_end.eq(pixel.row_end),
+                tiles.pixels.payload.block_end.eq(pixel.block_end),
+                tiles.pixels.payload.end.eq(pixel.last_block),
             ]
             with m.If(tiles.overrun):
                 m.d.comb += [self.overrun.eq(1), self.overrun_index.eq(tiles.index)]
@@ -152,14 +176,14 @@ class BufferWriter(wiring.Component):
                     m.d.comb += self.index.eq(tiles.index)
 
         # -- state ----------------------------------------------------------------------------------------------------
-        working = walk.step | tiles_valid
+        working = step | tiles_valid
         if config.gather:       # the gatherer may be at work when nothing enters it
-            working = working | (active & to_buffer & there)
+            working = working | (to_path & there)
         with m.If(working):
             m.d.comb += self.state.eq(_STATE["busy"])
         with m.Elif(active & ~self.input.valid):
             m.d.comb += self.state.eq(_STATE["wait_bus"])
-        with m.Elif(active & to_buffer & kept):
+        with m.Elif((to_path | to_tiles) & kept):
             m.d.comb += self.state.eq(_STATE["wait_store"])
         with m.Elif(active):
             m.d.comb += self.state.eq(_STATE["wait_ring"])

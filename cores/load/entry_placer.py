@@ -8,6 +8,7 @@ from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import Opcode
 from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
+from .phase_counter import count_down
 
 __all__ = ["EntryPlacer", "PlacedPixels"]
 
@@ -40,32 +41,42 @@ class EntryPlacer(wiring.Component):
         m = Module()
         geometry, pixels = self.geometry, self.pixels
         block, row, entry = Signal(ENTRY_BITS), Signal(ENTRY_BITS), self.entry
-        placing = pixels.lanes.any()
+        placing, row_end, block_end = pixels.lanes.any(), pixels.row_end, pixels.row_end & pixels.block_end
         m.d.comb += [self.enable.eq(pixels.lanes), self.overrun.eq(placing & (entry >= self.config.input_depth))]
+        # One sum for the next entry, the next row and the next block.
+        onwards = Signal(ENTRY_BITS)
+        pitch = Mux(pixels.block_end, Mux(pixels.next_entry, geometry.buf_block_pitch, 0), geometry.buf_row_pitch)
+        m.d.comb += onwards.eq(Mux(row_end, Mux(pixels.block_end, block, row), entry) + Mux(row_end, pitch, 1))
         with m.If(placing):
-            m.d.sync += entry.eq(entry + 1)
+            m.d.sync += entry.eq(onwards)
         if self.config.banks > 1:
-            phase, bank = Signal.like(geometry.stride), Signal(BankShape(self.config))
-            more = pixels.lanes[1:]
-            m.d.comb += self.enable.eq(pixels.lanes << bank)
+            columns = Signal(len(geometry.stride) + 1)      # behind this one, of those of a bank; see `count_down`
+            bank = Signal(BankShape(self.config))
+            first = Signal(ENTRY_BITS)      # entry of the bank's first column of the ``stride`` that it has here
+            more, bank_end = pixels.lanes[1:], Signal()
+            m.d.comb += [
+                self.enable.eq(pixels.lanes << bank),
+                bank_end.eq(pixels.run | columns[-1]),
+            ]
+            with m.If(placing | self.start):
+                m.d.sync += columns.eq(
+                    count_down(bank_end | row_end | self.start, columns, geometry.stride, first=2))
             with m.If(placing):
-                with m.If(pixels.run | (phase + 1 == geometry.stride)):
+                with m.If(bank_end):
+                    m.d.sync += bank.eq(bank + 1 + more)
                     # A bank is done with its ``stride`` columns: the next are the next bank's at the same entries.
-                    m.d.sync += [
-                        phase.eq(0),
-                        bank.eq(bank + 1 + more),
-                        entry.eq(Mux((bank | more).all(), entry + 1, entry - phase)),
-                    ]
-                with m.Else():
-                    m.d.sync += phase.eq(phase + 1)
-            with m.If(self.start | (placing & pixels.row_end)):
-                m.d.sync += [phase.eq(0), bank.eq(0)]
-        with m.If(placing & pixels.row_end):
-            next_row = row + geometry.buf_row_pitch
-            m.d.sync += [signal.eq(next_row) for signal in (row, entry)]
-            with m.If(pixels.block_end):
-                next_block = block + Mux(pixels.next_entry, geometry.buf_block_pitch, 0)
-                m.d.sync += [signal.eq(next_block) for signal in (block, row, entry)]
+                    with m.If((bank | more).all()):
+                        m.d.sync += first.eq(onwards)
+                    with m.Elif(~row_end):
+                        m.d.sync += entry.eq(first)
+                with m.If(row_end):
+                    m.d.sync += [bank.eq(0), first.eq(onwards)]
+            with m.If(self.start):
+                m.d.sync += [bank.eq(0), first.eq(self.base)]
+        with m.If(placing & row_end):
+            m.d.sync += row.eq(onwards)
+        with m.If(placing & block_end):
+            m.d.sync += block.eq(onwards)
         with m.If(self.start):
             m.d.sync += [signal.eq(self.base) for signal in (block, row, entry)]
         return m

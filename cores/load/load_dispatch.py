@@ -1,13 +1,14 @@
 """Load dispatch: the load queue's instructions, one by one, to what delivers their data."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import instruction_layout, queue_layout
 from ..arch.isa import Opcode, Queue, is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
+from .load_context import LoadContext
 from .padded_walk import Box
 
 __all__ = ["LoadDispatch", "Setting"]
@@ -19,66 +20,97 @@ Setting = data.StructLayout({op.name.lower(): 1 for op in (Opcode.LOAD_SET, Opco
 class LoadDispatch(wiring.Component):
     """Take the load queue's next instruction when the load at hand ends, and say what it begins.
 
-    A load waits for its compute token, for what the set operations in front of it make, and a LOAD_ACT for tiles that
-    are still being made. It is ``active`` until ``finish``, on its way to the input buffer unless to one of the rings.
+    A load's box goes to the walk before that, as soon as the instruction is seen and what the set operations in front
+    of it make is there: so its pixels are known when it begins. It waits for its compute token, and a LOAD_ACT for
+    tiles that are still being made. It is ``active`` until ``finish``, on its way to one of four places. Operations
+    that set something wait until no load is.
+
+    All that an instruction waits for but the load at hand is looked at `LOOK` cycles before. A load leaves the queue
+    `LEAVE` cycles behind its ``start``, and in that cycle its token leaves the counter.
     """
+
+    LOOK = LEAVE = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         act = instruction_layout(Opcode.LOAD_ACT)
         super().__init__({
             **EnginePort(Queue.LOAD, without=(
-                "store_level", "store_take", "post_compute", "state", "error", "idle", "halt")).members,
+                "queue", "store_level", "store_take", "post_compute", "state", "error", "idle", "halt")).members,
+            "queue": In(stream.Signature(LoadContext)),  # instructions, in order
             "waits_compute": Out(1),               # the next load lacks its compute token
             "settled": In(1),                      # what set operations make is there
+            "tiled": In(1),                        # boxes become tiles
             "tiles_idle": In(1),                   # no tiles are being made
+            "width": In(Box.members["width"]),     # pixels of a box's row, padding included
+            "boxes": Out(stream.Signature(Box)),   # of the next load, ahead of it
             "setting": Out(Setting),               # an instruction that sets something is taken
             "start": Out(1),                       # a load is taken
             "start_box": Out(1),                   # a LOAD_ACT is
             "geometry": Out(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
-            "box": Out(Box),                       # of the load that begins
             "base": Out(act.members["buf_base"]),  # first entry of the LOAD_ACT that begins
             "finish": In(1),                       # the load's last beat
             "active": Out(1),                      # a load is in hand
             "to_weights": Out(1),                  # its beats go to the weight ring
             "to_side": Out(1),                     # its beats go to the side ring
+            "to_path": Out(1),                     # its pixels go to the input buffer
+            "to_tiles": Out(1),                    # its pixels become tiles
             "post": Out(1),                        # it posts a token
         })
 
     def elaborate(self, platform):
         m = Module()
-        word = data.View(queue_layout(Queue.LOAD), self.queue.payload.word)
+        entry, box = self.queue.payload.entry, self.boxes.payload
+        word = data.View(queue_layout(Queue.LOAD), entry.word)
         act, wgt, side = word.load_act, word.load_wgt, word.load_side
-        take = Signal()
-        is_box, is_weights = act.opcode == Opcode.LOAD_ACT, act.opcode == Opcode.LOAD_WGT
+        is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
+            Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
+        is_load = is_box | is_weights | is_side
+        walked = Signal()       # the next load's box has gone to the walk
+        taken = Signal()        # a load was taken in the cycle before and leaves the queue
+        load_ready, set_ready = Signal(), Signal()      # all but the load at hand allows the next instruction
+        take_set = Signal()
         m.d.comb += [
-            self.waits_compute.eq(lacks(self.compute_level, act.wait_compute)),
-            take.eq(self.queue.valid & (~self.active | self.finish) & ~self.waits_compute & self.settled
-                         & (self.tiles_idle | ~is_box)),
-            self.queue.ready.eq(take),
-            self.start_box.eq(take & is_box),
+            # A token that is taken leaves its counter a cycle later.
+            self.waits_compute.eq(lacks(self.compute_level, act.wait_compute) | (act.wait_compute & self.compute_take)),
+            self.start.eq(load_ready & (~self.active | self.finish)),
+            take_set.eq(set_ready & ~self.active),
+            self.queue.ready.eq(taken | take_set),
+            self.start_box.eq(self.start & is_box),
             self.base.eq(act.buf_base),
+
+            self.boxes.valid.eq(self.queue.valid & ~taken & is_load & self.settled & ~walked),
+            box.blocks.eq(Mux(is_box, act.blocks, 1)),
+            box.pad_top.eq(act.pad_top),
+            box.rows.eq(act.rows),
+            box.height.eq(self.queue.payload.extent),
+            box.width.eq(Mux(is_box, self.width, Mux(is_weights, wgt.beats, side.cols))),
+            box.ring.eq(~is_box),
         ]
-        with m.If(is_box):
-            m.d.comb += [
-                self.box.blocks.eq(act.blocks),
-                self.box.pad_top.eq(act.pad_top),
-                self.box.rows.eq(act.rows),
-                self.box.pad_bottom.eq(act.pad_bottom),
-                self.box.cols.eq(self.geometry.cols),
-            ]
-        with m.Else():
-            m.d.comb += [
-                self.box.blocks.eq(1),
-                self.box.rows.eq(Mux(is_weights, 1, side.rows)),
-                self.box.cols.eq(Mux(is_weights, wgt.beats, side.cols)),
-            ]
+        m.d.sync += [
+            taken.eq(self.start),
+            load_ready.eq(walked & ~self.start & ~self.waits_compute & (self.tiles_idle | ~is_box)),
+            set_ready.eq(self.queue.valid & ~taken & ~is_load & ~take_set & self.settled),
+            self.compute_take.eq(self.start & act.wait_compute),
+        ]
+        with m.If(self.boxes.valid & self.boxes.ready):
+            m.d.sync += walked.eq(1)
         with m.If(self.finish):
-            m.d.sync += self.active.eq(0)
-        with m.If(take):
-            m.d.comb += self.compute_take.eq(act.wait_compute)
-            m.d.sync += [self.index.eq(self.queue.payload.index), self.post.eq(act.post_compute),
-                         self.to_weights.eq(0), self.to_side.eq(0)]
+            m.d.sync += [signal.eq(0) for signal in (
+                self.active, self.to_weights, self.to_side, self.to_path, self.to_tiles)]
+        with m.If(self.start):
+            m.d.sync += [
+                walked.eq(0),
+                self.index.eq(entry.index),
+                self.post.eq(act.post_compute),
+                self.active.eq(1),
+                self.to_weights.eq(is_weights),
+                self.to_side.eq(is_side),
+                self.to_path.eq(is_box & ~self.tiled),
+                self.to_tiles.eq(is_box & self.tiled),
+            ]
+        with m.If(take_set):
+            m.d.sync += self.index.eq(entry.index)
             with m.Switch(act.opcode):
                 with m.Case(Opcode.LOAD_SET):
                     m.d.comb += self.setting.load_set.eq(1)
@@ -88,8 +120,4 @@ class LoadDispatch(wiring.Component):
                         with m.Case(opcode):
                             m.d.comb += self.setting[opcode.name.lower()].eq(1)
                             m.d.sync += self.geometry.sign.eq(0)
-                with m.Default():
-                    m.d.comb += self.start.eq(1)
-                    m.d.sync += [self.active.eq(1), self.to_weights.eq(is_weights),
-                                 self.to_side.eq(~is_weights & ~is_box)]
         return m

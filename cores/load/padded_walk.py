@@ -1,71 +1,93 @@
 """Padded walk: the pixels of a box with padding around it, in the order in which they are written."""
 
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
-from .phase_counter import PhaseCounter
+from ..lib.stream_buffer import StreamBuffer
+from .load_context import EXTENT_BITS
+from .phase_counter import PhaseCounter, count_down
 
-__all__ = ["Box", "PaddedWalk"]
+__all__ = ["Box", "PaddedWalk", "WalkedPixel"]
 
-#: ``blocks`` times ``rows`` rows of ``cols`` data pixels, and the rows of padding around them.
+#: ``blocks`` times ``height`` rows of ``width`` pixels. Those of a ``ring`` are data, and so are those of a box that
+#: are in ``rows`` rows behind ``pad_top``, as far as padding leaves them to be.
 Box = data.StructLayout({
-    **{name: field_shape(Opcode.LOAD_ACT, name) for name in ("blocks", "pad_top", "rows", "pad_bottom")},
-    "cols": field_shape(Opcode.LOAD_WGT, "beats"),      # the longest rows are those of weights
+    **{name: field_shape(Opcode.LOAD_ACT, name) for name in ("blocks", "pad_top", "rows")},
+    "height": EXTENT_BITS,
+    "width": field_shape(Opcode.LOAD_WGT, "beats"),     # the longest rows are those of weights
+    "ring": 1,
 })
+
+#: A pixel: whether it is data, not padding, and what it is the last of; is it in the box's last block?
+WalkedPixel = data.StructLayout({"is_data": 1, "row_end": 1, "block_end": 1, "last_block": 1, "end": 1})
 
 
 class PaddedWalk(wiring.Component):
     """Say of a box's pixel whether it is data or padding, and whether it ends its row, its block or the box.
 
-    For block, row, column, one pixel a cycle.
+    For block, row, column, one pixel a cycle, also from box to box: the next one is taken when the last row of the one
+    before it is under way. Its first pixel comes `LATENCY` cycles behind it. All that a pixel depends on is known a
+    cycle before, and two pixels may wait.
     """
 
-    def __init__(self, *, left_bits: int, right_bits: int):
+    #: Cycles from a box to its first pixel: box, counters, buffer.
+    LATENCY = 2 + StreamBuffer.LATENCY
+    #: Pixels that may wait behind the counters.
+    AHEAD = StreamBuffer.DEPTH
+
+    def __init__(self, *, left_bits: int):
         super().__init__({
-            "start": In(1),           # begin ``box``
-            "box": In(Box),           # the next one
-            "left": In(left_bits),    # pixels of padding in front of a row, from ``start`` to the end
-            "right": In(right_bits),  # pixels of padding behind it
-            "step": In(1),            # go on by a pixel
-            "is_data": Out(1),        # the pixel is data, not padding
-            "row_end": Out(1),        # it is the last of its row
-            "block_end": Out(1),      # it is the last of its block
-            "last_block": Out(1),     # it is in the box's last block
-            "end": Out(1),            # it is the last of the box
+            "boxes": In(stream.Signature(Box)),  # to be walked through
+            "left": In(left_bits),  # pixels of padding in front of a row; stands from the box until its last row
+            "cols": In(field_shape(Opcode.LOAD_SET, "cols")),  # of data in it; as ``left``
+            "pixels": Out(stream.Signature(WalkedPixel)),  # in order
         })
 
     def elaborate(self, platform):
         m = Module()
         members = Box.members
         m.submodules.cols = cols = PhaseCounter(
-            before_bits=len(self.left), data_bits=members["cols"], behind_bits=len(self.right), may_lack_data=False)
+            before_bits=len(self.left), data_bits=len(self.cols), length_bits=members["width"].width)
         m.submodules.rows = rows = PhaseCounter(
-            before_bits=members["pad_top"], data_bits=members["rows"], behind_bits=members["pad_bottom"],
-            may_lack_data=True)
+            before_bits=members["pad_top"].width, data_bits=members["rows"].width, length_bits=members["height"])
+        m.submodules.buffer = buffer = StreamBuffer(WalkedPixel)
+        connect(m, buffer.output, flipped(self.pixels))
 
-        box, here = Signal(Box), Signal(Box)
-        m.d.comb += here.eq(Mux(self.start, self.box, box))
+        # The box at hand, or the next one: in the last row nothing of the one at hand is needed any more.
+        box, fresh = Signal(Box), Signal()
+        walking, ring = Signal(), Signal()
+        blocks = Signal(members["blocks"].width + 1)        # behind the present one, less one
+        step, over, pixel = Signal(), Signal(), buffer.input.payload
         m.d.comb += [
-            *[counter.start.eq(self.start) for counter in (cols, rows)],
+            self.boxes.ready.eq(~fresh & (~walking | (rows.last & pixel.last_block))),
+            step.eq(walking & buffer.input.ready),
+            # Counters begin again and again until there is a box.
+            over.eq(~walking | (step & pixel.end)),
+            buffer.input.valid.eq(walking),
+            pixel.is_data.eq(ring | (rows.in_data & cols.in_data)),
+            pixel.row_end.eq(cols.last),
+            pixel.block_end.eq(cols.last & rows.last),
+            pixel.last_block.eq(blocks[-1]),
+            pixel.end.eq(pixel.block_end & pixel.last_block),
+
             cols.before.eq(self.left),
-            cols.data.eq(here.cols),
-            cols.behind.eq(self.right),
-            rows.before.eq(here.pad_top),
-            rows.data.eq(here.rows),
-            rows.behind.eq(here.pad_bottom),
-            cols.step.eq(self.step),
-            rows.step.eq(self.step & cols.last),
-            self.is_data.eq(rows.in_data & cols.in_data),
-            self.row_end.eq(cols.last),
-            self.block_end.eq(cols.last & rows.last),
-            self.last_block.eq(box.blocks == 1),
-            self.end.eq(self.block_end & self.last_block),
+            cols.data.eq(self.cols),
+            cols.length.eq(box.width),
+            rows.before.eq(box.pad_top),
+            rows.data.eq(box.rows),
+            rows.length.eq(box.height),
+            cols.step.eq(step),
+            cols.begin.eq(~walking | (step & cols.last)),
+            rows.step.eq(step & cols.last),
+            rows.begin.eq(~walking | (step & pixel.block_end)),
         ]
-        with m.If(self.step & self.block_end):
-            m.d.sync += box.blocks.eq(box.blocks - 1)
-        with m.If(self.start):
-            m.d.sync += box.eq(self.box)
+        with m.If(~walking | (step & pixel.block_end)):
+            m.d.sync += blocks.eq(count_down(~walking | blocks[-1], blocks, box.blocks, first=2))
+        with m.If(over):
+            m.d.sync += [walking.eq(fresh), ring.eq(box.ring), fresh.eq(0)]
+        with m.If(self.boxes.valid & self.boxes.ready):
+            m.d.sync += [box.eq(self.boxes.payload), fresh.eq(1)]
         return m

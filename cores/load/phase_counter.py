@@ -1,47 +1,49 @@
 """Phase counter: padding, data, padding, along one side of a box."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["PhaseCounter"]
+__all__ = ["PhaseCounter", "count_down"]
+
+
+def count_down(begin: Value, count: Value, at_hand: Value, *, first: int) -> Value:
+    """``at_hand`` less ``first`` where ``begin``, else ``count`` less one: the next value of ``count``.
+
+    A count is below zero when nothing is left of it, which its highest bit says without a comparison.
+    """
+    step = Mux(begin, Const(-first, len(count)), Const(-1, len(count)))
+    return (Mux(begin, at_hand, count) + step)[:len(count)]
 
 
 class PhaseCounter(wiring.Component):
-    """Count ``before`` steps, then ``data``, then ``behind``, and from the beginning again.
+    """Count ``length`` steps: ``before`` of padding, ``data``, and as many more of padding as there are.
 
-    The lengths are taken with ``start`` and with the ``last`` step; any phase but not all may have none. Without
-    ``may_lack_data`` there is at least one step of data.
+    The lengths are taken with ``begin``, whatever is at hand. ``length`` is at least 1. What the present step is comes
+    from registers alone.
     """
 
-    def __init__(self, *, before_bits: int, data_bits: int, behind_bits: int, may_lack_data: bool):
-        self.may_lack_data = may_lack_data
+    def __init__(self, *, before_bits: int, data_bits: int, length_bits: int):
         super().__init__({
-            "start": In(1),             # take the lengths
+            "begin": In(1),             # take the lengths; the first step is the next cycle's
             "before": In(before_bits),  # steps of padding in front
             "data": In(data_bits),      # steps of data
-            "behind": In(behind_bits),  # steps of padding behind
+            "length": In(length_bits),  # steps in all
             "step": In(1),              # go on by one
             "in_data": Out(1),          # this step is data
-            "last": Out(1),             # this step is the last; the lengths are taken with it
+            "last": Out(1),             # this step is the last
         })
 
     def elaborate(self, platform):
         m = Module()
-        before, data, behind = Signal.like(self.before), Signal.like(self.data), Signal.like(self.behind)
-        padding_last = (before == 1) & (data == 0) & (behind == 0) if self.may_lack_data else 0
-        m.d.comb += [
-            self.in_data.eq((before == 0) & (data != 0)),
-            self.last.eq(Mux(before != 0, padding_last,
-                             Mux(data == 1, behind == 0, (data == 0) & (behind == 1)))),
-        ]
-        with m.If(self.step):
-            with m.If(before != 0):
-                m.d.sync += before.eq(before - 1)
-            with m.Elif(data != 0):
-                m.d.sync += data.eq(data - 1)
-            with m.Else():
-                m.d.sync += behind.eq(behind - 1)
-        with m.If(self.start | (self.step & self.last)):
-            m.d.sync += [before.eq(self.before), data.eq(self.data), behind.eq(self.behind)]
+        # Steps behind this one; steps from this one on of padding in front, and of data, less one.
+        behind, before, data = (Signal(len(port) + 1, name=name) for port, name in (
+            (self.length, "behind"), (self.before, "before_data"), (self.data, "data_left")))
+        m.d.comb += [self.last.eq(behind[-1]), self.in_data.eq(before[-1] & ~data[-1])]
+        with m.If(self.begin | self.step):
+            m.d.sync += behind.eq(count_down(self.begin, behind, self.length, first=2))
+        with m.If(self.begin | (self.step & ~before[-1])):
+            m.d.sync += before.eq(count_down(self.begin, before, self.before, first=1))
+        with m.If(self.begin | (self.step & self.in_data)):
+            m.d.sync += data.eq(count_down(self.begin, data, self.data, first=1))
         return m

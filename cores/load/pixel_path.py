@@ -9,6 +9,7 @@ from ..arch.isa import Opcode, Queue
 from ..buffers.input_buffer import KeptBeat
 from ..config import NpuConfig
 from .entry_placer import PlacedPixels
+from .load_context import EXTENT_BITS
 from .load_dispatch import Setting
 from .padded_walk import Box
 
@@ -30,21 +31,22 @@ def EntryValue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     })
 
 
-def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member]:
+def path_ports(config: NpuConfig) -> dict[str, wiring.Member]:
     """Ports of `PixelPath` and of `GatheredPath`, which takes its place."""
     return {
         "setting": In(Setting),               # an instruction that sets something is taken
         "word": In(queue_layout(Queue.LOAD)),  # that instruction
+        "extent": In(EXTENT_BITS),            # pixels of a row with padding, if it is a LOAD_SET
         "settled": Out(1),                    # what it sets is there
         "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
         "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),  # pixels of padding in front of a row
-        "right": Out(right_bits),             # pixels of padding behind it
+        "width": Out(Box.members["width"]),   # pixels of a row in all
         "start": In(1),                       # begin ``box``
         "box": In(Box),                       # the next one
         "room": Out(1),                       # a pixel may enter
         "enter": In(BoxPixel(config)),   # the pixel at hand
         "pixel": Out(config.beat_bits),       # its values, padding or data
-        "placed": Out(PlacedPixels(config)),  # entries that set out and want a place
+        "placed": Out(PlacedPixels(config)),  # entries that set out a cycle ago and want a place
         "finish": Out(1),                     # the box's last entry sets out
         "value": Out(EntryValue(config)),     # of the entries that set out `LATENCY` cycles ago
         **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # a beat of a local STORE, which goes first
@@ -54,10 +56,11 @@ def path_ports(config: NpuConfig, *, right_bits: int) -> dict[str, wiring.Member
 class PixelPath(wiring.Component):
     """Bring the pixels of a box, data or padding, to the input buffer as they are.
 
-    ``setting`` shows it the instructions that say how; from when it is ``settled`` on, a row has ``left`` and ``right``
-    pixels of padding. Behind ``start`` the pixels of ``box`` may ``enter`` while there is ``room``. ``placed`` asks for
-    the place of an entry whose ``value`` comes `LATENCY` cycles later, ``finish`` comes with the box's last.
-    ``pixel`` is the one at hand. A ``kept`` beat goes in front and is ``value`` as long after.
+    ``setting`` shows it the instructions that say how; from when it is ``settled`` on, a row has ``width`` pixels, of
+    which ``left`` are padding in front. Behind ``start`` the pixels of ``box`` may ``enter`` while there is ``room``.
+    The ``value`` of an entry comes `LATENCY` cycles after it set out, ``placed`` asks for its place one cycle after;
+    ``finish`` comes with the box's last. ``pixel`` is the one at hand. A ``kept`` beat goes in front and is ``value``
+    as long after.
 
     Latency 1, a pixel a cycle.
     """
@@ -66,7 +69,7 @@ class PixelPath(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
-        super().__init__(path_ports(config, right_bits=instruction_layout(Opcode.LOAD_SET).members["pad_right"].width))
+        super().__init__(path_ports(config))
 
     def elaborate(self, platform):
         m = Module()
@@ -75,16 +78,19 @@ class PixelPath(wiring.Component):
         m.d.comb += [
             self.settled.eq(1),
             self.left.eq(geometry.pad_left),
-            self.right.eq(geometry.pad_right),
             self.room.eq(1),
             self.pixel.eq(Mux(enter.is_data, enter.beat, padding)),
-            self.placed.lanes.eq(enter.valid),
-            self.placed.row_end.eq(enter.row_end),
-            self.placed.block_end.eq(enter.block_end),
             self.placed.next_entry.eq(1),
             self.finish.eq(enter.valid & enter.end),
         ]
-        m.d.sync += self.value.data.eq(self.pixel)
+        m.d.sync += [
+            self.value.data.eq(self.pixel),
+            self.placed.lanes.eq(enter.valid),
+            self.placed.row_end.eq(enter.row_end),
+            self.placed.block_end.eq(enter.block_end),
+        ]
+        with m.If(self.setting.load_set):
+            m.d.sync += self.width.eq(self.extent)
         if config.local_store:
             with m.If(self.kept.enable.any()):
                 m.d.comb += self.room.eq(0)

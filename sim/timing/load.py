@@ -9,9 +9,12 @@ from cores.arch.isa import SETTERS, Instruction, Opcode, Queue
 from cores.bus.axi import MAX_BURST
 from cores.config import NpuConfig
 from cores.load.gather.byte_window import ByteWindow
+from cores.load.gather.gathered_path import GatheredPath
 from cores.load.gather.run_gatherer import RunGatherer
 from cores.load.gather.run_settings import RunSettings
-from cores.load.load_engine import LoadEngine
+from cores.load.load_dispatch import LoadDispatch
+from cores.load.load_requester import LoadRequester
+from cores.load.padded_walk import PaddedWalk
 
 from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest
@@ -35,6 +38,11 @@ def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.nd
     assert geometry is not None
     blocks = offset + np.arange(instruction["blocks"])[:, None] * geometry["block_pitch"]
     return (blocks + np.arange(instruction["rows"]) * geometry["row_pitch"]).ravel(), geometry["cols"]
+
+
+def _width(geometry: Instruction) -> int:
+    """Pixels of a row with its padding."""
+    return geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +82,9 @@ class Requester:
         self.handed: list[tuple[int, int, int]] = []
 
     def run(self) -> Steps:
-        shared, free = self.shared, 0
+        shared = self.shared
+        # From when on an instruction may be taken, and a request offered.
+        seen_from = free = ready = 0
         geometry: Instruction | None = None
         queue = shared.queues[Queue.LOAD]
         while True:
@@ -82,30 +92,67 @@ class Requester:
                 yield "an instruction or room for it"
             index = shared.pending[Queue.LOAD][queue.popped]
             instruction = shared.program[index]
-            seen = max(queue.next_readable(), free, shared.contexts.next_writable())
+            seen = max(queue.next_readable(), seen_from, shared.contexts.next_writable())
             stored = yield from shared.take(Queue.LOAD, Queue.STORE, instruction["stores"])
-            accepted = max(seen, stored)
+            accepted = max(seen + LoadRequester.LOOK, stored + LoadRequester.LOOK, free)
             queue.pop_one(accepted)
             shared.contexts.push_one(accepted)
-            self.handed.append((index, accepted - seen, accepted))
-            self.clock = free = accepted + 1
+            self.handed.append((index, max(0, min(stored + LoadRequester.LOOK, accepted) - max(seen, free)), accepted))
+            self.clock = seen_from = accepted + 1
             yield None
             if instruction.opcode in SETTERS:
                 geometry = instruction if instruction.opcode == Opcode.LOAD_SET else geometry
                 continue
-            time = accepted + LoadEngine.FIRST_REQUEST
+            ready = max(ready, accepted + LoadRequester.FIRST_REQUEST)
             rows, beats = _rows(geometry, instruction)
             for offset in rows.tolist():
                 for begin in range(0, beats, MAX_BURST):
                     count = min(MAX_BURST, beats - begin)
                     while shared.load_data.room < count:
                         yield "room for load data"
-                    time = max(time, int(shared.load_data.writable(count)[-1]))
-                    time, arrivals = shared.bus.load(time, offset + begin, count)
+                    offered = max(ready, int(shared.load_data.writable(count)[-1]) + LoadRequester.ROOM_CYCLES - 1)
+                    taken, arrivals = shared.bus.load(offered, offset + begin, count)
                     shared.load_data.push(arrivals + LOAD_ARRIVAL)
-                    self.clock = free = time = time + 1
+                    free = offered + LoadRequester.NEXT_INSTRUCTION
+                    ready = taken + LoadRequester.REQUEST_CYCLES
+                    self.clock = taken + 1
                     yield None
-                time += LoadEngine.ROW_CYCLES - 1
+
+
+class Walk:
+    """`PaddedWalk`, which counts pixels ahead of their data: when it may take a box, and when its pixels are there."""
+
+    def __init__(self) -> None:
+        #: When the box at hand is in its last row, and when its last pixel is counted.
+        self._last_row = self._ended = NEVER
+        self._begun = NEVER
+        #: When pixels met their data: the last ones before the box at hand, and its own.
+        self._met = np.full(PaddedWalk.AHEAD, NEVER)
+
+    def take(self, time: int) -> int:
+        """A box that is there at ``time``: the cycle in which it is taken."""
+        taken = max(time, self._last_row)
+        self._begun = max(taken + 1, self._ended)
+        return taken
+
+    @property
+    def first(self) -> int:
+        """First cycle in which the box's first pixel may meet its data."""
+        return max(self._begun + 1, int(self._met[0]) + 1) + 1
+
+    def meet(self, times: np.ndarray) -> None:
+        """The next pixels of the box at hand."""
+        self._met = np.concatenate([self._met, times])
+
+    def end(self, row: int) -> None:
+        """All of them have met; its last row had ``row`` pixels."""
+        count = len(self._met) - PaddedWalk.AHEAD
+
+        def counted(pixel: int) -> int:
+            return max(self._begun + 1 + pixel, int(self._met[pixel]) + 1)
+        self._last_row = 1 + (counted(count - row - 1) if count > row else self._begun)
+        self._ended = counted(count - 1)
+        self._met = self._met[-PaddedWalk.AHEAD:]
 
 
 class Writer:
@@ -113,6 +160,7 @@ class Writer:
 
     def __init__(self, shared: Shared, requester: Requester) -> None:
         self.shared, self.requester = shared, requester
+        self.walk = Walk()
         self.clock = 0
 
     def run(self) -> Steps:
@@ -122,6 +170,8 @@ class Writer:
         gather: Instruction | None = None
         # What goes to the input buffer passes the gatherer, if there is one.
         behind = RunGatherer.LATENCY - 1 if shared.config.gather else 0
+        at_head = 0         # first cycle in which the next instruction is seen
+        token_free = 0      # and in which it is seen which tokens are left
         idle = 0            # first cycle in which the writer is not at work
         transformed = 0     # and in which the transformer is not
         while True:
@@ -129,45 +179,60 @@ class Writer:
                 yield "a load"
             index, held_up, asked = self.requester.handed[shared.contexts.popped]
             instruction = shared.program[index]
-            seen = max(shared.contexts.next_readable(), self.clock)
+            at_head = max(at_head, shared.contexts.next_readable())
+            if instruction.opcode in SETTERS:
+                seen = max(at_head + LoadDispatch.LOOK, self.clock + 1)
+            else:
+                seen = max(self.walk.take(at_head) + 1 + LoadDispatch.LOOK, self.clock)
             waiting = max(seen, idle)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
+            if instruction["wait_compute"]:
+                tokens = max(tokens, token_free) + LoadDispatch.LOOK
             accepted = max(seen, tokens)
+            if instruction["wait_compute"]:
+                token_free = accepted + LoadDispatch.LEAVE + 1
             if instruction.opcode == Opcode.LOAD_ACT:
                 assert geometry is not None
                 check_box(shared.config, index, geometry, instruction, gather)
-                accepted = max(accepted, transformed)
+                accepted = max(accepted, transformed + LoadDispatch.LOOK)
             shared.contexts.pop_one(accepted)
             shared.spent(engine, "wait_compute", index, max(0, tokens - waiting))
             shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - idle)))
             shared.spent(engine, "setup", index, int(accepted >= idle))
             first = max(idle, min(seen, asked - held_up))
             last = done = accepted
+            at_head = accepted + 1 + (0 if instruction.opcode in SETTERS else LoadDispatch.LEAVE)
             if instruction.opcode == Opcode.LOAD_SET:
                 geometry, tiles, gather = instruction, None, None
-                self.clock = accepted + 1
+                self.clock = accepted
             elif instruction.opcode == Opcode.LOAD_WINOGRAD:
                 tiles, gather = instruction, None
-                self.clock = accepted + 1
+                self.clock = accepted
             elif instruction.opcode == Opcode.LOAD_GATHER:
                 tiles, gather = None, instruction
                 last = done = accepted + RunSettings.GATHER_CYCLES
-                self.clock = last + 1
+                self.clock = at_head = last + 1
             elif instruction.opcode == Opcode.LOAD_ACT and tiles is not None:
+                assert geometry is not None
                 last, done = yield from self._tiles(index, geometry, tiles, instruction, accepted)
+                self.walk.end(_width(geometry))
                 self.clock, transformed = last, done + 1
             elif instruction.opcode == Opcode.LOAD_ACT:
                 assert geometry is not None
+                # The gatherer begins while the instruction leaves the queue.
+                begun = accepted + (LoadDispatch.LEAVE + GatheredPath.START_CYCLES - 1 if shared.config.gather else 0)
                 if gather:
-                    last = yield from self._runs(index, geometry, gather, instruction, accepted)
+                    last, row = yield from self._runs(index, geometry, gather, instruction, begun)
                 else:
-                    last = yield from self._box(index, geometry, instruction, accepted)
-                    last += bool(shared.config.gather)
-                self.clock = last
+                    last = yield from self._box(index, geometry, instruction, begun)
+                    last, row = last + bool(shared.config.gather), _width(geometry)
+                self.walk.end(row)
+                self.clock = last + (GatheredPath.FINISH_CYCLES if shared.config.gather else 0)
             else:
                 ring = shared.weights if instruction.opcode == Opcode.LOAD_WGT else shared.side
                 beats = instruction["beats"] if ring is shared.weights else instruction["cols"] * instruction["rows"]
                 last = yield from self._stream(index, ring, beats, accepted)
+                self.walk.end(beats if ring is shared.weights else instruction["cols"])
                 self.clock = last
             if instruction["post_compute"]:
                 shared.post(engine, Queue.COMPUTE, max(last, done) + behind)
@@ -181,21 +246,20 @@ class Writer:
         """LOAD_ACT: a pixel a cycle, those of the padding without waiting for data. Returns the last pixel's cycle."""
         left, top = geometry["pad_left"], instruction["pad_top"]
         cols, rows, blocks = geometry["cols"], instruction["rows"], instruction["blocks"]
-        width, height = left + cols + geometry["pad_right"], top + rows + instruction["pad_bottom"]
+        width, height = _width(geometry), top + rows + instruction["pad_bottom"]
         total = blocks * height * width
         # Where in the series of pixels the data is.
         data = ((np.arange(blocks)[:, None, None] * height + top + np.arange(rows)[:, None]) * width
                 + left + np.arange(cols)).ravel()
-        return (yield from self._pixels(index, data, total, accepted))
+        return (yield from self._pixels(index, data, total, max(accepted, self.walk.first - 1)))
 
-    def _tiles(self, index: int, geometry: Instruction | None, tiles: Instruction, instruction: Instruction,
+    def _tiles(self, index: int, geometry: Instruction, tiles: Instruction, instruction: Instruction,
                accepted: int) -> Generator[str | None, None, tuple[int, int]]:
         """LOAD_ACT of transformed tiles, by pairs of rows. Returns the last pixel's cycle and the last entry's."""
-        assert geometry is not None
         left, top, rows, cols = geometry["pad_left"], instruction["pad_top"], instruction["rows"], geometry["cols"]
-        width = left + cols + geometry["pad_right"]
+        width = _width(geometry)
         pairs = (top + rows + instruction["pad_bottom"]) // 2
-        timer, time = TileTimer(self.shared.config, tiles["tile_cols"], pairs), accepted
+        timer, time = TileTimer(self.shared.config, tiles["tile_cols"], pairs), max(accepted, self.walk.first - 1)
         for _ in range(instruction["blocks"]):
             for pair in range(pairs):
                 has = [top <= row < top + rows for row in (2 * pair, 2 * pair + 1)]
@@ -231,6 +295,7 @@ class Writer:
                 pixels = data[:count] - done
                 taken = times[pixels[pixels < sure]]
             shared.load_data.pop(taken)
+            self.walk.meet(times)
             shared.spent(Queue.LOAD, "busy", index, sure)
             shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered) - time - sure)
             shared.spent(Queue.LOAD, "wait_store", index, int(times[-1] - unhindered))
@@ -240,15 +305,15 @@ class Writer:
         return time
 
     def _runs(self, index: int, geometry: Instruction, gather: Instruction, instruction: Instruction,
-              accepted: int) -> TimedSteps:
-        """LOAD_ACT behind LOAD_GATHER. Returns the last run's cycle.
+              accepted: int) -> Generator[str | None, None, tuple[int, int]]:
+        """LOAD_ACT behind LOAD_GATHER. Returns the last run's cycle, and the beats of a row.
 
         Row by row: its beats enter the window as they come and as there are places, its runs leave as their beats are
         there. Runs are timed as if beats never waited for places, which they hardly do.
         """
         shared, shape = self.shared, RowShape.of(self.shared.config, geometry, gather)
         top, rows = instruction["pad_top"], instruction["rows"]
-        entered = left = accepted
+        entered, left = max(accepted, self.walk.first - 1), accepted
         places = np.full(ByteWindow.SLOTS, accepted)    # when the last beats' places were free
         for row in range(instruction["blocks"] * (height := top + rows + instruction["pad_bottom"])):
             allowed = np.full(shape.beats, NEVER)
@@ -276,13 +341,14 @@ class Writer:
             shared.spent(Queue.LOAD, "busy", index, min(work, max(len(runs), shape.beats)))
             shared.spent(Queue.LOAD, "wait_bus", index, max(0, work - max(len(runs), shape.beats)))
             entered, left = int(inside[-1]), ends
+            self.walk.meet(inside)
             self.clock = left
             yield None
-        return left
+        return left, shape.beats
 
     def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int) -> TimedSteps:
         """LOAD_WGT, LOAD_SIDE: as the ring has room. Returns the last beat's cycle."""
-        shared, time = self.shared, accepted
+        shared, time = self.shared, max(accepted, self.walk.first - 1)
         while beats:
             while not shared.load_data.available or not ring.room:
                 yield "load data, or room in a ring"
@@ -293,6 +359,7 @@ class Writer:
             times = earliest(np.maximum(arrived, ring.writable(count)))
             shared.load_data.pop(times)
             ring.push(times)
+            self.walk.meet(times)
             shared.spent(Queue.LOAD, "busy", index, count)
             shared.spent(Queue.LOAD, "wait_bus", index, int(unhindered[-1]) - time - count)
             shared.spent(Queue.LOAD, "wait_ring", index, int(times[-1] - unhindered[-1]))

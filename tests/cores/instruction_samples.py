@@ -17,7 +17,7 @@ from cores.arch.isa import (
 from cores.config import NpuConfig
 from cores.load.load_dispatch import Setting
 
-__all__ = ["broken_word", "random_instruction", "random_word", "setting_of"]
+__all__ = ["broken_word", "extent_of", "random_instruction", "random_word", "setting_of"]
 
 #: A machine without optional units.
 _PLAIN = NpuConfig()
@@ -77,3 +77,15 @@ def broken_word() -> bytes:
 def setting_of(opcode: Opcode) -> dict[str, int]:
     """What `LoadDispatch` says of an instruction that is taken: which of those that set something it is."""
     return {name: 1 for name in Setting.members if name == opcode.name.lower()}
+
+
+def extent_of(instruction: Instruction) -> int:
+    """The ``extent`` that goes with an instruction in a `LoadContext`."""
+    match instruction.opcode:
+        case Opcode.LOAD_SET:
+            return instruction["pad_left"] + instruction["cols"] + instruction["pad_right"]
+        case Opcode.LOAD_ACT:
+            return instruction["pad_top"] + instruction["rows"] + instruction["pad_bottom"]
+        case Opcode.LOAD_SIDE:
+            return instruction["rows"]
+    return 1

@@ -24,7 +24,7 @@ def extended(config, value: int) -> int:
                for lane in range(config.write_lanes * config.ic_lanes))
 
 
-@pytest.mark.parametrize("latency", [1, 2])
+@pytest.mark.parametrize("latency", [0, 1, 2])
 @pytest.mark.parametrize("idle, entries_often", [(0.0, 1.0), (0.5, 0.6), (0.0, 0.3)])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_buffer_port(name, latency, idle, entries_often, rng):
@@ -57,7 +57,7 @@ def test_buffer_port(name, latency, idle, entries_often, rng):
             value = random_fields(rng, port.value.shape())
             ctx.set(port.entry, entry)
             ctx.set(port.value, value)
-            now, under_way = under_way[0], [*under_way[1:], entry]
+            now, *under_way = [*under_way, entry]
             tile = None
             if tiles:
                 if cycle % TILE_CYCLES == 0:
@@ -71,12 +71,13 @@ def test_buffer_port(name, latency, idle, entries_often, rng):
             for name, wanted in written(ctx, now, value, tile).items():
                 if name in port.write.signature.members:
                     assert ctx.get(getattr(port.write, name)) == wanted, name
-            assert ctx.get(port.busy) == any(other["enable"] for other in [now, *under_way[:-1]])
+            assert ctx.get(port.busy) == any(other["enable"] for other in under_way)
             assert ctx.get(port.owed) == pending
             pending += now["post"] + (tile["post"] if tile else 0)
             assert ctx.get(port.post_compute) == (pending > 0)
             pending -= pending > 0
             await ctx.tick()
+        ctx.set(port.entry, nothing)
 
     async def compare(ctx):
         nonlocal pending

@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 from cores.load.gather.gathered_path import GatheredPath
 from sim.gather import gather_box
 from sim.signs import pack_signs
-from tests.cores.instruction_samples import setting_of
+from tests.cores.instruction_samples import extent_of, setting_of
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 from tests.cores.store_values import pack
 
@@ -67,7 +67,7 @@ def expected_runs(config, geometry, gather, act, data):
 
 
 class PathBench(Bench):
-    """Shows instructions, walks through boxes, compares what is placed, and its values `LATENCY` cycles later."""
+    """Shows instructions, walks through boxes, compares what is placed, and its values `LATENCY` cycles behind."""
 
     def __init__(self, config, **options):
         self.config, self.path = config, GatheredPath(config)
@@ -76,6 +76,7 @@ class PathBench(Bench):
     async def _take(self, ctx, instruction: Instruction) -> None:
         ctx.set(Value.cast(self.path.word), int.from_bytes(encode(instruction), "little"))
         ctx.set(self.path.setting, setting_of(instruction.opcode))
+        ctx.set(self.path.extent, extent_of(instruction))
         await ctx.tick()
         ctx.set(self.path.setting, {})
 
@@ -90,22 +91,22 @@ class PathBench(Bench):
             assert not ctx.get(path.settled)
             await ctx.tick()
         assert ctx.get(path.settled)
-        left, right = ctx.get(path.left), ctx.get(path.right)
-        box = {name: act[name] for name in ("blocks", "rows", "pad_top", "pad_bottom")} | {"cols": geometry["cols"]}
-        data = rng.integers(-128, 128, (box["blocks"], box["rows"], box["cols"], LANES)).astype(np.int8)
+        left, width, height = ctx.get(path.left), ctx.get(path.width), extent_of(act)
+        box = {name: act[name] for name in ("blocks", "rows", "pad_top")} | {"height": height, "width": width}
+        data = rng.integers(-128, 128, (box["blocks"], box["rows"], geometry["cols"], LANES)).astype(np.int8)
         runs = list(expected_runs(config, geometry, gather, act, data))
-        height, width = box["pad_top"] + box["rows"] + box["pad_bottom"], left + box["cols"] + right
         walk = list(np.ndindex(box["blocks"], height, width))
         ctx.set(path.box, box)
         ctx.set(path.start, 1)
         await self._take(ctx, act)
         ctx.set(path.start, 0)
-        under_way: list = [None] * GatheredPath.LATENCY
-        finished, cycle = False, 0
+        # What sets out is placed a cycle behind, kept beats are not.
+        under_way: list = [None] * (GatheredPath.LATENCY - 1)
+        kept, finished, cycle = None, False, 0
         while walk or runs or not finished or any(under_way):
             if cycle == broken_off:
                 return
-            kept = None
+            late, kept = kept, None
             if config.local_store:
                 kept = {"enable": 1 << int(rng.integers(config.banks)), "payload": random_bits(rng, config.beat_bits)}
                 kept = kept if self.pauses(self.stall) else None
@@ -115,7 +116,7 @@ class PathBench(Bench):
             if ctx.get(path.room) and walk and not self.pauses(self.idle):
                 block, row, col = walk.pop(0)
                 row, column = row - box["pad_top"], col - left
-                is_data = 0 <= row < box["rows"] and 0 <= column < box["cols"]
+                is_data = 0 <= row < box["rows"] and 0 <= column < geometry["cols"]
                 row_end = col == width - 1
                 block_end = row_end and row == height - box["pad_top"] - 1
                 enter = {"valid": 1, "is_data": int(is_data), "row_end": int(row_end), "block_end": int(block_end),
@@ -123,10 +124,10 @@ class PathBench(Bench):
                          "beat": pack(data[block, row, column], 8) if is_data else random_bits(rng, 64)}
             ctx.set(path.enter, enter)
             self._compare_value(ctx, under_way.pop(0))
-            under_way.append(kept)
+            under_way.append(late)
             placed = ctx.get(path.placed)
             if placed.lanes:
-                assert not kept
+                assert not late
                 of_cycle = [runs.pop(0) for _ in range(placed.lanes.bit_count())]
                 assert placed.lanes == (1 << len(of_cycle)) - 1 and placed.run == (gather is not None)
                 *_, row_end, block_end, next_entry = of_cycle[-1]

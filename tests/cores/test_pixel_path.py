@@ -25,11 +25,11 @@ def test_pixel_path(name, idle, kept_often, rng):
     layout = instruction_layout(Opcode.LOAD_SET)
 
     async def compare(ctx):
-        due = None
+        due = placed = width = None
         for cycle in range(300):
             if cycle == 100:
                 await bench.reset(ctx)
-                due = None
+                due = placed = width = None
             geometry = random_fields(rng, layout, pad_value=int(rng.integers(-128, 128)))
             ctx.set(path.geometry, geometry)
             kept = bool(config.local_store) and bench.pauses(kept_often)
@@ -37,17 +37,22 @@ def test_pixel_path(name, idle, kept_often, rng):
                 beat = {"enable": 1 << int(rng.integers(config.banks)), "payload": random_bits(rng, config.beat_bits)}
                 ctx.set(path.kept, beat if kept else {"payload": beat["payload"]})
             assert ctx.get(path.settled) and ctx.get(path.room) == (not kept)
-            assert (ctx.get(path.left), ctx.get(path.right)) == (geometry["pad_left"], geometry["pad_right"])
+            assert ctx.get(path.left) == geometry["pad_left"]
+            assert width is None or ctx.get(path.width) == width
+            is_set, extent = int(rng.random() < 0.2), random_bits(rng, len(path.extent))
+            ctx.set(path.setting, {"load_set": is_set})
+            ctx.set(path.extent, extent)
+            width = extent if is_set else width
             enter = random_fields(rng, path.enter.shape(), valid=int(not kept and not bench.pauses(idle)))
             ctx.set(path.enter, enter)
             padding = pack(np.full(config.beat_bytes, geometry["pad_value"]), 8)
             pixel = enter["beat"] if enter["is_data"] else padding
             assert ctx.get(path.pixel) == pixel
-            placed = ctx.get(path.placed)
-            assert placed.lanes == enter["valid"]
-            if enter["valid"]:
-                assert (placed.row_end, placed.block_end, placed.next_entry, placed.run) == (
-                    enter["row_end"], enter["block_end"], 1, 0)
+            found = ctx.get(path.placed)
+            assert found.lanes == (placed is not None)
+            if placed:
+                assert (found.row_end, found.block_end, found.next_entry, found.run) == (*placed, 1, 0)
+            placed = (enter["row_end"], enter["block_end"]) if enter["valid"] else None
             assert ctx.get(path.finish) == (enter["valid"] and enter["end"])
             if due is not None:
                 assert ctx.get(path.value.data) == due

@@ -6,7 +6,7 @@ from amaranth.hdl import Value
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.config import NpuConfig
 from cores.load.gather.run_settings import RunSettings
-from tests.cores.instruction_samples import setting_of
+from tests.cores.instruction_samples import extent_of, setting_of
 from tests.cores.simulation import Bench, random_bits
 
 CONFIGS = {
@@ -24,7 +24,7 @@ def plain_row(config, rng):
     runs = {"outputs": fields["pad_left"] + fields["cols"] + fields["pad_right"], "step": config.beat_bytes,
             "length": config.beat_bytes // 8 if signs else config.beat_bytes, "offset": 0, "skip": 0, "place": 0,
             "pairs": 0}
-    return Instruction(Opcode.LOAD_SET, **fields), runs, {"left": fields["pad_left"], "right": fields["pad_right"]}
+    return Instruction(Opcode.LOAD_SET, **fields), runs, {"left": fields["pad_left"], "width": runs["outputs"]}
 
 
 def gathered_row(config, rng, cols):
@@ -41,7 +41,7 @@ def gathered_row(config, rng, cols):
             "skip": first // lanes, "place": fields["place"] % lanes,
             "pairs": int(config.write_lanes > 1 and fields["step"] <= lanes)}
     return Instruction(Opcode.LOAD_GATHER, **fields), runs, {
-        "left": left, "right": max(0, beats - left - cols), "data_beats": fields["bytes"] // lanes,
+        "left": left, "width": max(beats, left + cols), "data_beats": fields["bytes"] // lanes,
         "data_bytes": fields["bytes"] % lanes}
 
 
@@ -55,6 +55,7 @@ def test_run_settings(name, rng):
     async def take(ctx, instruction):
         ctx.set(Value.cast(settings.word), int.from_bytes(encode(instruction), "little"))
         ctx.set(settings.setting, setting_of(instruction.opcode))
+        ctx.set(settings.extent, extent_of(instruction))
         await ctx.tick()
         ctx.set(settings.setting, {})
         ctx.set(Value.cast(settings.word), random_bits(rng, 128))

@@ -20,11 +20,15 @@ class GatheredPath(wiring.Component):
     """
 
     LATENCY = RunGatherer.LATENCY
+    #: Cycles from a box's last run or beat, the later one, to ``finish``.
+    FINISH_CYCLES = 1
+    #: Cycles from ``start`` until a beat may enter.
+    START_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         self.settings = RunSettings(config)
-        super().__init__(path_ports(config, right_bits=len(self.settings.right)))
+        super().__init__(path_ports(config))
 
     def elaborate(self, platform):
         m = Module()
@@ -35,25 +39,28 @@ class GatheredPath(wiring.Component):
         m.d.comb += [
             settings.setting.eq(self.setting),
             settings.word.eq(self.word),
+            settings.extent.eq(self.extent),
             self.settled.eq(settings.ready),
             self.left.eq(settings.left),
-            self.right.eq(settings.right),
+            self.width.eq(settings.width),
         ]
 
-        # Of a row's data, only the first ``bytes`` bytes are.
+        # Of a row's data, only the first ``bytes`` bytes are. Whole beats that are left behind this one: at -1 this one
+        # is data in part, at -2 none of it is.
         feeding, beats_left = Signal(), Signal(signed(len(settings.data_beats) + 1))
+        whole, in_part = ~beats_left[-1] | ~settings.gathering, beats_left[-1] & beats_left[0]
         with m.If(enter.valid):
             with m.If(enter.row_end):
-                m.d.sync += beats_left.eq(settings.data_beats)
-            with m.Elif(enter.is_data & (beats_left >= 0)):
+                m.d.sync += beats_left.eq(settings.data_beats - 1)
+            with m.Elif(enter.is_data & (~beats_left[-1] | beats_left[0])):
                 m.d.sync += beats_left.eq(beats_left - 1)
             with m.If(enter.end):
                 m.d.sync += feeding.eq(0)
         with m.If(self.start):
-            m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats)]
-        tail = Mux(beats_left == 0, lanes_below(settings.data_bytes, config.beat_bytes), 0)
+            m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats - 1)]
+        tail = Mux(in_part, lanes_below(settings.data_bytes, config.beat_bytes), 0)
         with m.If(enter.is_data):
-            m.d.comb += padded.data.eq(Mux(~settings.gathering | (beats_left > 0), ~0, tail))
+            m.d.comb += padded.data.eq(Mux(whole, ~0, tail))
 
         m.d.comb += [
             padded.geometry.eq(self.geometry),
@@ -63,21 +70,23 @@ class GatheredPath(wiring.Component):
             gatherer.start.eq(self.start),
             gatherer.runs.eq(settings.runs),
             gatherer.blocks.eq(self.box.blocks),
-            gatherer.rows.eq(self.box.pad_top + self.box.rows + self.box.pad_bottom),
+            gatherer.rows.eq(self.box.height),
             gatherer.enter.eq(enter.valid),
             gatherer.enter_last.eq(enter.row_end),
             gatherer.beat.eq(padded.bytes),
             gatherer.present.eq(padded.present),
             self.room.eq(feeding & gatherer.room),
 
+            self.value.data.eq(gatherer.data),
+            self.value.bytes.eq(gatherer.bytes),
+        ]
+        m.d.sync += [
             self.placed.lanes.eq(gatherer.emit),
             self.placed.row_end.eq(gatherer.row_end),
             self.placed.block_end.eq(gatherer.block_end),
             self.placed.next_entry.eq(gatherer.wrap),
             self.placed.run.eq(settings.gathering),
             self.finish.eq(gatherer.finish),
-            self.value.data.eq(gatherer.data),
-            self.value.bytes.eq(gatherer.bytes),
         ]
         if config.binary_rows:
             m.d.comb += self.value.zero.eq(gatherer.zero)

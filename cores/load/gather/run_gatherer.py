@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...arch.isa import LAYOUTS, Opcode
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
+from ..phase_counter import count_down
 from .byte_window import ByteWindow
 
 __all__ = ["RunGatherer", "RunLayout"]
@@ -79,9 +80,10 @@ class RunGatherer(wiring.Component):
 
         setting = Signal(RunLayout(config))
         running, draining, ending = Signal(), Signal(), Signal()
-        outputs_left = Signal.like(setting.outputs)
-        rows, rows_left = Signal(11), Signal(11)
-        blocks_left = Signal(10)
+        # Counts of what is left behind the runs at hand, their row and their block, less one: see `count_down`.
+        outputs_left = Signal(len(setting.outputs) + 2)
+        rows = Signal.like(self.rows)
+        rows_left, blocks_left = Signal(len(rows) + 1), Signal(len(self.blocks) + 1)
         offset, place = Signal(range(lanes)), Signal(range(lanes))
         slot, enter_slot = Signal(range(slots)), Signal(range(slots))
         # Beats in the window from the present run's first on; below zero, as many must pass before it.
@@ -91,9 +93,8 @@ class RunGatherer(wiring.Component):
         # -- a run, or a pair ---------------------------------------------------------------------------------------
         pairs = setting.pairs if runs > 1 else Const(0)
         alone = Signal()            # the last of an odd row
-        row_end = Signal()
-        m.d.comb += alone.eq(~pairs | (outputs_left == 1))
-        m.d.comb += row_end.eq(Mux(pairs, outputs_left <= 2, outputs_left == 1))
+        row_end = outputs_left[-1]
+        m.d.comb += alone.eq(~pairs | (row_end & ~outputs_left[0]))
         # Both are 0 to 2 beats further, as no run, nor a pair's step, is longer than a beat.
         reach = Signal(range(3 * lanes))
         step = setting.step[:shift + 1]
@@ -123,8 +124,8 @@ class RunGatherer(wiring.Component):
                 m.d.comb += leave.eq(number + 1)
         passed = Signal()
         m.d.comb += passed.eq(Mux(draining, enters_last, go & row_end & (inside.any() | enters_last)))
-        block_end = rows_left == 1
-        m.d.comb += self.finish.eq(passed & Mux(draining, ending, block_end & (blocks_left == 1)))
+        block_end, box_end = rows_left[-1], rows_left[-1] & blocks_left[-1]
+        m.d.comb += self.finish.eq(passed & Mux(draining, ending, box_end))
 
         # -- state -----------------------------------------------------------------------------------------------------
         next_slot = Signal(range(slots))
@@ -134,20 +135,22 @@ class RunGatherer(wiring.Component):
             m.d.sync += last.bit_select(enter_slot, 1).eq(self.enter_last)
         with m.If(go):
             with m.If(row_end):
-                m.d.sync += [outputs_left.eq(setting.outputs), offset.eq(setting.offset),
-                             rows_left.eq(rows_left - 1)]
+                m.d.sync += [offset.eq(setting.offset), rows_left.eq(count_down(block_end, rows_left, rows, first=2))]
                 with m.If(block_end):
-                    m.d.sync += [rows_left.eq(rows), blocks_left.eq(blocks_left - 1),
-                                 place.eq(place + setting.length)]
-                m.d.sync += [draining.eq(~passed), ending.eq(block_end & (blocks_left == 1))]
+                    m.d.sync += [blocks_left.eq(blocks_left - 1), place.eq(place + setting.length)]
+                m.d.sync += [draining.eq(~passed), ending.eq(box_end)]
                 with m.If(inside.any()):
                     m.d.sync += [slot.eq(slot + leave + setting.skip),
                                  fill.eq(fill + self.enter - leave - setting.skip)]
                 with m.Else():
                     m.d.sync += [slot.eq(next_slot + setting.skip), fill.eq(-setting.skip)]
             with m.Else():
-                m.d.sync += [outputs_left.eq(outputs_left - Mux(pairs, 2, 1)), offset.eq(advance),
+                m.d.sync += [offset.eq(advance),
                              slot.eq(slot + advance[shift:]), fill.eq(fill + self.enter - advance[shift:])]
+        # Less one, or two of a pair; a row begins a run, or two, further.
+        with m.If(go):
+            m.d.sync += outputs_left.eq(
+                Mux(row_end, setting.outputs, outputs_left) - Mux(row_end, Mux(pairs, 3, 2), Mux(pairs, 2, 1)))
         with m.If(draining):
             m.d.sync += [draining.eq(~passed), slot.eq(next_slot + setting.skip),
                          fill.eq(-setting.skip)]
@@ -155,10 +158,10 @@ class RunGatherer(wiring.Component):
             m.d.sync += running.eq(0)
         with m.If(self.start):
             m.d.sync += [
-                setting.eq(self.runs), running.eq(1), draining.eq(0), outputs_left.eq(self.runs.outputs),
-                rows.eq(self.rows), rows_left.eq(self.rows), blocks_left.eq(self.blocks), offset.eq(self.runs.offset),
-                place.eq(self.runs.place), enter_slot.eq(0), slot.eq(self.runs.skip),
-                fill.eq(-self.runs.skip),
+                setting.eq(self.runs), running.eq(1), draining.eq(0), rows.eq(self.rows), rows_left.eq(self.rows - 2),
+                blocks_left.eq(self.blocks - 2), offset.eq(self.runs.offset), place.eq(self.runs.place),
+                enter_slot.eq(0), slot.eq(self.runs.skip), fill.eq(-self.runs.skip),
+                outputs_left.eq(self.runs.outputs - 2 - (self.runs.pairs if runs > 1 else 0)),
             ]
 
         # -- ports -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ from amaranth.lib.wiring import In, Out
 from ...arch.instruction_layout import field_shape, queue_layout
 from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
+from ..load_context import EXTENT_BITS
 from ..load_dispatch import Setting
+from ..padded_walk import Box
 from .run_gatherer import RunLayout
 
 __all__ = ["RunSettings"]
@@ -30,11 +32,12 @@ class RunSettings(wiring.Component):
         super().__init__({
             "setting": In(Setting),             # an instruction that sets something is taken
             "word": In(queue_layout(Queue.LOAD)),  # that instruction
+            "extent": In(EXTENT_BITS),          # beats of a row with its padding, if it is a LOAD_SET
             "ready": Out(1),                    # what follows from the last one is there
             "gathering": Out(1),                # the last one was LOAD_GATHER
             "runs": Out(RunLayout(config)),     # of a row
             "left": Out(field_shape(Opcode.LOAD_SET, "pad_left")),  # beats of padding in front of its data
-            "right": Out(16),                   # beats of padding behind them
+            "width": Out(Box.members["width"]),  # beats of a row, padding included
             "data_beats": Out(17 - shift),      # whole beats of data in a row, from its first fetched one
             "data_bytes": Out(shift),           # bytes of data in the beat behind these
         })
@@ -46,14 +49,14 @@ class RunSettings(wiring.Component):
         plain, gather = self.word.load_set, self.word.load_gather
         cols = Signal.like(plain.cols)
         waiting = Signal()      # the product is there, what follows from it is not
-        product, needed = Signal(len(gather.outputs) + len(gather.step)), Signal.like(self.right)
+        product, needed = Signal(len(gather.outputs) + len(gather.step)), Signal(16)
         m.d.sync += waiting.eq(0)
         # Beats from the row's first, padding in front included, to the last run's end.
         m.d.comb += needed.eq(
             self.runs.skip + ((self.runs.offset + product + self.runs.length - 1) >> shift) + 1)
         available = self.left + cols
         with m.If(waiting):
-            m.d.sync += self.right.eq(Mux(needed > available, needed - available, 0))
+            m.d.sync += self.width.eq(Mux(needed > available, needed, available))
         m.d.comb += self.ready.eq(~waiting)
 
         first = Signal.like(gather.start)
@@ -61,11 +64,11 @@ class RunSettings(wiring.Component):
         with m.If(self.setting.load_set):
             m.d.sync += [
                 Value.cast(self.runs).eq(0),
-                self.runs.outputs.eq(plain.pad_left + plain.cols + plain.pad_right),
+                self.runs.outputs.eq(self.extent),
                 self.runs.length.eq(Mux(plain.sign, lanes // 8, lanes) if self.config.binary_rows else lanes),
                 self.runs.step.eq(lanes),
                 self.left.eq(plain.pad_left),
-                self.right.eq(plain.pad_right),
+                self.width.eq(self.extent),
                 self.gathering.eq(0),
                 cols.eq(plain.cols),
             ]

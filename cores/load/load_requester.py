@@ -1,0 +1,167 @@
+"""Load requester: the asking half of the load engine."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..arch.instruction_layout import field_shape, queue_layout
+from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.registers import REGION_BITS
+from ..bus.axi import MAX_BURST, read_request_layout
+from ..config import NpuConfig
+from ..control.engine_port import EnginePort, lacks
+from .load_context import LoadContext, extent_of
+from .phase_counter import count_down
+
+__all__ = ["LoadRequester"]
+
+
+class LoadRequester(wiring.Component):
+    """Turn the load queue's instructions into requests, as far ahead as there is room for data.
+
+    An instruction waits for its ``stores`` tokens and goes on to the delivering half as a context; then its requests
+    follow: for block, row, bursts of up to 256 beats. Room for a burst is reserved before it is asked for. A request
+    stands until it is taken, also when the machine halts.
+
+    Every step but one is a cycle behind what it depends on: an instruction is looked at for a cycle before it is
+    taken, a burst is compared with the room that there is and with the region's end in the cycle before it goes out.
+    Raises ILLEGAL for a LOAD_ACT without a LOAD_SET in front of it, READ_RANGE for a row that is not inside the region.
+    """
+
+    #: Cycles from an instruction at the queue's head until it can be taken.
+    LOOK = 1
+    #: Cycles from taking an instruction to its first request.
+    FIRST_REQUEST = 3
+    #: Cycles from a request to the next, also of the next row.
+    REQUEST_CYCLES = 2
+    #: Cycles from a request that is the last of its instruction until the next one can be taken.
+    NEXT_INSTRUCTION = 0
+    #: Cycles from a beat that leaves the data FIFO to a request for which there was no room before.
+    ROOM_CYCLES = 4
+
+    def __init__(self, config: NpuConfig, *, depth: int):
+        self.config = config
+        self.depth = depth
+        super().__init__({
+            **EnginePort(Queue.LOAD, without=(
+                "compute_level", "compute_take", "post_compute", "state", "idle")).members,
+            "context": Out(LoadContext),  # an instruction whose requests follow
+            "hand_on": Out(1),            # it is handed on to the delivering half
+            "room": In(1),                # for it, until the next one is handed on
+            "request": Out(stream.Signature(read_request_layout(config))),  # reads for the bus
+            "data_address": In(config.address_width),  # bus address of the data region
+            "data_beats": In(REGION_BITS),  # its size
+            "popped": In(1),                # a beat that was asked for has left the data FIFO
+            "running": Out(1),              # an instruction is in hand
+            "waits_store": Out(1),          # a cycle ago the next one lacked ``stores`` tokens
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        word = data.View(queue_layout(Queue.LOAD), self.queue.payload.word)
+        act, wgt, side = word.load_act, word.load_wgt, word.load_side
+        running, halted, failed = self.running, Signal(), Signal()
+        m.d.sync += halted.eq(self.halt)
+
+        # -- instructions -------------------------------------------------------------------------------------------
+        geometry = Signal(data.StructLayout(
+            {name: field_shape(Opcode.LOAD_SET, name) for name in ("cols", "row_pitch", "block_pitch")}))
+        extent = Signal.like(self.context.extent)
+        startable, accept = Signal(), Signal()
+        is_set, is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
+            Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
+        lacks_stores, asks = Signal(), Signal()
+        next_row = Signal.like(wgt.beats)       # beats of its rows, less one
+        m.d.comb += [
+            lacks_stores.eq(lacks(self.store_level, act.stores)),
+            accept.eq(startable & ~running),
+            self.queue.ready.eq(accept),
+            self.store_take.eq(Mux(accept, act.stores, 0)),
+            self.hand_on.eq(accept),
+            self.context.entry.eq(self.queue.payload),
+            self.context.extent.eq(extent),
+        ]
+        m.d.sync += [
+            self.waits_store.eq(self.queue.valid & self.room & ~running & lacks_stores),
+            startable.eq(self.queue.valid & ~accept & self.room & ~lacks_stores & ~halted),
+            asks.eq(is_weights | is_side | (is_box & (act.rows != 0) & (geometry.cols != 0))),
+            extent.eq(extent_of(m, self.queue.payload.word)),
+            next_row.eq(Mux(is_box, geometry.cols, Mux(is_weights, wgt.beats, side.cols)) - 1),
+        ]
+        with m.If(accept & is_set):
+            m.d.sync += [geometry[name].eq(word.load_set[name]) for name in ("cols", "row_pitch", "block_pitch")]
+
+        # -- the burst at hand ----------------------------------------------------------------------------------------
+        # A bit more than the region's size: a row is checked before the next one is computed, so nothing wraps.
+        block_offset, row_offset, offset, row_end = (Signal(REGION_BITS + 1, name=name) for name in (
+            "block_offset", "row_offset", "offset", "row_end"))
+        row_pitch = Signal.like(geometry.row_pitch)
+        burst_bits = MAX_BURST.bit_length() - 1
+        row = Signal.like(wgt.beats)            # beats of a row, less one
+        whole = Signal(len(row) - burst_bits + 1)   # bursts of the row behind this one, less one; see `count_down`
+        rows = Signal.like(act.rows)
+        rows_left, blocks_left = Signal(len(rows) + 1), Signal(len(act.blocks) + 1)     # behind this one, less one
+        last_burst, last_row, last_block = whole[-1], rows_left[-1], blocks_left[-1]
+        go, next_offset = Signal(), Signal(REGION_BITS + 1)
+        m.d.comb += next_offset.eq(
+            Mux(last_burst, Mux(last_row, block_offset, row_offset), offset)
+            + Mux(last_burst, Mux(last_row, geometry.block_pitch, row_pitch), MAX_BURST))
+        with m.If(accept):
+            m.d.sync += [
+                self.index.eq(self.queue.payload.index),
+                running.eq(asks),
+                # The offset is the first field of all three operations.
+                *[signal.eq(act.offset) for signal in (block_offset, row_offset, offset)],
+                row_pitch.eq(Mux(is_box, geometry.row_pitch, side.row_pitch)),
+                row.eq(next_row),
+                whole.eq(next_row[burst_bits:] - 1),
+                rows.eq(Mux(is_box, act.rows, side.rows)),
+                rows_left.eq(Mux(is_weights, -1, Mux(is_box, act.rows, side.rows) - 2)),
+                blocks_left.eq(Mux(is_box, act.blocks - 2, -1)),
+            ]
+        with m.If(go):
+            m.d.sync += [offset.eq(next_offset), whole.eq(count_down(last_burst, whole, row[burst_bits:], first=1))]
+            with m.If(last_burst):
+                m.d.sync += [row_offset.eq(next_offset), rows_left.eq(count_down(last_row, rows_left, rows, first=2))]
+                with m.If(last_row):
+                    m.d.sync += [block_offset.eq(next_offset), blocks_left.eq(blocks_left - 1)]
+                    with m.If(last_block):
+                        m.d.sync += running.eq(0)
+
+        # -- its request ----------------------------------------------------------------------------------------------
+        spare = Signal(range(self.depth + 1), init=self.depth)     # room for data that is not reserved
+        ready, fits, popped, inside = Signal(), Signal(), Signal(), Signal()
+        rest = row[:burst_bits]
+        # Less ``beats`` is plus ~(beats - 1), and the beat that left comes in as the carry: one sum.
+        at_hand, reserved = Signal.like(spare), Signal.like(spare)
+        m.d.comb += [at_hand.eq(Mux(last_burst, rest, MAX_BURST - 1)), reserved.eq(Mux(go, ~at_hand, 0))]
+        m.d.comb += [
+            fits.eq(Mux(last_burst, spare > rest, spare >= MAX_BURST)),
+            go.eq(ready & ~self.request.valid),
+            inside.eq(row_end < self.data_beats),
+        ]
+        m.d.sync += [
+            popped.eq(self.popped),
+            spare.eq((Cat(Const(1, 1), spare) + Cat(popped, reserved))[1:]),
+            row_end.eq(row_offset + row),
+            ready.eq(running & ~go & fits & ~halted & ~failed),
+        ]
+        with m.If(go):
+            m.d.sync += [
+                self.request.valid.eq(inside),
+                self.request.p.beats.eq(Mux(last_burst, rest + 1, MAX_BURST)),
+                self.request.p.address.eq(self.data_address + offset * self.config.beat_bytes),
+            ]
+        with m.Elif(self.request.ready):
+            m.d.sync += self.request.valid.eq(0)
+
+        # -- errors ---------------------------------------------------------------------------------------------------
+        no_geometry, out_of_range = accept & is_box & (geometry.cols == 0), go & ~inside
+        m.d.sync += [
+            self.error.valid.eq(no_geometry | out_of_range),
+            self.error.code.eq(Mux(out_of_range, ErrorCode.READ_RANGE, ErrorCode.ILLEGAL)),
+            self.error.index.eq(Mux(out_of_range, self.index, self.queue.payload.index)),
+        ]
+        with m.If(out_of_range):
+            m.d.sync += failed.eq(1)
+        return m
