@@ -1,0 +1,49 @@
+"""Stream buffer: everything in order, a payload a cycle, ready a register."""
+
+import pytest
+
+from cores.lib.stream_buffer import StreamBuffer
+from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
+
+
+@IDLE_AND_STALL
+def test_order_and_rate(idle, stall, rng):
+    buffer = StreamBuffer(12)
+    bench = Bench(buffer, rng=rng, idle=idle, stall=stall)
+
+    async def compare(ctx):
+        for count in (20, 300):     # the first ones are broken off by a reset
+            payloads = [random_bits(rng, 12) for _ in range(count)]
+            bench.to_send["i"].extend(payloads)
+            if count == 20:
+                await bench.cycles(ctx, 10)
+                await bench.reset(ctx)
+                continue
+            await bench.until(ctx, lambda: len(bench.taken["o"]) == count)     # noqa: B023 - called at once
+            assert bench.taken["o"] == payloads
+            if not stall:
+                assert bench.taken_at["o"] == [at + StreamBuffer.LATENCY for at in bench.sent_at["i"]]
+            if not idle and not stall:
+                assert bench.taken_at["o"][-1] - bench.taken_at["o"][0] == count - 1
+
+    bench.run(compare)
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_ready_does_not_follow_the_consumer(taken, rng):
+    """Two payloads are taken while the consumer waits, then none until a cycle behind its next one."""
+    buffer = StreamBuffer(4)
+    bench = Bench(buffer)
+
+    async def compare(ctx):
+        ctx.set(buffer.i.valid, 1)
+        for payload, ready in ((3, 1), (4, 1), (5, 0)):
+            ctx.set(buffer.i.payload, payload)
+            assert ctx.get(buffer.i.ready) == ready
+            await ctx.tick()
+        ctx.set(buffer.o.ready, taken)
+        assert ctx.get(buffer.o.payload) == 3 and not ctx.get(buffer.i.ready)
+        await ctx.tick()
+        assert ctx.get(buffer.o.payload) == 3 + taken and ctx.get(buffer.i.ready) == taken
+
+    bench.run(compare)
