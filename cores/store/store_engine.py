@@ -140,15 +140,18 @@ class StoreEngine(wiring.Component):
 
         # Beats under way or in the buffer. Those that leave count a cycle later. Of the pixels of a beat of signs only
         # the last one counts.
-        beats, full = Signal(range(self.BUFFER_BEATS + 1)), Signal()
-        left, packed = Signal(), Signal()
+        beats = Signal(range(self.BUFFER_BEATS + 1), name="beats")
+        full, left, packed = (Signal(name=name) for name in ("full", "left", "packed"))
         m.d.sync += left.eq(buffer.r_rdy & buffer.r_en)
         if config.binary_rows:
             m.d.sync += packed.eq(requantizer.packed)
+        m.d.comb += [
+            sequencer.room.eq(left | packed | ~full),
+            sequencer.room_behind.eq(left | packed | (beats != self.BUFFER_BEATS - 1)),
+        ]
         m.d.sync += [
-            beats.eq(beats + issue.valid - (left + packed)),
-            full.eq(~left & ~packed & (full | (issue.valid & (beats == self.BUFFER_BEATS - 1)))),
+            beats.eq((beats - (left + packed))[:len(beats)] + issue.valid),
+            full.eq(Mux(issue.valid, ~sequencer.room_behind, ~sequencer.room)),
             sequencer.drained.eq(beats == 0),
         ]
-        m.d.comb += sequencer.room.eq(~full)
         return m

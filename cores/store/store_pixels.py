@@ -168,46 +168,40 @@ class StorePixels(wiring.Component):
         flags = data.StructLayout({name: len(value) for name, value in found.items()})
         shifted, placed = Signal(), Signal()    # there is a position with its offset; one with its word
         shifted_flags, placed_flags = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
-        shifts, places = Signal(), Signal()     # it is taken, or there is none
         words, position = geometry.position_words, sums.position
         offset = Signal(len(words) + len(position), reset_less=True)
         tile_word = Signal.like(word, name="tile_word", reset_less=True)
-        far, address, beyond = Signal(len(offset) + 1), Signal.like(output.p.address), Signal(reset_less=True)
+        far, address = Signal(len(offset) + 1), Signal.like(output.p.address, name="address", reset_less=True)
 
         def times(number: Value) -> Value:
             return Mux(number[0], words, 0) + Mux(number[1], words << 1, 0)
 
         m.d.comb += [
-            places.eq(~placed | output.ready),
-            shifts.eq(~shifted | places),
-            step.eq(active & shifts & sums.last),
+            step.eq(active & output.ready & sums.last),
             sums.enable.eq(geometry.winograd),
             sums.restart.eq(self.restart),
-            sums.step.eq(active & shifts),
+            sums.step.eq(active & output.ready),
             sums.next_row.eq(Mux(last_col, ~sums.row & ~block_end, sums.row)),
             sums.next_col.eq(Mux(leaves, ~sums.col & ~last_col, sums.col)),
             far.eq(tile_word + offset),
-            self.beyond.eq(placed & beyond),
-            output.valid.eq(placed & ~beyond),
+            output.valid.eq(placed & ~self.beyond),
             output.p.address.eq(address),
             *[output.p[name].eq(placed_flags[name]) for name in found],
         ]
-        with m.If(shifts):
+        # All move on together, whenever the buffer takes what comes.
+        with m.If(output.ready):
             m.d.sync += [
                 shifted.eq(active),
+                shifted_flags.eq(Cat(found[name] for name, _ in flags)),
                 tile_word.eq(word),
                 offset.eq(times(position[:2]) + (times(position[2:]) << 2)),
-                *[shifted_flags[name].eq(value) for name, value in found.items()],
+                placed.eq(shifted),
+                placed_flags.eq(shifted_flags),
+                address.eq(far),
+                self.beyond.eq(self.beyond | (shifted & (far >= config.acc_depth) & ~self.store.pooled)),
             ]
             with m.If(~geometry.winograd):
                 m.d.sync += offset.eq(0)
-        with m.If(places & ~self.beyond):
-            m.d.sync += [
-                placed.eq(shifted),
-                address.eq(far),
-                beyond.eq((far >= config.acc_depth) & ~self.store.pooled),
-                placed_flags.eq(shifted_flags),
-            ]
 
         # Tiles are numbered on from row to row.
         tile = Cat(pixel[:(config.pixel_lanes - 1).bit_length()], word)

@@ -149,5 +149,5 @@ class StoreRuns(wiring.Component):
                     with m.If(last):
                         m.next = "IDLE"
             with m.State("FAILED"):
-                m.d.comb += self.failed.eq(1)
+                m.d.sync += self.failed.eq(1)
         return m

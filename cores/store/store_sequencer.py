@@ -58,7 +58,8 @@ class StoreSequencer(wiring.Component):
             "read": Out(1),                     # a word of sums is read
             "read_address": Out(range(config.acc_depth)),  # its address
             "drained": In(1),                   # nothing is behind the issue
-            "room": In(1),                      # for another beat
+            "room": In(1),                      # for another beat in the next cycle, if no pixel sets out in this one
+            "room_behind": In(1),               # the same if one does
             "side_valid": In(1),                # the side ring has a beat
             "pooled_valid": In(1),              # the pool unit has one
             "pooled_ready": Out(1),             # it is taken if it is there
@@ -80,8 +81,13 @@ class StoreSequencer(wiring.Component):
         # A local STORE's token is given when its beats are in the input buffer.
         local = geometry.local if config.local_store else Const(0)
 
-        begin = Signal()
-        resting, running = Signal(init=1), Signal()     # the states IDLE and RUN
+        # The state is one of these, each a register as much waits for it, or none of them once something has failed: no
+        # STORE is in hand; it has been taken; it waits for its token; its pixels set out.
+        resting, begin, waiting, running = (Signal(name=name, init=name == "resting")
+                                            for name in ("resting", "begin", "waiting", "running"))
+        starts = Signal()   # the token is taken
+        go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
+            "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
         m.submodules.pixels = pixels = StorePixels(config)
         position = pixels.position
         at = position.payload
@@ -89,23 +95,29 @@ class StoreSequencer(wiring.Component):
             pixels.restart.eq(begin),
             pixels.geometry.eq(geometry),
             pixels.store.eq(store),
+            self.runs_start.eq(starts),
             self.read_address.eq(at.address),
             self.read.eq(running & position.valid & ~pooled),
         ]
 
         # -- parameters ---------------------------------------------------------------------------------------------
         blocks_to_load = Signal.like(store.blocks, name="blocks_to_load")
-        # Those of the block at hand are there; those of the next one too.
-        has_parameters, has_next = Signal(), Signal()
-        block_ends = Signal()
+        # Those of the block at hand are there, and the STORE has its token; those of the block behind it are there.
+        block_open, next_there = (Signal(name=name) for name in ("block_open", "next_there"))
+        open_next, open_behind = Signal(), Signal()     # the former in the next cycle, unless a pixel sets out; if so
         with m.If(begin):
             m.d.sync += [blocks_to_load.eq(store.blocks), self.parameters_wanted.eq(1)]
         with m.If(self.parameters_loaded):
             m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), self.parameters_wanted.eq(blocks_to_load != 1)]
-        with m.If(block_ends):
-            m.d.sync += [has_parameters.eq(has_next | self.parameters_loaded), has_next.eq(0)]
+        m.d.comb += [
+            open_behind.eq(~at.block_end | next_there | self.parameters_loaded),
+            open_next.eq(Mux(starts, next_there, block_open) | (self.parameters_loaded & (starts | running))),
+        ]
+        m.d.sync += block_open.eq(Mux(issue, open_behind, open_next))
+        with m.If(starts | (issue & at.block_end)):
+            m.d.sync += next_there.eq(0)
         with m.Elif(self.parameters_loaded):
-            m.d.sync += [has_parameters.eq(1), has_next.eq(has_parameters)]
+            m.d.sync += next_there.eq(~running | block_open)
 
         # -- turns --------------------------------------------------------------------------------------------------
         # Those of the next cycle. Without residuals as many pixels as there is time to their second turns, then these.
@@ -128,28 +140,29 @@ class StoreSequencer(wiring.Component):
         if config.winograd:
             # Nine words later, with the last one, it is the pixel's turn.
             turn_comes = Mux(geometry.winograd, phase == 1, turn_comes)
-        turn = Signal()
-        m.d.sync += turn.eq(~add | turn_comes)
+        # All but what a pixel is made of is there: parameters, room, its turn.
+        able, has_room = Signal(name="able"), Signal(name="has_room")
+        m.d.sync += [
+            able.eq(Mux(issue, open_behind & self.room_behind, open_next & self.room) & (~add | turn_comes)),
+            has_room.eq(Mux(issue, self.room_behind, self.room)),
+        ]
 
         # -- a pixel, or a word of its sum ----------------------------------------------------------------------------
-        go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
-            "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
         first = last = Const(1)
         if config.winograd:
             # What a pixel needs stays there, or has been taken, so its words follow the first without a gap.
             first, last = at.first, at.last
             m.d.comb += [self.issue.first.eq(first), self.issue.negate.eq(at.negate)]
-        ready, willing = Signal(), Signal()     # but for the pool unit; and there is a pixel
+        willing = Signal()      # but for the pool unit
+        gives_token = Signal()
         m.d.comb += [
-            lacks_parameters.eq(~has_parameters),
+            lacks_parameters.eq(~block_open),
             lacks_residual.eq(residual & ~self.side_valid),
             lacks_pooled.eq(pooled & ~self.pooled_valid),
-            ready.eq(~first | (turn & self.room & ~lacks_parameters & ~lacks_residual)),
-            willing.eq(running & position.valid & ready),
+            willing.eq(position.valid & (~first | (able & ~lacks_residual))),
             go.eq(willing & ~lacks_pooled),
             issue.eq(go & last),
             position.ready.eq(go),
-            block_ends.eq(issue & at.block_end),
             self.issue.valid.eq(issue),
             self.issue.pooled.eq(pooled),
             # A pixel that is written several times waits there.
@@ -164,90 +177,80 @@ class StoreSequencer(wiring.Component):
         recent = Signal(Requantizer.ADD_CYCLES - 1)
         m.d.sync += [
             self.take_residual.eq(go & first & residual),
-            self.post_compute.eq(issue & at.end & store.post_compute & ~local),
+            gives_token.eq(store.post_compute & ~local),
+            self.post_compute.eq(issue & at.end & gives_token),
             recent.eq(Cat(issue & add, recent)),
         ]
 
         # -- instructions ---------------------------------------------------------------------------------------------
-        error_code = Signal(ErrorCode)
-        outside = Mux(local, ErrorCode.BUFFER, ErrorCode.WRITE_RANGE)
-        state = Signal.like(self.state, name="state_now")
-        no_geometry, too_many, refused, token = Signal(), Signal(), Signal(), Signal()
-        m.d.comb += [
-            state.eq(_STATE["setup"]),
-            no_geometry.eq(geometry.cols == 0),
-            too_many.eq(~pooled & (store.blocks > blocks_of_bank)),
-        ]
-        m.d.sync += [
-            self.error.valid.eq(error_code != ErrorCode.NONE),
-            self.error.code.eq(error_code),
-            self.error.index.eq(self.index),
-            self.state.eq(state),
-            self.idle.eq(resting & self.drained & ~self.queue.valid),
-            refused.eq(no_geometry | too_many),
-            token.eq(~lacks(self.compute_level, store.wait_compute)),
-        ]
-        is_store, taken = Signal(), Signal()
+        is_store, taken, ended = (Signal(name=name) for name in ("is_store", "taken", "ended"))
         m.d.comb += [
             is_store.eq(opcode == Opcode.STORE),
             self.queue.ready.eq(resting & ~self.halt & (is_store | self.drained)),
-            taken.eq(self.queue.valid & self.queue.ready),
+            taken.eq(resting & ~self.halt & self.queue.valid & is_store),
         ]
-        with m.If(taken):
+        with m.If(self.queue.valid & self.queue.ready):
             m.d.sync += self.index.eq(self.queue.p.index)
-            with m.Switch(opcode):
-                for code, target in ((Opcode.STORE_SET, geometry), (Opcode.STORE_ADD, self.second),
-                                     (Opcode.STORE, store)):
-                    with m.Case(code):
-                        m.d.sync += Value.cast(target).eq(self.queue.p.word)
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.comb += state.eq(_STATE["idle"])
-                with m.If(taken & is_store):
-                    m.d.sync += resting.eq(0)
-                    m.next = "CHECK"
-            with m.State("CHECK"):
-                m.d.comb += begin.eq(1)
-                m.next = "WAIT"
-            with m.State("WAIT"):
-                # The parameters arrive meanwhile.
-                with m.If(refused):
-                    m.d.comb += error_code.eq(Mux(no_geometry, ErrorCode.ILLEGAL, ErrorCode.BUFFER))
-                    m.next = "STOPPED"
-                with m.Elif(token):
-                    m.d.comb += [self.compute_take.eq(store.wait_compute), self.runs_start.eq(1)]
-                    m.d.sync += running.eq(1)
-                    m.next = "RUN"
-                with m.Else():
-                    m.d.comb += state.eq(_STATE["wait_compute"])
-            with m.State("RUN"):
-                # What is before it has set out.
-                beyond = pixels.beyond & ~position.valid
-                with m.If(go | recent.any()):
-                    m.d.comb += state.eq(_STATE["busy"])
-                with m.Elif(lacks_parameters | lacks_residual):
-                    # Parameters that are on their way are setup; so is the wait for the multipliers' turn.
-                    with m.If(~self.side_valid):
-                        m.d.comb += state.eq(_STATE["wait_side"])
-                with m.Elif(lacks_pooled):
-                    m.d.comb += state.eq(_STATE["wait_compute"])
-                with m.Elif(~self.room):
-                    m.d.comb += state.eq(_STATE["wait_bus"])
-                with m.If(issue & at.end):
-                    m.d.sync += running.eq(0)
-                    m.next = "FINISH"
-                with m.If(self.runs_failed | beyond):
-                    m.d.comb += error_code.eq(Mux(self.runs_failed, outside, ErrorCode.BUFFER))
-                    m.d.sync += running.eq(0)
-                    m.next = "STOPPED"
-            with m.State("FINISH"):
-                m.d.comb += state.eq(Mux(recent.any(), _STATE["busy"], _STATE["wait_bus"]))
-                with m.If(self.runs_idle):
-                    m.d.sync += resting.eq(1)
-                    m.next = "IDLE"
-                with m.If(self.runs_failed):
-                    m.d.comb += error_code.eq(outside)
-                    m.next = "STOPPED"
-            with m.State("STOPPED"):
-                pass
+        for code, target in ((Opcode.STORE_SET, geometry), (Opcode.STORE_ADD, self.second)):
+            with m.If(resting & ~self.halt & self.drained & self.queue.valid & (opcode == code)):
+                m.d.sync += Value.cast(target).eq(self.queue.p.word)
+        m.d.sync += begin.eq(taken)
+        with m.If(taken):
+            m.d.sync += [Value.cast(store).eq(self.queue.p.word), resting.eq(0), ended.eq(0)]
+        with m.If(issue & at.end):
+            m.d.sync += ended.eq(1)
+
+        no_geometry, too_many, refused, token = (
+            Signal(name=name) for name in ("no_geometry", "too_many", "refused", "token"))
+        beyond, fails, done = Signal(), Signal(), Signal()
+        m.d.comb += [
+            no_geometry.eq(geometry.cols == 0),
+            too_many.eq(~pooled & (store.blocks > blocks_of_bank)),
+            # The parameters arrive while a token is waited for.
+            starts.eq(waiting & token & ~refused),
+            self.compute_take.eq(starts & store.wait_compute),
+            # What is before that position has set out.
+            beyond.eq(pixels.beyond & ~position.valid),
+            fails.eq((waiting & refused) | (running & (self.runs_failed | beyond))),
+            done.eq(running & ended & self.runs_idle),
+        ]
+        m.d.sync += [
+            refused.eq(no_geometry | too_many),
+            token.eq(~lacks(self.compute_level, store.wait_compute)),
+            waiting.eq(begin | (waiting & ~token & ~refused)),
+        ]
+        with m.If(starts):
+            m.d.sync += running.eq(1)
+        with m.Elif(fails):
+            m.d.sync += [running.eq(0), block_open.eq(0), able.eq(0)]
+        with m.Elif(done):
+            m.d.sync += [running.eq(0), resting.eq(1)]
+
+        # -- report ---------------------------------------------------------------------------------------------------
+        refusal = Mux(no_geometry, ErrorCode.ILLEGAL, ErrorCode.BUFFER)
+        failure = Mux(self.runs_failed & ~local, ErrorCode.WRITE_RANGE, ErrorCode.BUFFER)
+        m.d.sync += [
+            self.error.valid.eq(fails),
+            self.error.code.eq(Mux(running, failure, refusal)),
+            self.error.index.eq(self.index),
+            self.idle.eq(resting & self.drained & ~self.queue.valid),
+            self.state.eq(_STATE["setup"]),
+        ]
+        with m.If(resting):
+            m.d.sync += self.state.eq(_STATE["idle"])
+        with m.Elif(waiting & ~token & ~refused):
+            m.d.sync += self.state.eq(_STATE["wait_compute"])
+        with m.Elif(running):
+            with m.If(go | recent.any()):
+                m.d.sync += self.state.eq(_STATE["busy"])
+            with m.Elif(ended):
+                m.d.sync += self.state.eq(_STATE["wait_bus"])
+            with m.Elif(lacks_parameters | lacks_residual):
+                # Parameters that are on their way are setup; so is the wait for the multipliers' turn.
+                with m.If(~self.side_valid):
+                    m.d.sync += self.state.eq(_STATE["wait_side"])
+            with m.Elif(lacks_pooled):
+                m.d.sync += self.state.eq(_STATE["wait_compute"])
+            with m.Elif(~has_room):
+                m.d.sync += self.state.eq(_STATE["wait_bus"])
         return m

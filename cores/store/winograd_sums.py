@@ -1,6 +1,6 @@
 """The words that make a pixel of a Winograd layer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -39,26 +39,29 @@ class WinogradSums(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         k, l = self.row, self.col  # noqa: E741 - as in the formulas
-        # i - k and j - l.
-        down, right = Signal(2, init=2), Signal(2, init=2)
         i, j = Signal(2), Signal(2)
+        down, right = Signal(2), Signal(2)      # i - k and j - l
         sign, sign_before = Signal(), Signal()
         m.d.comb += [
-            i.eq(down + k), j.eq(right + l),
             self.position.eq(Cat(j, i)),
             # Row k of A^T is 1 1 1 0 or 0 1 -1 -1.
             sign.eq((k & i[1]) ^ (l & j[1])),
             self.negate.eq(sign ^ sign_before),
         ]
         with m.If(self.restart):
-            m.d.sync += [k.eq(0), l.eq(0), down.eq(2), right.eq(2), self.first.eq(1), self.last.eq(~self.enable)]
-        with m.Elif(self.step & self.enable):
             m.d.sync += [
-                right.eq(Mux(right != 0, right - 1, 2)), sign_before.eq(sign),
-                self.first.eq(self.last), self.last.eq((down == 0) & (right == 1)),
+                k.eq(0), l.eq(0), i.eq(2), j.eq(2), down.eq(2), right.eq(2),
+                self.first.eq(1), self.last.eq(~self.enable),
             ]
-            with m.If(right == 0):
-                m.d.sync += down.eq(Mux(down != 0, down - 1, 2))
-            with m.If(self.last):
-                m.d.sync += [k.eq(self.next_row), l.eq(self.next_col)]
+        with m.Elif(self.step & self.enable):
+            m.d.sync += [sign_before.eq(sign), self.first.eq(self.last), self.last.eq((down == 0) & (right == 1))]
+            with m.If(right != 0):
+                m.d.sync += [right.eq(right - 1), j.eq(j - 1)]
+            with m.Elif(down != 0):
+                m.d.sync += [right.eq(2), j.eq(l + 2), down.eq(down - 1), i.eq(i - 1)]
+            with m.Else():
+                m.d.sync += [
+                    right.eq(2), j.eq(self.next_col + 2), l.eq(self.next_col),
+                    down.eq(2), i.eq(self.next_row + 2), k.eq(self.next_row),
+                ]
         return m

@@ -102,14 +102,17 @@ class SequencerBench(Bench):
         sequencer, posts = self.sequencer, False
         while True:
             # What a pixel needs stays there until it sets out.
-            ready = self.ready = {name: before or not self.pauses(self.scarce) for name, before in self.ready.items()}
+            ready = self.ready = {name: before or (name != "room" and not self.pauses(self.scarce))
+                                  for name, before in self.ready.items()}
             self.level += self.level < 3 and not self.pauses(self.scarce)
             drained = not self.issued_at or self.cycle - self.issued_at[-1] > UNDER_WAY
             # Parameters come while they are wanted and none are held.
             load = (not self.held and ctx.get(sequencer.parameters_wanted) and not self.pauses(self.scarce))
             self.runs_busy = max(0, self.runs_busy - 1)
-            for name, value in {**ready, "compute_level": self.level, "drained": drained, "parameters_loaded": load,
-                                "runs_idle": not self.runs_busy}.items():
+            # In the next cycle; until a pixel has it.
+            room = {"room": ready["room"] or not self.pauses(self.scarce), "room_behind": not self.pauses(self.scarce)}
+            for name, value in {**ready, **room, "compute_level": self.level, "drained": drained,
+                                "parameters_loaded": load, "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
             names = ("issue", "read", "read_address", "pooled_ready", "take_residual", "compute_take", "post_compute",
                      "runs_start", "error", "index", "idle", "geometry", "second", "store", "state")
@@ -145,7 +148,8 @@ class SequencerBench(Bench):
                 self.held, self.loaded = True, self.loaded + 1
             if cycle["issue"].valid:
                 self.held = self.held and not cycle["issue"].release
-                self.ready = {**dict.fromkeys(self.ready, False), "side_valid": self.ready["side_valid"]}
+                self.ready["pooled_valid"] = False
+            self.ready["room"] = room["room_behind" if cycle["issue"].valid else "room"]
 
     def compare(self, cycle, ready) -> bool:
         """What sets out. Returns whether a token must follow."""
