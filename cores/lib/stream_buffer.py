@@ -26,7 +26,7 @@ class StreamBuffer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # The second place is taken only while the first one waits.
-        full, second = Signal(), Signal.like(self.input.payload)
+        full, second = Signal(), Signal.like(self.input.payload, name="second", reset_less=True)
         m.d.comb += self.input.ready.eq(~full)
         with m.If(~full):
             m.d.sync += second.eq(self.input.payload)

@@ -37,11 +37,11 @@ class ChannelParameters(wiring.Component):
         layout = ChannelLayout(config.acc_width)
         count = Signal(range(PARAMETER_BYTES))
         held = Signal()
-        accept = Signal()
+        accept, last = Signal(), Signal()   # a beat is taken; the next one is the block's last
         m.d.comb += [
             self.beats.ready.eq(self.enable & ~held),
             accept.eq(self.beats.ready & self.beats.valid),
-            self.loaded.eq(accept & (count == PARAMETER_BYTES - 1)),
+            self.loaded.eq(accept & last),
         ]
         with m.If(self.loaded):
             m.d.sync += held.eq(1)
@@ -61,7 +61,7 @@ class ChannelParameters(wiring.Component):
         # A chain: beats enter at the last channels and move down, so no lane needs a selection of its own.
         chain = [Signal(layout, name=f"channel{lane}", reset_less=True) for lane in range(config.ic_lanes)]
         with m.If(accept):
-            m.d.sync += count.eq(count + 1)
+            m.d.sync += [count.eq(count + 1), last.eq(count == PARAMETER_BYTES - 2)]
             following = [*chain[len(arriving):], *arriving]
             m.d.sync += [lane.eq(source) for lane, source in zip(chain, following, strict=True)]
         m.d.comb += [self.channels[lane].eq(value) for lane, value in enumerate(chain)]

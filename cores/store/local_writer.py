@@ -14,12 +14,13 @@ __all__ = ["LocalRun", "LocalWriter"]
 
 
 def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
-    """A row: its first ``entry`` and its ``beats``; with ``follows`` it goes on where the run before it ended.
+    """A row: its first ``entry`` and its ``beats``, ``one`` or more; with ``follows`` it goes on where the run before
+    it ended.
 
     ``last`` of the STORE, which wants its token if ``post``.
     """
     return data.StructLayout({
-        "entry": buffer_address_bits(config), "beats": field_shape(Opcode.STORE_SET, "cols"), "follows": 1,
+        "entry": buffer_address_bits(config), "beats": field_shape(Opcode.STORE_SET, "cols"), "one": 1, "follows": 1,
         "last": 1, "post": 1, "index": INDEX_BITS,
     })
 
@@ -27,9 +28,13 @@ def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
 class LocalWriter(wiring.Component):
     """Gives each beat of ``data`` its bank and entry: neighbours of a run lie in neighbouring banks.
 
-    A beat a cycle; ``kept`` stands for one cycle, and `BufferWriter` takes it at once. ``posted`` comes as far behind
-    the last beat as the load engine's own token behind its. BUFFER for a beat beyond the last entry.
+    A beat a cycle; ``kept`` is `LATENCY` cycles later and stands for one, and `BufferWriter` takes it at once.
+    ``posted`` comes as far behind the last beat as the load engine's own token behind its. BUFFER for a beat beyond the
+    last entry.
     """
+
+    #: Cycles from a beat to ``kept``.
+    LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -44,26 +49,29 @@ class LocalWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         banks = self.config.banks
-        run, write = Signal(LocalRun(self.config)), Signal()
+        run, write = Signal(LocalRun(self.config), name="run_at_hand"), Signal()
         active, beyond = Signal(), Signal()
+        last_beat = Signal()        # of the run
         bank = Signal(banks, init=1)
         m.d.comb += [
             self.data.ready.eq(active),
             write.eq(active & self.data.valid),
-            self.run.ready.eq(~active | (write & (run.beats == 1))),
+            self.run.ready.eq(~active | (write & last_beat)),
+        ]
+        m.d.sync += [
             self.kept.enable.eq(bank & write.replicate(banks)),
             self.kept.address.eq(run.entry),
             self.kept.payload.eq(self.data.payload),
         ]
         with m.If(write):
-            m.d.sync += [run.beats.eq(run.beats - 1), bank.eq(bank.rotate_left(1))]
+            m.d.sync += [run.beats.eq(run.beats - 1), last_beat.eq(run.beats == 2), bank.eq(bank.rotate_left(1))]
             with m.If(bank[-1]):
                 # Beyond the last entry is only what follows it: the run's first entry is checked.
                 m.d.sync += run.entry.eq(run.entry + 1)
                 with m.If(run.entry == self.config.input_depth - 1):
                     m.d.sync += beyond.eq(1)
-        posted = write & (run.beats == 1) & run.last & run.post
-        for number in range(write_latency(self.config) - 1):
+        posted = write & last_beat & run.last & run.post
+        for number in range(self.LATENCY + write_latency(self.config) - 1):
             stage = Signal(name=f"posted{number + 1}")
             m.d.sync += stage.eq(posted)
             posted = stage
@@ -74,7 +82,7 @@ class LocalWriter(wiring.Component):
             self.error.index.eq(run.index),
         ]
         with m.If(self.run.ready):
-            m.d.sync += active.eq(self.run.valid)
+            m.d.sync += [active.eq(self.run.valid), last_beat.eq(self.run.p.one)]
         with m.If(self.run.valid & self.run.ready):
             for name in ("beats", "last", "post", "index"):
                 m.d.sync += getattr(run, name).eq(getattr(self.run.p, name))

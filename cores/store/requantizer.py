@@ -40,11 +40,11 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 class Requantizer(wiring.Component):
     """Requantise a pixel of a block a cycle, or with ``add`` requantise and add (or bend) one in `ADD_CYCLES`.
 
-    Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` and ``residual``
-    are taken then, ``accumulators`` in cycle 1. With ``winograd`` in the configuration a source is a sum of words,
-    the last of them its pixel's own, and all but reading and selecting these is a cycle later. With ``add`` every
-    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no residual, none
-    sets out `SECOND` cycles behind another. ``add``, ``first`` and
+    Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` is taken then,
+    ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. With ``winograd`` in the configuration a source is a
+    sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later. With
+    ``add`` every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no
+    residual, none sets out `SECOND` cycles behind another. ``add``, ``first`` and
     ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
     may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``.
 
@@ -61,6 +61,8 @@ class Requantizer(wiring.Component):
     #: Cycles of a pixel with ``add``: its own, and two in which the residual and the first stage's result of pixels
     #: further behind go through the multipliers.
     ADD_CYCLES = 3
+    #: Cycle in which the residual is taken.
+    RESIDUAL = 2
     #: Cycles from an issue with ``release`` to ``released``.
     RELEASE = 4
     #: Further cycles of a beat of signs, behind its last pixel.
@@ -80,7 +82,7 @@ class Requantizer(wiring.Component):
             "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
             # Beat of the pool unit, in the cycle of the issue.
             "pooled": In(data.ArrayLayout(signed(POOL_WIDTH), lanes)),
-            "residual": In(config.beat_bits),  # beat of the other operand, in the cycle of the issue
+            "residual": In(config.beat_bits),  # beat of the other operand, `RESIDUAL` cycles behind the issue
             "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),  # parameters of the block
             "released": Out(1),                # these may change
             "add": In(1),                      # every pixel has a second stage; stands still while pixels are under way
@@ -99,8 +101,8 @@ class Requantizer(wiring.Component):
         issue, pooled_source, residual = self.issue, self.pooled, self.residual
         if config.winograd:
             late = []
-            for signal in (issue, pooled_source, residual):
-                late.append(Signal.like(signal))
+            for signal, name in ((issue, "issue"), (pooled_source, "pooled"), (residual, "residual")):
+                late.append(Signal.like(signal, name=f"late_{name}"))
                 m.d.sync += late[-1].eq(signal)
             issue, pooled_source, residual = late
 
@@ -130,10 +132,12 @@ class Requantizer(wiring.Component):
             control.shift.eq(second.shift - MIN_SHIFT),
             self.released.eq(release[self.RELEASE]),
         ]
-        output_valid = Mux(add, valid[self.ADD_LATENCY], valid[self.LATENCY])
+        minus_b = Signal(signed(len(second.multiplier_b) + 1), reset_less=True)
+        m.d.sync += minus_b.eq(-second.multiplier_b)
+        output_comes = Mux(add, valid[self.ADD_LATENCY - 1], valid[self.LATENCY - 1])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
         own, other = in_second[1 + a], in_second[1 + b] & ~second.bend
-        factor = Mux(own, second.multiplier_a, Mux(other, -second.multiplier_b, 0))
+        factor = Mux(own, second.multiplier_a, Mux(other, minus_b, 0))
         early = {
             "factor": factor,
             "negative_factor": Mux(own & second.bend, second.multiplier_b, factor),
@@ -155,23 +159,23 @@ class Requantizer(wiring.Component):
 
         if config.binary_rows:
             beats = packer.completes
-            for cycle in range(1 + self.PACKING):
+            for cycle in range(self.PACKING):
                 delayed = Signal(name=f"beats{cycle}")
                 m.d.sync += delayed.eq(beats)
                 beats = delayed
-            output_valid = Mux(first.binary, beats, output_valid)
+            output_comes = Mux(first.binary, beats, output_comes)
             m.d.comb += self.packed.eq(packer.valid & ~packer.completes)
-        m.d.comb += self.output_valid.eq(output_valid)
+        m.d.sync += self.output_valid.eq(output_comes)
 
         # The residual waits for the first stage's result.
-        for cycle in range(1, 3 + b):
+        for cycle in range(self.RESIDUAL + 1, 3 + b):
             delayed = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
             m.d.sync += delayed.eq(residual)
             residual = delayed
 
         # Sources: each is zero when it is not the one, so that the lanes only OR them.
-        from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select)
-        pooled = Signal.like(self.pooled, reset_less=True)
+        from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select, name="place")
+        pooled = Signal.like(self.pooled, name="pooled_beat", reset_less=True)
         m.d.sync += [
             from_bank.eq(issue.valid & ~issue.pooled),
             from_pool.eq(issue.valid & issue.pooled),

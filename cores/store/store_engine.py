@@ -36,6 +36,10 @@ class StoreEngine(wiring.Component):
     #: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT
     #: RAM.
     BUFFER_BEATS = 32
+    #: Cycles from a beat's leaving that buffer until a pixel can have its place, and until it is known that it was the
+    #: last.
+    ROOM_CYCLES = 2
+    DRAINED_CYCLES = ROOM_CYCLES + 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -72,6 +76,10 @@ class StoreEngine(wiring.Component):
         for port in ("write_start", "data_beats", "data_address"):
             m.d.comb += getattr(runs, port).eq(getattr(self, port))
         issue, store, add = sequencer.issue, sequencer.store, sequencer.geometry.add
+        # Stands until the next is taken: a Winograd pixel's is taken with its first word, and wanted with its last.
+        residual = Signal(config.beat_bits, reset_less=True)
+        with m.If(sequencer.take_residual):
+            m.d.sync += residual.eq(self.side.payload)
         m.d.comb += [
             sequencer.side_valid.eq(self.side.valid),
             sequencer.pooled_valid.eq(self.pooled.valid),
@@ -84,13 +92,13 @@ class StoreEngine(wiring.Component):
             sequencer.runs_idle.eq(runs.idle),
             sequencer.runs_failed.eq(runs.failed),
 
-            # The side ring carries a block's parameters, then its residuals.
+            # The side ring carries a block's parameters, then its residuals. Both are taken by registers alone.
             parameters.enable.eq(sequencer.parameters_wanted),
             parameters.beats.valid.eq(self.side.valid),
             parameters.beats.payload.eq(self.side.payload),
             parameters.release.eq(requantizer.released),
             sequencer.parameters_loaded.eq(parameters.loaded),
-            self.side.ready.eq(parameters.beats.ready | (issue.valid & sequencer.residual)),
+            self.side.ready.eq(parameters.beats.ready | sequencer.take_residual),
             self.pooled.ready.eq(sequencer.pooled_ready),
 
             self.read_enable.eq(sequencer.read),
@@ -98,7 +106,7 @@ class StoreEngine(wiring.Component):
             requantizer.issue.eq(issue),
             requantizer.accumulators.eq(self.read_data),
             requantizer.pooled.eq(self.pooled.payload),
-            requantizer.residual.eq(self.side.payload),
+            requantizer.residual.eq(residual),
             requantizer.channels.eq(parameters.channels),
             requantizer.add.eq(add),
             requantizer.first.eq(sequencer.geometry),
@@ -109,13 +117,13 @@ class StoreEngine(wiring.Component):
             self.data.payload.eq(buffer.r_data),
         ]
         if config.local_store:
-            # The geometry changes only when nothing is under way.
+            # The geometry changes only when nothing is under way, and the local writer has a run only if it is local.
             to_buffer = sequencer.geometry.local
             m.submodules.local = local = LocalWriter(config)
             connect(m, runs.local, local.run)
             m.d.comb += [
                 self.data.valid.eq(buffer.r_rdy & ~to_buffer),
-                local.data.valid.eq(buffer.r_rdy & to_buffer),
+                local.data.valid.eq(buffer.r_rdy),
                 local.data.payload.eq(buffer.r_data),
                 buffer.r_en.eq(Mux(to_buffer, local.data.ready, self.data.ready)),
                 self.kept.eq(local.kept),
@@ -130,12 +138,20 @@ class StoreEngine(wiring.Component):
                 self.error.eq(sequencer.error),
             ]
 
-        # Beats under way or in the buffer.
-        beats = Signal(range(self.BUFFER_BEATS + 1))
-        leaves = buffer.r_rdy & buffer.r_en
-        # Of the pixels of a beat of signs only the last one counts.
+        # Beats under way or in the buffer. Those that leave count a cycle later. Of the pixels of a beat of signs only
+        # the last one counts.
+        beats = Signal(range(self.BUFFER_BEATS + 1), name="beats")
+        full, left, packed = (Signal(name=name) for name in ("full", "left", "packed"))
+        m.d.sync += left.eq(buffer.r_rdy & buffer.r_en)
         if config.binary_rows:
-            leaves = leaves + requantizer.packed
-        m.d.sync += beats.eq(beats + issue.valid - leaves)
-        m.d.comb += [sequencer.room.eq(beats != self.BUFFER_BEATS), sequencer.drained.eq(beats == 0)]
+            m.d.sync += packed.eq(requantizer.packed)
+        m.d.comb += [
+            sequencer.room.eq(left | packed | ~full),
+            sequencer.room_behind.eq(left | packed | (beats != self.BUFFER_BEATS - 1)),
+        ]
+        m.d.sync += [
+            beats.eq((beats - (left + packed))[:len(beats)] + issue.valid),
+            full.eq(Mux(issue.valid, ~sequencer.room_behind, ~sequencer.room)),
+            sequencer.drained.eq(beats == 0),
+        ]
         return m

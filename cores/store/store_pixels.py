@@ -1,56 +1,111 @@
 """The order in which a STORE takes its pixels."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import Opcode
 from ..config import NpuConfig
+from ..lib.stream_buffer import StreamBuffer
 from .requantizer import SelectShape
-from .winograd_sums import OFFSET_BITS, WinogradSums
+from .winograd_sums import WinogradSums
 
-__all__ = ["StorePixels"]
+__all__ = ["PixelPosition", "StorePixels"]
+
+
+def PixelPosition(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
+    """Accumulator word ``address`` of a pixel and its place in it, ``select`` (``pixel * oc_groups + group``).
+
+    ``leaves``: the next column has another pixel. ``row_end``: the last of its row. ``block_start``, ``block_end``:
+    first and last of its block. ``end``: the STORE's last. With ``winograd`` of the word: ``first`` of the pixel's sum,
+    of another sign than the one before (``negate``), ``last`` of the sum.
+    """
+    return data.StructLayout({
+        "address": range(config.acc_depth), "select": SelectShape(config), "leaves": 1, "row_end": 1,
+        "block_start": 1, "block_end": 1, "end": 1,
+        **({"first": 1, "negate": 1, "last": 1} if config.winograd else {}),
+    })
 
 
 class StorePixels(wiring.Component):
-    """Counts through a STORE's pixels: for block, row, column, one further with each ``step``; ``restart`` begins.
+    """Counts through a STORE's pixels: for block, row, column. ``restart`` begins, when the last STORE's are taken.
 
     A pixel's group is its block's, or in a STORE of one block goes with the column (``spread``) or with the row
-    (``alternate``). With ``winograd``, a pixel takes nine steps, a word each; four pixels share a place. With
+    (``alternate``). With ``winograd``, a pixel has nine positions, a word each; four pixels share a place. With
     ``repeats`` so many columns more have the same pixel, up to the end of the row.
+
+    A position a cycle, the first `latency` cycles behind ``restart``. They are counted ahead, into a `StreamBuffer`:
+    nothing that a pixel waits for is on the counters' paths. That a position is the last of something is known from
+    registers, set when it is reached. One that is to come from a bank, which has no such word, is not offered:
+    ``beyond`` rises when it would be, or earlier, and no further position follows.
     """
+
+    @staticmethod
+    def latency(config: NpuConfig) -> int:
+        """Cycles from ``restart`` to the first position: counters, buffer; Winograd: a position's offset, its word."""
+        return 1 + StreamBuffer.LATENCY + (2 if config.winograd else 0)
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "restart": In(1),                         # begin the STORE
-            "step": In(1),                            # go on by a pixel, or by a word of its sum
-            "geometry": In(instruction_layout(Opcode.STORE_SET)),  # stands still from ``restart`` on
-            "store": In(instruction_layout(Opcode.STORE)),  # stands still as well
-            "address": Out(range(config.acc_depth)),  # accumulator word of the pixel
-            "beyond": Out(1),                         # there is no such word
-            "select": Out(SelectShape(config)),       # the pixel's place in the word, ``pixel * oc_groups + group``
-            "leaves": Out(1),                         # the next column has another pixel
-            "row_end": Out(1),                        # it is the last of its row
-            "block_start": Out(1),                    # it is the first of its block
-            "block_end": Out(1),                      # it is the last of its block
-            "end": Out(1),                            # it is the STORE's last
-            **({
-                "first": Out(1),   # this word is the first of the pixel's sum
-                "negate": Out(1),  # its sign is not that of the word before
-                "last": Out(1),    # this word is the last of the sum
-            } if config.winograd else {}),
+            "restart": In(1),                       # begin the STORE
+            "geometry": In(instruction_layout(Opcode.STORE_SET)),  # stands still from a cycle before ``restart`` on
+            "store": In(instruction_layout(Opcode.STORE)),  # stands still from ``restart`` on
+            "position": Out(stream.Signature(PixelPosition(config))),  # of a pixel, or of a word of its sum
+            "beyond": Out(1),                       # there is no word for the position behind those offered
         })
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        cols_left = Signal.like(self.geometry.cols, reset_less=True)
-        rows_left = Signal.like(self.geometry.rows, reset_less=True)
-        blocks_left = Signal.like(self.store.blocks, reset_less=True)
-        row_end = self.row_end
-        repeats_left = Signal.like(self.store.repeats, reset_less=True)
+        config, geometry, store = self.config, self.geometry, self.store
+        m.submodules.buffer = buffer = StreamBuffer(PixelPosition(config))
+        connect(m, buffer.output, flipped(self.position))
+
+        # -- which pixel ----------------------------------------------------------------------------------------------
+        cols_left = Signal.like(geometry.cols, name="cols_left", reset_less=True)
+        rows_left = Signal.like(geometry.rows, name="rows_left", reset_less=True)
+        blocks_left = Signal.like(store.blocks, name="blocks_left", reset_less=True)
+        repeats_left = Signal.like(store.repeats, name="repeats_left", reset_less=True)
+        active, step = Signal(), Signal()   # there is a pixel; the next one's turn comes
+        # This column, row, block or copy is the last one.
+        last_col, last_row, last_block, last_copy = (
+            Signal(name=name, reset_less=True) for name in ("last_col", "last_row", "last_block", "last_copy"))
+        one_col, one_row, one_copy = (Signal(name=name) for name in ("one_col", "one_row", "one_copy"))
+        block_start = Signal()
+        leaves, block_end, end = Signal(), Signal(), Signal()
+        m.d.sync += [one_col.eq(geometry.cols == 1), one_row.eq(geometry.rows == 1)]
+        m.d.comb += [
+            one_copy.eq(store.repeats == 0),
+            leaves.eq(last_col | last_copy),
+            block_end.eq(last_col & last_row),
+            end.eq(block_end & last_block),
+        ]
+        with m.If(self.restart):
+            m.d.sync += [
+                active.eq(1), block_start.eq(1),
+                cols_left.eq(geometry.cols), last_col.eq(one_col),
+                rows_left.eq(geometry.rows), last_row.eq(one_row),
+                blocks_left.eq(store.blocks), last_block.eq(store.blocks == 1),
+                repeats_left.eq(store.repeats), last_copy.eq(one_copy),
+            ]
+        with m.Elif(step):
+            m.d.sync += [
+                active.eq(~end), block_start.eq(block_end),
+                cols_left.eq(Mux(last_col, geometry.cols, cols_left - 1)),
+                last_col.eq(Mux(last_col, one_col, cols_left == 2)),
+                repeats_left.eq(Mux(leaves, store.repeats, repeats_left - 1)),
+                last_copy.eq(Mux(leaves, one_copy, repeats_left == 1)),
+            ]
+            with m.If(last_col):
+                m.d.sync += [
+                    rows_left.eq(Mux(last_row, geometry.rows, rows_left - 1)),
+                    last_row.eq(Mux(last_row, one_row, rows_left == 2)),
+                ]
+            with m.If(block_end):
+                m.d.sync += [blocks_left.eq(blocks_left - 1), last_block.eq(blocks_left == 2)]
+
+        # -- where it is ----------------------------------------------------------------------------------------------
         word = Signal(range(2 * config.acc_depth))
         # Both counters wrap at the places they select from; with a single place they have no bits.
         group_bits = (config.oc_groups - 1).bit_length()
@@ -58,93 +113,106 @@ class StorePixels(wiring.Component):
         group, pixel = place[:group_bits], place[group_bits:]
         # Groups of a word can hold further columns or rows of one block.
         groups_share = config.banks > config.pixel_lanes
-        spread, alternate = self.geometry.spread, self.geometry.alternate
-        row_start = Signal.like(word, reset_less=True)
-        m.d.comb += [
-            row_end.eq(cols_left == 1),
-            self.block_end.eq(row_end & (rows_left == 1)),
-            self.end.eq(self.block_end & (blocks_left == 1)),
-            self.leaves.eq(row_end | (repeats_left == 0)),
-            self.select.eq(place),
-        ]
-        if config.winograd:
-            step = self._sums(m, word, row_end)
-        else:
-            m.d.comb += Cat(self.address, self.beyond).eq(word)
-            step = self.step
+        spread, alternate = geometry.spread, geometry.alternate
+        row_start = Signal.like(word, name="row_start", reset_less=True)
         with m.If(self.restart):
-            m.d.sync += [
-                cols_left.eq(self.geometry.cols), rows_left.eq(self.geometry.rows), blocks_left.eq(self.store.blocks),
-                repeats_left.eq(self.store.repeats), place.eq(0), word.eq(0), self.block_start.eq(1),
-            ]
+            m.d.sync += [place.eq(0), word.eq(0)]
             if groups_share:
                 m.d.sync += row_start.eq(0)
         with m.Elif(step):
-            m.d.sync += [
-                cols_left.eq(Mux(row_end, self.geometry.cols, cols_left - 1)),
-                repeats_left.eq(Mux(self.leaves, self.store.repeats, repeats_left - 1)),
-                self.block_start.eq(self.block_end),
-            ]
-            with m.If(row_end):
-                m.d.sync += rows_left.eq(Mux(self.block_end, self.geometry.rows, rows_left - 1))
-            group_end = self.leaves
+            group_end = leaves
             if config.pixel_lanes > 1:
                 # An odd row leaves the last word's other pixel out.
-                group_end = row_end | (self.leaves & pixel.all())
-                m.d.sync += pixel.eq(Mux(row_end, 0, pixel + self.leaves))
-            word_end = row_end | (group_end & (group.all() | ~spread)) if groups_share else group_end
-            with m.If(self.block_end):
-                m.d.sync += [word.eq(0), blocks_left.eq(blocks_left - 1)]
+                group_end = last_col | (leaves & pixel.all())
+                m.d.sync += pixel.eq(Mux(last_col, 0, pixel + leaves))
+            word_end = last_col | (group_end & (group.all() | ~spread)) if groups_share else group_end
+            with m.If(block_end):
+                m.d.sync += word.eq(0)
                 if config.oc_groups > 1:
                     m.d.sync += group.eq(group + 1)
             with m.Elif(word_end):
                 m.d.sync += word.eq(word + 1)
             if groups_share:
                 with m.If(spread & group_end):
-                    m.d.sync += group.eq(Mux(row_end, 0, group + 1))
-                with m.Elif(alternate & row_end):
+                    m.d.sync += group.eq(Mux(last_col, 0, group + 1))
+                with m.Elif(alternate & last_col):
                     m.d.sync += group.eq(group + 1)
                     with m.If(group.all()):
                         m.d.sync += row_start.eq(word + 1)
                     with m.Else():
                         # The next row has the same words.
                         m.d.sync += word.eq(row_start)
-            if config.winograd:
-                with m.If(self.geometry.winograd):
-                    self._next_tile(m, word, pixel, row_end)
+
+        found = {"select": place, "leaves": leaves, "row_end": last_col, "block_start": block_start,
+                 "block_end": block_end, "end": end}
+        if config.winograd:
+            self._sums(m, buffer.input, found, active=active, step=step, word=word, pixel=pixel)
+        else:
+            m.d.comb += [
+                self.beyond.eq(active & word[-1] & ~store.pooled),
+                buffer.input.valid.eq(active & ~self.beyond),
+                step.eq(active & ~self.beyond & buffer.input.ready),
+                buffer.input.p.address.eq(word),
+                *[buffer.input.p[name].eq(value) for name, value in found.items()],
+            ]
         return m
 
-    def _sums(self, m: Module, word: Signal, row_end: Signal) -> Signal:
-        """Winograd: the words of a pixel. Returns the step to the next pixel."""
+    def _sums(self, m: Module, output: stream.Interface, found: dict[str, Value], *, active: Signal, step: Signal,
+              word: Signal, pixel: Value) -> None:
+        """Winograd: the words of each pixel. A position's offset is made in a cycle, added to the tile's word in the
+        next."""
+        config, geometry = self.config, self.geometry
         m.submodules.sums = sums = WinogradSums()
-        self._tile = sums
-        far = Signal(OFFSET_BITS + 1)
-        m.d.comb += [
-            sums.enable.eq(self.geometry.winograd),
-            sums.position_words.eq(self.geometry.position_words),
-            sums.restart.eq(self.restart),
-            sums.step.eq(self.step),
-            sums.next_row.eq(Mux(row_end, ~sums.row & ~self.block_end, sums.row)),
-            sums.next_col.eq(Mux(self.leaves, ~sums.col & ~row_end, sums.col)),
-            self.first.eq(sums.first), self.negate.eq(sums.negate), self.last.eq(sums.last),
-            far.eq(word + sums.offset),
-            self.address.eq(far),
-            self.beyond.eq(far >= self.config.acc_depth),
-        ]
-        step = Signal()
-        m.d.comb += step.eq(self.step & sums.last)
-        return step
+        last_col, block_end, leaves = found["row_end"], found["block_end"], found["leaves"]
+        found = {**found, "first": sums.first, "negate": sums.negate, "last": sums.last}
+        flags = data.StructLayout({name: len(value) for name, value in found.items()})
+        shifted, placed = Signal(), Signal()    # there is a position with its offset; one with its word
+        shifted_flags, placed_flags = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
+        words, position = geometry.position_words, sums.position
+        offset = Signal(len(words) + len(position), reset_less=True)
+        tile_word = Signal.like(word, name="tile_word", reset_less=True)
+        far, address = Signal(len(offset) + 1), Signal.like(output.p.address, name="address", reset_less=True)
 
-    def _next_tile(self, m: Module, word: Signal, pixel: Value, row_end: Signal) -> None:
-        """Winograd: place of the next pixel. Tiles are numbered on from row to row."""
-        tile = Cat(pixel[:(self.config.pixel_lanes - 1).bit_length()], word)
-        row_start, following = Signal(len(tile)), Signal(len(tile))
+        def times(number: Value) -> Value:
+            return Mux(number[0], words, 0) + Mux(number[1], words << 1, 0)
+
+        m.d.comb += [
+            step.eq(active & output.ready & sums.last),
+            sums.enable.eq(geometry.winograd),
+            sums.restart.eq(self.restart),
+            sums.step.eq(active & output.ready),
+            sums.next_row.eq(Mux(last_col, ~sums.row & ~block_end, sums.row)),
+            sums.next_col.eq(Mux(leaves, ~sums.col & ~last_col, sums.col)),
+            far.eq(tile_word + offset),
+            output.valid.eq(placed & ~self.beyond),
+            output.p.address.eq(address),
+            *[output.p[name].eq(placed_flags[name]) for name in found],
+        ]
+        # All move on together, whenever the buffer takes what comes.
+        with m.If(output.ready):
+            m.d.sync += [
+                shifted.eq(active),
+                shifted_flags.eq(Cat(found[name] for name, _ in flags)),
+                tile_word.eq(word),
+                offset.eq(times(position[:2]) + (times(position[2:]) << 2)),
+                placed.eq(shifted),
+                placed_flags.eq(shifted_flags),
+                address.eq(far),
+                self.beyond.eq(self.beyond | (shifted & (far >= config.acc_depth) & ~self.store.pooled)),
+            ]
+            with m.If(~geometry.winograd):
+                m.d.sync += offset.eq(0)
+
+        # Tiles are numbered on from row to row.
+        tile = Cat(pixel[:(config.pixel_lanes - 1).bit_length()], word)
+        row_start, following = Signal(len(tile), name="tile_row_start"), Signal(len(tile))
         m.d.comb += following.eq(tile + 1)
-        with m.If(self.block_end):
-            m.d.sync += [tile.eq(0), row_start.eq(0)]
-        with m.Elif(row_end & ~self._tile.row):
-            m.d.sync += tile.eq(row_start)
-        with m.Elif(row_end):
-            m.d.sync += [tile.eq(following), row_start.eq(following)]
-        with m.Else():
-            m.d.sync += tile.eq(Mux(self._tile.col & self.leaves, following, tile))
+        with m.If(step & geometry.winograd):
+            with m.If(block_end):
+                m.d.sync += [tile.eq(0), row_start.eq(0)]
+            with m.Elif(last_col & ~sums.row):
+                m.d.sync += tile.eq(row_start)
+            with m.Elif(last_col):
+                m.d.sync += [tile.eq(following), row_start.eq(following)]
+            with m.Else():
+                m.d.sync += tile.eq(Mux(sums.col & leaves, following, tile))

@@ -21,7 +21,8 @@ class StoreRuns(wiring.Component):
     eighth of these.
 
     A run that is not between ``write_start`` and ``data_beats`` is not issued; ``failed`` rises instead. A local
-    STORE's runs are offered at ``local``; those that begin outside the input buffer have failed.
+    STORE's runs are offered at ``local``; those that begin outside the input buffer have failed. While a run is checked
+    the counters go on to the next one: what is offered is in registers, and its consumer on no counter's path.
     """
 
     #: Cycles from offering a run to offering the next, and from ``start`` to offering the first.
@@ -31,8 +32,9 @@ class StoreRuns(wiring.Component):
         self.config = config
         super().__init__({
             "start": In(1),                  # begin the STORE
-            "geometry": In(instruction_layout(Opcode.STORE_SET)),  # stands still until ``idle``
-            "store": In(instruction_layout(Opcode.STORE)),  # stands still as well
+            # Stands still from a cycle before ``start`` until ``idle``.
+            "geometry": In(instruction_layout(Opcode.STORE_SET)),
+            "store": In(instruction_layout(Opcode.STORE)),  # stands still from ``start`` until ``idle``
             "index": In(INDEX_BITS),         # it is this instruction
             "write_start": In(REGION_BITS),  # first beat of the data region that may be written
             "data_beats": In(REGION_BITS),   # size of the data region
@@ -47,49 +49,58 @@ class StoreRuns(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        geometry, store, run = self.geometry, self.store, self.run
+        config, geometry, store, run = self.config, self.geometry, self.store, self.run
         # One bit more than the region's size: a row is checked before the next one is computed, so nothing wraps.
         block = Signal(REGION_BITS + 1, reset_less=True)
-        row = Signal.like(block, reset_less=True)
-        end = Signal.like(block, reset_less=True)
-        blocks_left = Signal.like(store.blocks, reset_less=True)
-        rows_left = Signal.like(geometry.rows, reset_less=True)
-        row_is_last = rows_left == 1
-        address = Signal(self.config.address_width, reset_less=True)
+        row = Signal.like(block, name="row", reset_less=True)
+        end = Signal.like(block, name="end", reset_less=True)
+        blocks_left = Signal.like(store.blocks, name="blocks_left", reset_less=True)
+        rows_left = Signal.like(geometry.rows, name="rows_left", reset_less=True)
+        one_row, last_row, last_block = Signal(), Signal(), Signal()
         valid, accepted, outside = Signal(), Signal(), Signal()
-        beat_shift = (self.config.beat_bytes - 1).bit_length()
+        beat_shift = (config.beat_bytes - 1).bit_length()
 
-        beats = geometry.cols
-        if self.config.binary_rows:
-            beats = Mux(geometry.binary, (geometry.cols + (MAP_PIXELS - 1)) >> exact_log2(MAP_PIXELS), geometry.cols)
+        # What is offered; the counters are at the next row by then.
+        address = Signal(config.address_width, reset_less=True)
+        beats = Signal.like(geometry.cols, name="beats", reset_less=True)
+        last = Signal(reset_less=True)
         m.d.comb += [
             run.p.address.eq(address),
             run.p.beats.eq(beats),
-            run.p.last.eq(row_is_last & (blocks_left == 1)),
+            run.p.last.eq(last),
             run.p.post.eq(store.post_load),
             run.p.index.eq(self.index),
         ]
-        if self.config.local_store:
-            row_is_first = Signal()
+        before, behind = Signal(reset_less=True), Signal()      # the region
+        m.d.sync += before.eq(row < self.write_start)
+        m.d.comb += [behind.eq(end > self.data_beats), outside.eq(before | behind)]
+        m.d.sync += [beats.eq(geometry.cols), one_row.eq(geometry.rows == 1)]
+        if config.binary_rows:
+            with m.If(geometry.binary):
+                m.d.sync += beats.eq((geometry.cols + (MAP_PIXELS - 1)) >> exact_log2(MAP_PIXELS))
+        if config.local_store:
             to_buffer, local = geometry.local, self.local
+            row_is_first, repeats = Signal(), Signal(reset_less=True)
+            entry = Signal.like(local.p.entry, name="entry", reset_less=True)
+            follows, one_beat = Signal(reset_less=True), Signal(reset_less=True)
             m.d.comb += [
-                local.p.entry.eq(row),
-                local.p.beats.eq(geometry.cols),
-                local.p.follows.eq((geometry.row_pitch == 0) & ~row_is_first),
-                local.p.last.eq(run.p.last),
+                local.p.entry.eq(entry),
+                local.p.beats.eq(beats),
+                local.p.one.eq(one_beat),
+                local.p.follows.eq(follows),
+                local.p.last.eq(last),
                 local.p.post.eq(store.post_compute),
                 local.p.index.eq(self.index),
                 local.valid.eq(valid & to_buffer),
                 run.valid.eq(valid & ~to_buffer),
                 accepted.eq(Mux(to_buffer, local.ready, run.ready)),
-                outside.eq(Mux(to_buffer, row >= self.config.input_depth,
-                               (row < self.write_start) | (end > self.data_beats))),
             ]
-            with m.If(self.idle | (valid & accepted)):
-                m.d.sync += row_is_first.eq(self.idle | row_is_last)
+            m.d.sync += [one_beat.eq(geometry.cols == 1), repeats.eq(geometry.row_pitch == 0)]
+            with m.If(to_buffer):
+                m.d.sync += before.eq(row >= config.input_depth)
+                m.d.comb += outside.eq(before)
         else:
-            m.d.comb += [run.valid.eq(valid), accepted.eq(run.ready),
-                         outside.eq((row < self.write_start) | (end > self.data_beats))]
+            m.d.comb += [run.valid.eq(valid), accepted.eq(run.ready)]
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.idle.eq(1)
@@ -97,35 +108,46 @@ class StoreRuns(wiring.Component):
                     block.eq(store.offset),
                     row.eq(store.offset),
                     blocks_left.eq(store.blocks),
+                    last_block.eq(store.blocks == 1),
                     rows_left.eq(geometry.rows),
+                    last_row.eq(one_row),
                 ]
+                if config.local_store:
+                    m.d.sync += row_is_first.eq(1)
                 with m.If(self.start):
                     m.next = "PLACE"
             with m.State("PLACE"):
                 m.d.sync += [
                     end.eq(row + beats),
                     address.eq(self.data_address + (row << beat_shift)),
+                    last.eq(last_row & last_block),
                 ]
-                m.next = "CHECK"
+                if config.local_store:
+                    m.d.sync += [entry.eq(row), follows.eq(repeats & ~row_is_first)]
+                with m.If(~self.halt):
+                    m.next = "CHECK"
             with m.State("CHECK"):
+                following = Signal.like(block, name="following")
+                m.d.comb += following.eq(Mux(last_row, block, row) + Mux(last_row, geometry.block_pitch,
+                                                                         geometry.row_pitch))
+                m.d.sync += [
+                    row.eq(following),
+                    rows_left.eq(Mux(last_row, geometry.rows, rows_left - 1)),
+                    last_row.eq(Mux(last_row, one_row, rows_left == 2)),
+                ]
+                with m.If(last_row):
+                    m.d.sync += [block.eq(following), blocks_left.eq(blocks_left - 1), last_block.eq(blocks_left == 2)]
+                if config.local_store:
+                    m.d.sync += row_is_first.eq(last_row)
+                m.next = "OFFER"
                 with m.If(outside):
                     m.next = "FAILED"
-                with m.Elif(~self.halt):
-                    m.next = "OFFER"
             with m.State("OFFER"):
                 m.d.comb += valid.eq(1)
                 with m.If(accepted):
-                    following = Signal.like(block)
-                    pitch = Mux(row_is_last, geometry.block_pitch, geometry.row_pitch)
-                    m.d.comb += following.eq(Mux(row_is_last, block, row) + pitch)
-                    m.d.sync += row.eq(following)
                     m.next = "PLACE"
-                    with m.If(~row_is_last):
-                        m.d.sync += rows_left.eq(rows_left - 1)
-                    with m.Else():
-                        m.d.sync += [block.eq(following), rows_left.eq(geometry.rows), blocks_left.eq(blocks_left - 1)]
-                        with m.If(blocks_left == 1):
-                            m.next = "IDLE"
+                    with m.If(last):
+                        m.next = "IDLE"
             with m.State("FAILED"):
-                m.d.comb += self.failed.eq(1)
+                m.d.sync += self.failed.eq(1)
         return m

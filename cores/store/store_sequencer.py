@@ -22,19 +22,29 @@ class StoreSequencer(wiring.Component):
 
     A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with
     ``add`` a residual unless it bends, with ``pooled`` a beat of the pool unit. With ``winograd``, the words of its sum
-    are read first, one a cycle: ``read``, while ``issue`` is valid with the last. Between blocks there is no gap if the
-    next parameters are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry``
-    and ``second``.
+    are read first, one a cycle, and ``issue`` is valid with the last. Between blocks there is no gap if the next
+    parameters are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and
+    ``second``.
+
+    The word of the next position is read in every cycle, whether a pixel sets out or not; a residual is taken
+    `RESIDUAL_CYCLES` behind its pixel's first word: neither the accumulators' enable nor the side ring waits for all
+    that a pixel waits for.
 
     The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
     local row that begins outside the input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an
-    error nothing moves until reset.
+    error nothing moves until reset. ``state`` is that of the cycle before.
     """
 
     #: Ports that are those of the engine; its token and error may also be those of a local STORE's writer.
     SHARED = ("queue", "compute_level", "compute_take", "state", "index", "idle", "halt", "read_address")
     #: Cycles from taking a STORE until its first pixel may set out: it is checked, and takes its token.
     SETUP_CYCLES = 2
+    #: Cycles from seeing a token until it is taken.
+    TOKEN_CYCLES = 1
+    #: Cycles from a pixel, or the first word of its sum, until its residual is taken.
+    RESIDUAL_CYCLES = 1
+    #: Cycles from a state to its report.
+    STATE_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -43,15 +53,16 @@ class StoreSequencer(wiring.Component):
             "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
             "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
             "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
-            "residual": Out(1),                 # each of its pixels takes a beat of the side ring
+            "take_residual": Out(1),            # the pixel's beat of the side ring is taken
             "issue": Out(PixelIssue(config)),  # a pixel sets out
             "read": Out(1),                     # a word of sums is read
             "read_address": Out(range(config.acc_depth)),  # its address
             "drained": In(1),                   # nothing is behind the issue
-            "room": In(1),                      # for another beat
+            "room": In(1),                      # for another beat in the next cycle, if no pixel sets out in this one
+            "room_behind": In(1),               # the same if one does
             "side_valid": In(1),                # the side ring has a beat
             "pooled_valid": In(1),              # the pool unit has one
-            "pooled_ready": Out(1),             # it is taken
+            "pooled_ready": Out(1),             # it is taken if it is there
             "parameters_wanted": Out(1),        # take those of the next block
             "parameters_loaded": In(1),         # they are complete
             "runs_start": Out(1),               # begin the STORE's runs
@@ -63,137 +74,183 @@ class StoreSequencer(wiring.Component):
         m = Module()
         config, geometry, store = self.config, self.geometry, self.store
         opcode = opcode_of(self.queue.p.word)
-        add = geometry.add
+        add, pooled = geometry.add, store.pooled
         blocks_of_bank = config.oc_groups
         if config.banks > config.pixel_lanes:
             blocks_of_bank = Mux(geometry.spread | geometry.alternate, 1, config.oc_groups)
+        # A local STORE's token is given when its beats are in the input buffer.
+        local = geometry.local if config.local_store else Const(0)
 
-        blocks_to_load = Signal.like(store.blocks)
-        fresh = Signal()  # parameters are held that no pixel has used yet
-        m.d.comb += [self.parameters_wanted.eq(blocks_to_load != 0), self.residual.eq(add & ~self.second.bend)]
-        with m.If(self.parameters_loaded):
-            m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), fresh.eq(1)]
-
-        m.submodules.pixels = pixels = StorePixels(config)
-        phase = Signal(range(Requantizer.ADD_CYCLES))
-        m.d.sync += phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1))
+        # The state is one of these, each a register as much waits for it, or none of them once something has failed: no
+        # STORE is in hand; it has been taken; it waits for its token; its pixels set out.
+        resting, begin, waiting, running = (Signal(name=name, init=name == "resting")
+                                            for name in ("resting", "begin", "waiting", "running"))
+        starts = Signal()   # the token is taken
         go, issue, lacks_parameters, lacks_residual, lacks_pooled = (Signal(name=name) for name in (
             "go", "issue", "lacks_parameters", "lacks_residual", "lacks_pooled"))
-        # Without residuals as many pixels as there is time to their second turns, then these.
-        burst = Signal(range(2 * Requantizer.SECOND))
-        m.d.sync += burst.eq(burst + 1)
-        in_bursts = self.second.bend
+        m.submodules.pixels = pixels = StorePixels(config)
+        position = pixels.position
+        at = position.payload
+        m.d.comb += [
+            pixels.restart.eq(begin),
+            pixels.geometry.eq(geometry),
+            pixels.store.eq(store),
+            self.runs_start.eq(starts),
+            self.read_address.eq(at.address),
+            self.read.eq(running & position.valid & ~pooled),
+        ]
+
+        # -- parameters ---------------------------------------------------------------------------------------------
+        blocks_to_load = Signal.like(store.blocks, name="blocks_to_load")
+        # Those of the block at hand are there, and the STORE has its token; those of the block behind it are there.
+        block_open, next_there = (Signal(name=name) for name in ("block_open", "next_there"))
+        open_next, open_behind = Signal(), Signal()     # the former in the next cycle, unless a pixel sets out; if so
+        with m.If(begin):
+            m.d.sync += [blocks_to_load.eq(store.blocks), self.parameters_wanted.eq(1)]
+        with m.If(self.parameters_loaded):
+            m.d.sync += [blocks_to_load.eq(blocks_to_load - 1), self.parameters_wanted.eq(blocks_to_load != 1)]
+        m.d.comb += [
+            open_behind.eq(~at.block_end | next_there | self.parameters_loaded),
+            open_next.eq(Mux(starts, next_there, block_open) | (self.parameters_loaded & (starts | running))),
+        ]
+        m.d.sync += block_open.eq(Mux(issue, open_behind, open_next))
+        with m.If(starts | (issue & at.block_end)):
+            m.d.sync += next_there.eq(0)
+        with m.Elif(self.parameters_loaded):
+            m.d.sync += next_there.eq(~running | block_open)
+
+        # -- turns --------------------------------------------------------------------------------------------------
+        # Those of the next cycle. Without residuals as many pixels as there is time to their second turns, then these.
+        phase, burst = Signal(range(Requantizer.ADD_CYCLES), init=1), Signal(range(2 * Requantizer.SECOND))
+        bends, residual = Signal(), Signal()
+        m.d.sync += [
+            phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1)),
+            burst.eq(burst + 1),
+            bends.eq(add & self.second.bend),
+            residual.eq(add & ~self.second.bend),
+        ]
+        with m.If(begin):
+            # The parameters take as long to come as one half of the bursts.
+            m.d.sync += burst.eq(Requantizer.SECOND + 1)
+        in_bursts = bends
         if config.binary_rows:
             # Their beats pass the lanes' last registers behind second turns, when the next burst's first ones do.
             in_bursts = in_bursts & ~geometry.binary
-        turn = Mux(in_bursts, burst < Requantizer.SECOND, phase == 0)
+        turn_comes = Mux(in_bursts, burst < Requantizer.SECOND, phase == 0)
         if config.winograd:
-            # What a pixel needs stays there, so its words follow the first without a gap; eight later the turn is 0.
-            turn = Mux(geometry.winograd, (phase == 1) | ~pixels.first, turn)
-            m.d.comb += [issue.eq(go & pixels.last), self.issue.first.eq(pixels.first),
-                         self.issue.negate.eq(pixels.negate)]
-        else:
-            m.d.comb += issue.eq(go)
+            # Nine words later, with the last one, it is the pixel's turn.
+            turn_comes = Mux(geometry.winograd, phase == 1, turn_comes)
+        # All but what a pixel is made of is there: parameters, room, its turn.
+        able, has_room = Signal(name="able"), Signal(name="has_room")
+        m.d.sync += [
+            able.eq(Mux(issue, open_behind & self.room_behind, open_next & self.room) & (~add | turn_comes)),
+            has_room.eq(Mux(issue, self.room_behind, self.room)),
+        ]
+
+        # -- a pixel, or a word of its sum ----------------------------------------------------------------------------
+        first = last = Const(1)
+        if config.winograd:
+            # What a pixel needs stays there, or has been taken, so its words follow the first without a gap.
+            first, last = at.first, at.last
+            m.d.comb += [self.issue.first.eq(first), self.issue.negate.eq(at.negate)]
+        willing = Signal()      # but for the pool unit
+        gives_token = Signal()
         m.d.comb += [
-            lacks_parameters.eq(pixels.block_start & ~fresh),
-            lacks_residual.eq(self.residual & ~self.side_valid),
-            lacks_pooled.eq(store.pooled & ~self.pooled_valid),
-            self.read.eq(go & ~store.pooled),
-            pixels.step.eq(go),
-            pixels.geometry.eq(geometry),
-            pixels.store.eq(store),
-            self.read_address.eq(pixels.address),
+            lacks_parameters.eq(~block_open),
+            lacks_residual.eq(residual & ~self.side_valid),
+            lacks_pooled.eq(pooled & ~self.pooled_valid),
+            willing.eq(position.valid & (~first | (able & ~lacks_residual))),
+            go.eq(willing & ~lacks_pooled),
+            issue.eq(go & last),
+            position.ready.eq(go),
             self.issue.valid.eq(issue),
-            self.issue.pooled.eq(store.pooled),
+            self.issue.pooled.eq(pooled),
             # A pixel that is written several times waits there.
-            self.pooled_ready.eq(issue & store.pooled & pixels.leaves),
-            self.issue.select.eq(pixels.select),
-            self.issue.load.eq(pixels.block_start | add),
-            self.issue.release.eq(Mux(add, pixels.block_end, pixels.block_start)),
+            self.pooled_ready.eq(willing & pooled & at.leaves),
+            self.issue.select.eq(at.select),
+            self.issue.load.eq(at.block_start | add),
+            self.issue.release.eq(Mux(add, at.block_end, at.block_start)),
         ]
         if config.binary_rows:
-            m.d.comb += self.issue.row_end.eq(pixels.row_end)
-        with m.If(issue & pixels.block_start):
-            m.d.sync += fresh.eq(0)
-        # A local STORE's token is given when its beats are in the input buffer.
-        local = geometry.local if config.local_store else Const(0)
-        m.d.sync += self.post_compute.eq(issue & pixels.end & store.post_compute & ~local)
-
-        error_code = Signal(ErrorCode)
-        outside = Mux(local, ErrorCode.BUFFER, ErrorCode.WRITE_RANGE)
-        m.d.sync += [
-            self.error.valid.eq(error_code != ErrorCode.NONE),
-            self.error.code.eq(error_code),
-            self.error.index.eq(self.index),
-        ]
+            m.d.comb += self.issue.row_end.eq(at.row_end)
         # The second stage's two cycles behind an issue are busy as well.
         recent = Signal(Requantizer.ADD_CYCLES - 1)
-        m.d.sync += recent.eq(Cat(issue & add, recent))
+        m.d.sync += [
+            self.take_residual.eq(go & first & residual),
+            gives_token.eq(store.post_compute & ~local),
+            self.post_compute.eq(issue & at.end & gives_token),
+            recent.eq(Cat(issue & add, recent)),
+        ]
 
-        m.d.comb += self.state.eq(_STATE["setup"])
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.comb += [
-                    self.idle.eq(self.drained),
-                    self.state.eq(_STATE["idle"]),
-                    self.queue.ready.eq(~self.halt & ((opcode == Opcode.STORE) | self.drained)),
-                ]
-                with m.If(self.queue.valid & self.queue.ready):
-                    m.d.sync += self.index.eq(self.queue.p.index)
-                    with m.If(opcode == Opcode.STORE_SET):
-                        m.d.sync += Value.cast(geometry).eq(self.queue.p.word)
-                    with m.Elif(opcode == Opcode.STORE_ADD):
-                        m.d.sync += Value.cast(self.second).eq(self.queue.p.word)
-                    with m.Else():
-                        m.d.sync += Value.cast(store).eq(self.queue.p.word)
-                        m.next = "CHECK"
-            with m.State("CHECK"):
-                m.d.comb += pixels.restart.eq(1)
-                # The parameters take as long to come as one half of the bursts.
-                m.d.sync += [blocks_to_load.eq(store.blocks), burst.eq(Requantizer.SECOND)]
-                m.next = "WAIT"
-                with m.If(geometry.cols == 0):
-                    m.d.comb += error_code.eq(ErrorCode.ILLEGAL)
-                    m.next = "STOPPED"
-                with m.Elif(~store.pooled & (store.blocks > blocks_of_bank)):
-                    m.d.comb += error_code.eq(ErrorCode.BUFFER)
-                    m.next = "STOPPED"
-            with m.State("WAIT"):
-                # The parameters arrive meanwhile.
-                with m.If(lacks(self.compute_level, store.wait_compute)):
-                    m.d.comb += self.state.eq(_STATE["wait_compute"])
-                with m.Else():
-                    m.d.comb += [self.compute_take.eq(store.wait_compute), self.runs_start.eq(1)]
-                    m.next = "RUN"
-            with m.State("RUN"):
-                beyond = ~store.pooled & pixels.beyond
-                m.d.comb += go.eq(
-                    self.room & ~beyond & (turn | ~add) & ~lacks_parameters & ~lacks_residual & ~lacks_pooled)
-                with m.If(go | recent.any()):
-                    m.d.comb += self.state.eq(_STATE["busy"])
-                with m.Elif(lacks_parameters | lacks_residual):
-                    # Parameters that are on their way are setup; so is the wait for the multipliers' turn.
-                    with m.If(~self.side_valid):
-                        m.d.comb += self.state.eq(_STATE["wait_side"])
-                with m.Elif(lacks_pooled):
-                    m.d.comb += self.state.eq(_STATE["wait_compute"])
-                with m.Elif(~self.room):
-                    m.d.comb += self.state.eq(_STATE["wait_bus"])
-                with m.If(issue & pixels.end):
-                    m.next = "FINISH"
-                with m.If(self.runs_failed):
-                    m.d.comb += error_code.eq(outside)
-                    m.next = "STOPPED"
-                with m.Elif(beyond):
-                    m.d.comb += error_code.eq(ErrorCode.BUFFER)
-                    m.next = "STOPPED"
-            with m.State("FINISH"):
-                m.d.comb += self.state.eq(Mux(recent.any(), _STATE["busy"], _STATE["wait_bus"]))
-                with m.If(self.runs_idle):
-                    m.next = "IDLE"
-                with m.If(self.runs_failed):
-                    m.d.comb += error_code.eq(outside)
-                    m.next = "STOPPED"
-            with m.State("STOPPED"):
-                pass
+        # -- instructions ---------------------------------------------------------------------------------------------
+        is_store, taken, ended = (Signal(name=name) for name in ("is_store", "taken", "ended"))
+        m.d.comb += [
+            is_store.eq(opcode == Opcode.STORE),
+            self.queue.ready.eq(resting & ~self.halt & (is_store | self.drained)),
+            taken.eq(resting & ~self.halt & self.queue.valid & is_store),
+        ]
+        with m.If(self.queue.valid & self.queue.ready):
+            m.d.sync += self.index.eq(self.queue.p.index)
+        for code, target in ((Opcode.STORE_SET, geometry), (Opcode.STORE_ADD, self.second)):
+            with m.If(resting & ~self.halt & self.drained & self.queue.valid & (opcode == code)):
+                m.d.sync += Value.cast(target).eq(self.queue.p.word)
+        m.d.sync += begin.eq(taken)
+        with m.If(taken):
+            m.d.sync += [Value.cast(store).eq(self.queue.p.word), resting.eq(0), ended.eq(0)]
+        with m.If(issue & at.end):
+            m.d.sync += ended.eq(1)
+
+        no_geometry, too_many, refused, token = (
+            Signal(name=name) for name in ("no_geometry", "too_many", "refused", "token"))
+        beyond, fails, done = Signal(), Signal(), Signal()
+        m.d.comb += [
+            no_geometry.eq(geometry.cols == 0),
+            too_many.eq(~pooled & (store.blocks > blocks_of_bank)),
+            # The parameters arrive while a token is waited for.
+            starts.eq(waiting & token & ~refused),
+            self.compute_take.eq(starts & store.wait_compute),
+            # What is before that position has set out.
+            beyond.eq(pixels.beyond & ~position.valid),
+            fails.eq((waiting & refused) | (running & (self.runs_failed | beyond))),
+            done.eq(running & ended & self.runs_idle),
+        ]
+        m.d.sync += [
+            refused.eq(no_geometry | too_many),
+            token.eq(~lacks(self.compute_level, store.wait_compute)),
+            waiting.eq(begin | (waiting & ~token & ~refused)),
+        ]
+        with m.If(starts):
+            m.d.sync += running.eq(1)
+        with m.Elif(fails):
+            m.d.sync += [running.eq(0), block_open.eq(0), able.eq(0)]
+        with m.Elif(done):
+            m.d.sync += [running.eq(0), resting.eq(1)]
+
+        # -- report ---------------------------------------------------------------------------------------------------
+        refusal = Mux(no_geometry, ErrorCode.ILLEGAL, ErrorCode.BUFFER)
+        failure = Mux(self.runs_failed & ~local, ErrorCode.WRITE_RANGE, ErrorCode.BUFFER)
+        m.d.sync += [
+            self.error.valid.eq(fails),
+            self.error.code.eq(Mux(running, failure, refusal)),
+            self.error.index.eq(self.index),
+            self.idle.eq(resting & self.drained & ~self.queue.valid),
+            self.state.eq(_STATE["setup"]),
+        ]
+        with m.If(resting):
+            m.d.sync += self.state.eq(_STATE["idle"])
+        with m.Elif(waiting & ~token & ~refused):
+            m.d.sync += self.state.eq(_STATE["wait_compute"])
+        with m.Elif(running):
+            with m.If(go | recent.any()):
+                m.d.sync += self.state.eq(_STATE["busy"])
+            with m.Elif(ended):
+                m.d.sync += self.state.eq(_STATE["wait_bus"])
+            with m.Elif(lacks_parameters | lacks_residual):
+                # Parameters that are on their way are setup; so is the wait for the multipliers' turn.
+                with m.If(~self.side_valid):
+                    m.d.sync += self.state.eq(_STATE["wait_side"])
+            with m.Elif(lacks_pooled):
+                m.d.sync += self.state.eq(_STATE["wait_compute"])
+            with m.Elif(~has_room):
+                m.d.sync += self.state.eq(_STATE["wait_bus"])
         return m

@@ -1,17 +1,12 @@
 """The words that make a pixel of a Winograd layer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import instruction_layout
-from ..arch.isa import Opcode
+from ..arch.numerics import POSITIONS
 
-__all__ = ["OFFSET_BITS", "WinogradSums"]
-
-_WORDS = instruction_layout(Opcode.STORE_SET).members["position_words"].width
-#: Bits of a position's first word: 15 * ``position_words``.
-OFFSET_BITS = _WORDS + 4
+__all__ = ["WinogradSums"]
 
 
 class WinogradSums(wiring.Component):
@@ -28,53 +23,45 @@ class WinogradSums(wiring.Component):
 
     def __init__(self):
         super().__init__({
-            "enable": In(1),               # count; else every step is ``first`` and ``last`` with ``offset`` 0
-            "position_words": In(_WORDS),  # words from a position to the next
-            "restart": In(1),              # begin with pixel (0, 0)
-            "step": In(1),                 # go on by a position
-            "next_row": In(1),             # row in its tile of the pixel behind this one
-            "next_col": In(1),             # column in its tile of that pixel
-            "row": Out(1),                 # of this pixel in its tile
-            "col": Out(1),                 # of this pixel in its tile
-            "offset": Out(OFFSET_BITS),    # first word of the position
-            "first": Out(1),               # it is the first of the sum
-            "negate": Out(1),              # its sign is not that of the one before
-            "last": Out(1),                # it is the last of the sum
+            "enable": In(1),    # count; else every step is ``first`` and ``last``
+            "restart": In(1),   # begin with pixel (0, 0)
+            "step": In(1),      # go on by a position
+            "next_row": In(1),  # row in its tile of the pixel behind this one
+            "next_col": In(1),  # column in its tile of that pixel
+            "row": Out(1),      # of this pixel in its tile
+            "col": Out(1),      # of this pixel in its tile
+            "position": Out(range(POSITIONS)),  # 4 * i + j
+            "first": Out(1),    # it is the first of the sum
+            "negate": Out(1),   # its sign is not that of the one before
+            "last": Out(1),     # it is the last of the sum
         })
 
     def elaborate(self, platform):
         m = Module()
         k, l = self.row, self.col  # noqa: E741 - as in the formulas
-        # i - k and j - l.
-        down, right = Signal(2, init=2), Signal(2, init=2)
         i, j = Signal(2), Signal(2)
+        down, right = Signal(2), Signal(2)      # i - k and j - l
         sign, sign_before = Signal(), Signal()
         m.d.comb += [
-            i.eq(down + k), j.eq(right + l),
+            self.position.eq(Cat(j, i)),
             # Row k of A^T is 1 1 1 0 or 0 1 -1 -1.
             sign.eq((k & i[1]) ^ (l & j[1])),
-            self.first.eq(~self.enable | (down[1] & right[1])),
-            self.last.eq(~self.enable | ((down == 0) & (right == 0))),
             self.negate.eq(sign ^ sign_before),
         ]
-        next_i, next_j = Signal(2), Signal(2)
         with m.If(self.restart):
-            m.d.comb += [next_i.eq(2), next_j.eq(2)]
-            m.d.sync += [k.eq(0), l.eq(0), down.eq(2), right.eq(2)]
-        with m.Elif(right != 0):
-            m.d.comb += [next_i.eq(i), next_j.eq(j - 1)]
-        with m.Elif(down != 0):
-            m.d.comb += [next_i.eq(i - 1), next_j.eq(l + 2)]
-        with m.Else():
-            m.d.comb += [next_i.eq(self.next_row + 2), next_j.eq(self.next_col + 2)]
-        with m.If(self.step & self.enable):
-            m.d.sync += [right.eq(Mux(right != 0, right - 1, 2)), sign_before.eq(sign)]
-            with m.If(right == 0):
-                m.d.sync += down.eq(Mux(down != 0, down - 1, 2))
-            with m.If(self.last):
-                m.d.sync += [k.eq(self.next_row), l.eq(self.next_col)]
-        with m.If(self.restart | self.step):
-            position = Mux(self.enable, Cat(next_j, next_i), 0)
-            m.d.sync += self.offset.eq(sum(Mux(bit, self.position_words << place, 0)
-                                           for place, bit in enumerate(position)))
+            m.d.sync += [
+                k.eq(0), l.eq(0), i.eq(2), j.eq(2), down.eq(2), right.eq(2),
+                self.first.eq(1), self.last.eq(~self.enable),
+            ]
+        with m.Elif(self.step & self.enable):
+            m.d.sync += [sign_before.eq(sign), self.first.eq(self.last), self.last.eq((down == 0) & (right == 1))]
+            with m.If(right != 0):
+                m.d.sync += [right.eq(right - 1), j.eq(j - 1)]
+            with m.Elif(down != 0):
+                m.d.sync += [right.eq(2), j.eq(l + 2), down.eq(down - 1), i.eq(i - 1)]
+            with m.Else():
+                m.d.sync += [
+                    right.eq(2), j.eq(self.next_col + 2), l.eq(self.next_col),
+                    down.eq(2), i.eq(self.next_row + 2), k.eq(self.next_row),
+                ]
         return m

@@ -9,6 +9,7 @@ from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
 from cores.buffers.input_buffer import write_latency
 from cores.bus.write_engine import WriteEngine
+from cores.store.local_writer import LocalWriter
 from cores.store.requantizer import Requantizer
 from cores.store.store_engine import StoreEngine
 from cores.store.store_runs import StoreRuns
@@ -80,7 +81,7 @@ class Store:
                     geometry = instruction
                 else:
                     bends = bool(instruction["bend"])
-                shared.in_hand(engine, index, taken, taken)
+                self._in_hand(index, taken, taken)
                 free = taken + 1
                 shared.finished[engine] += 1
                 yield None
@@ -89,28 +90,29 @@ class Store:
             assert geometry is not None
             yield None
             computed = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
-            go = max(taken + setup, computed)
+            go = max(taken + setup, computed + StoreSequencer.TOKEN_CYCLES)
             shared.spent(engine, "setup", index, setup)
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
-            last, drained = yield from self._store(
+            last, left = yield from self._store(
                 index, geometry, instruction, taken + setup, go, bends=bool(geometry["add"]) and bends)
             free = max(last + 1, self._runs_free) + 1
             shared.spent(engine, "wait_bus", index, free - last - 1)
-            shared.in_hand(engine, index, taken + 1, free - 1)
+            self._in_hand(index, taken + 1, free - 1)
             if instruction["post_compute"]:
-                kept = drained - FIFO + write_latency(shared.config) - 1
+                kept = left + LocalWriter.LATENCY + write_latency(shared.config) - 1
                 shared.post(engine, Queue.COMPUTE, kept if geometry["local"] else last)
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, self.answered)
             shared.finished[engine] += 1
-            shared.idle_from[engine] = max(free, drained, self.answered + 1)
+            drained = left + StoreEngine.DRAINED_CYCLES
+            shared.idle_from[engine] = max(max(free, drained) + StoreSequencer.STATE_CYCLES, self.answered + 1)
             self.clock = free
             yield None
 
     def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int, go: int, *,
                bends: bool) -> Generator[str | None, None, tuple[int, int]]:
-        """Issue all pixels. Returns the cycle of the last, and that in which its beat has left the store engine."""
+        """Issue all pixels. Returns the cycle of the last, and that in which its beat leaves the buffer behind it."""
         shared, config = self.shared, self.shared.config
         residual = bool(geometry["add"]) and not bends
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
@@ -124,6 +126,8 @@ class Store:
         latency += FIFO if local else STORE_TO_BUS
         if tiles:
             latency += WinogradSums.WORDS - 1
+        # Further cycles of a place that is vacant, until a pixel has it: a beat has moved up into the write engine.
+        vacant = StoreEngine.ROOM_CYCLES - 1 + (0 if local else FIFO)
         time, sent, run = go, go, go + StoreRuns.RUN_CYCLES
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
@@ -150,7 +154,7 @@ class Store:
                         count = min(count, shared.side.available) if residual else count
                         # The first pooled beat may have been written before, and stays until its last column.
                         count = min(count, shared.pooled.available * copies - column % copies) if pooled else count
-                        places = self._beats.writable(-(-(filled + count) // group))
+                        places = self._beats.writable(-(-(filled + count) // group)) + vacant
                         if group > 1:
                             places = np.repeat(places, group)[filled:filled + count]
                         allowed = np.maximum(places, time + 1)
@@ -173,7 +177,7 @@ class Store:
                         else:
                             times = earliest(allowed, pace)
                         if residual:
-                            shared.side.pop(times)
+                            shared.side.pop(times + StoreSequencer.RESIDUAL_CYCLES)
                         if pooled:
                             shared.pooled.pop(times[(columns % copies == copies - 1) | (columns == cols - 1)])
                         column += count
@@ -193,7 +197,7 @@ class Store:
                         sent = int(leaving[-1]) + 1 if len(leaving) else sent
                         self.clock = time
                         if local:
-                            shared.kept = np.concatenate([shared.kept, leaving])
+                            shared.kept = np.concatenate([shared.kept, leaving + LocalWriter.LATENCY])
                         else:
                             shared.write_beats += len(leaving)
                         yield None
@@ -209,7 +213,11 @@ class Store:
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
-        return time if tiles else time - pace + 1, sent if local else sent - FIFO
+        return time if tiles else time - pace + 1, sent - 1 if local else sent - 1 - FIFO
+
+    def _in_hand(self, index: int, first: int, last: int) -> None:
+        late = StoreSequencer.STATE_CYCLES
+        self.shared.in_hand(Queue.STORE, index, first + late, last + late)
 
     def _account(self, index: int, busy: int, late: int, parameters: int, residual: bool, pooled: bool) -> None:
         shared = self.shared

@@ -65,6 +65,8 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
                   for b, m, s in zip(*channels, strict=True)]
     dut.channels.value = pack(np.array(parameters, object), CHANNEL.size)
     due: list[int] = []
+    #: Residuals by the cycle in which they are taken.
+    residuals: dict[int, int] = {}
     word, done, cycle, issued = 0, 0, 0, 0
     while done < pixels:
         turn = cycle % 16 < 8 if second and second["bend"] else cycle % raster == 0
@@ -75,7 +77,7 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
         dut.issue.value = issue_bits(valid=int(go), pooled=int(pooled), select=place,
                                      load=int(issued == 0 or second is not None), release=0,
                                      **({"first": 1, "negate": 1} if CONFIG.winograd else {}))
-        dut.pooled.value, dut.residual.value = random.getrandbits(POOL_WIDTH * LANES), random.getrandbits(8 * LANES)
+        dut.pooled.value = random.getrandbits(POOL_WIDTH * LANES)
         if go:
             if pooled:
                 dut.pooled.value = pack(source[:, issued], POOL_WIDTH)
@@ -83,9 +85,10 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
                 field = WIDTH * LANES
                 word &= ~((1 << field) - 1 << field * place)
                 word |= pack(source[:, issued], WIDTH) << field * place
-            dut.residual.value = pack(residual[:, issued, 0], 8)
+            residuals[cycle + Requantizer.RESIDUAL] = pack(residual[:, issued, 0], 8)
             due.append(cycle + latency)
             issued += 1
+        dut.residual.value = residuals.pop(cycle, random.getrandbits(8 * LANES))
         await FallingEdge(dut.clk)
         assert int(dut.output_valid.value) == (cycle in due)
         if int(dut.output_valid.value):

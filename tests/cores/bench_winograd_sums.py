@@ -9,7 +9,6 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from sim.golden import winograd_output
 from tests.cores.bus_models import start
 
-WORDS_LIMIT = 1 << 12
 #: Positions of which a pixel is the sum.
 TERMS = 9
 
@@ -30,8 +29,8 @@ class Bench:
         dut.step.value = dut.restart.value = 0
         await FallingEdge(dut.clk)
 
-    async def restart(self, *, enable: bool, words: int) -> None:
-        self.dut.enable.value, self.dut.position_words.value, self.words = int(enable), words, words
+    async def restart(self, *, enable: bool) -> None:
+        self.dut.enable.value = int(enable)
         await self.cycle(step=False, restart=True)
 
     async def pixel(self, place: tuple[int, int], following: tuple[int, int], *, terms: int = TERMS) -> None:
@@ -44,8 +43,8 @@ class Bench:
                 await self.cycle(step=False)
             assert (int(dut.row.value), int(dut.col.value)) == place
             assert int(dut.first.value) == (term == 0) and int(dut.last.value) == (term == TERMS - 1)
-            position, rest = divmod(int(dut.offset.value), self.words)
-            assert not rest and position not in seen, (position, seen)
+            position = int(dut.position.value)
+            assert position not in seen, (position, seen)
             seen.add(position)
             before = 0 if int(dut.first.value) else total
             total = int(sums.flat[position]) + (-before if int(dut.negate.value) else before)
@@ -56,12 +55,12 @@ class Bench:
 
     async def plain(self, steps: int) -> None:
         for _ in range(steps):
-            assert int(self.dut.first.value) and int(self.dut.last.value) and not int(self.dut.offset.value)
+            assert int(self.dut.first.value) and int(self.dut.last.value)
             await self.cycle(step=random.random() >= self.idle)
 
 
 async def begin(dut, *, idle: float) -> Bench:
-    await start(dut, enable=0, position_words=0, restart=0, step=0, next_row=0, next_col=0)
+    await start(dut, enable=0, restart=0, step=0, next_row=0, next_col=0)
     return Bench(dut, np.random.default_rng(random.getrandbits(32)), idle=idle)
 
 
@@ -70,8 +69,8 @@ async def begin(dut, *, idle: float) -> Bench:
 async def random_pixels(dut, idle):
     """Every pixel of a tile behind every other, from the smallest to the largest distance of positions."""
     bench = await begin(dut, idle=idle)
-    for words in (1, WORDS_LIMIT - 1, *(int(number) for number in bench.rng.integers(1, WORDS_LIMIT, 4))):
-        await bench.restart(enable=True, words=words)
+    for _ in range(6):
+        await bench.restart(enable=True)
         place = 0, 0
         pairs = [(a, b) for a in np.ndindex(2, 2) for b in np.ndindex(2, 2)]
         random.shuffle(pairs)
@@ -82,12 +81,12 @@ async def random_pixels(dut, idle):
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def plain_stores(dut):
-    """Between Winograd ones; a position takes no words here, whatever the field says."""
+    """Between Winograd ones; every step is a whole pixel."""
     bench = await begin(dut, idle=0.3)
     for _ in range(6):
-        await bench.restart(enable=False, words=random.randrange(WORDS_LIMIT))
+        await bench.restart(enable=False)
         await bench.plain(random.randrange(1, 20))
-        await bench.restart(enable=True, words=random.randrange(1, WORDS_LIMIT))
+        await bench.restart(enable=True)
         await bench.pixel((0, 0), (1, 1))
         await bench.pixel((1, 1), (0, 1))
 
@@ -98,8 +97,8 @@ async def broken_off(dut):
     for terms in range(1, TERMS + 1):
         bench = await begin(dut, idle=0.0)
         for _ in range(2):
-            await bench.restart(enable=True, words=5)
+            await bench.restart(enable=True)
             await bench.pixel((0, 0), (1, 1))
             await bench.pixel((1, 1), (1, 0), terms=terms)
-        await bench.restart(enable=True, words=7)
+        await bench.restart(enable=True)
         await bench.pixel((0, 0), (0, 1))

@@ -45,7 +45,7 @@ class LocalBench(Bench):
         follows, post, index = bool(rng.integers(2)), int(rng.integers(2)), random_bits(rng, 24)
         beats = int(rng.choice([1, 2, 3, rng.integers(1, 20)]))
         base = int(rng.integers(self.config.input_depth - 100))
-        return [{"entry": base + 20 * row, "beats": beats, "follows": int(follows and row > 0),
+        return [{"entry": base + 20 * row, "beats": beats, "one": int(beats == 1), "follows": int(follows and row > 0),
                  "last": int(row == rows - 1), "post": post, "index": index} for row in range(rows)]
 
     def expected(self, runs) -> list[tuple[int, int]]:
@@ -88,7 +88,7 @@ def test_random_stores(name, idle, rng):
         written = [(bank, entry) for store in stores for bank, entry in bench.expected(store)]
         assert [entry for _, *entry in bench.kept] == [
             [*place, beat] for place, beat in zip(written, beats, strict=True)]
-        assert [cycle for cycle, *_ in bench.kept] == bench.sent_at["data"]
+        assert [cycle for cycle, *_ in bench.kept] == [at + LocalWriter.LATENCY for at in bench.sent_at["data"]]
         lasts, number = [], -1
         for store in stores:
             number += sum(run["beats"] for run in store)
@@ -104,11 +104,12 @@ def test_random_stores(name, idle, rng):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_the_last_entry(name, beyond, rng):
-    """A beat behind it is reported a cycle later, whether its run went beyond or the one that it follows."""
+    """A beat behind it is reported as it is kept, whether its run went beyond or the one that it follows."""
     config = CONFIGS[name]
     bench = LocalBench(config, rng=rng)
-    first = {"entry": config.input_depth - 2, "beats": 2 * config.banks, "follows": 0, "last": 0, "post": 0, "index": 6}
-    second = {**first, "index": 7, "beats": beyond or 1, "follows": beyond, "last": 1}
+    first = {"entry": config.input_depth - 2, "beats": 2 * config.banks, "one": 0, "follows": 0, "last": 0, "post": 0,
+             "index": 6}
+    second = {**first, "index": 7, "beats": 1, "one": 1, "follows": beyond, "last": 1}
 
     async def compare(ctx):
         for run in (first, second):
@@ -116,6 +117,6 @@ def test_the_last_entry(name, beyond, rng):
             bench.to_send["data"].extend([5] * run["beats"])
         await bench.until(ctx, lambda: len(bench.sent_at["data"]) == first["beats"] + second["beats"])
         await bench.cycles(ctx, 3)
-        assert bench.errors == ([(bench.kept[-1][0] + 1, 7)] if beyond else [])
+        assert bench.errors == ([(bench.kept[-1][0], 7)] if beyond else [])
 
     bench.run(compare, background=[bench.note])

@@ -22,63 +22,73 @@ CONFIGS = {
 @pytest.mark.parametrize("idle", [0.0, 0.4])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_store_pixels(name, idle, rng):
-    """Pixels in the order of the write engine's beats, a step a cycle; resets in between."""
+    """Pixels in the order of the write engine's beats, a position a cycle; resets in between."""
     config = CONFIGS[name]
     pixels = StorePixels(config)
-    bench = Bench(pixels, rng=rng, idle=idle)
+    position = pixels.position
+    bench = Bench(pixels)
+    bench.rng = rng
 
     async def step(ctx):
-        """The present step, after a pause."""
-        while bench.pauses(idle):
-            ctx.set(pixels.step, 0)
+        """The present position, which is taken at the end of this cycle, after a pause."""
+        while bench.pauses(idle) or not ctx.get(position.valid):
+            ctx.set(position.ready, 0)
             await ctx.tick()
-        ctx.set(pixels.step, 1)
+        ctx.set(position.ready, 1)
+        return ctx.get(position.payload)
 
     async def pixel_of_tile(ctx, geometry, word, place):
         """Nine steps: the words whose sum is the pixel at ``place`` (row, column) of a tile."""
         sums = rng.integers(-1 << 20, 1 << 20, (4, 4))
         total, seen = 0, set()
         for term in range(9):
-            await step(ctx)
-            assert (ctx.get(pixels.first), ctx.get(pixels.last)) == (term == 0, term == 8)
-            position, rest = divmod(ctx.get(pixels.address) - word, geometry["position_words"])
-            assert rest == 0 and position not in seen
-            seen.add(position)
+            at = await step(ctx)
+            assert (at.first, at.last) == (term == 0, term == 8)
+            index, rest = divmod(at.address - word, geometry["position_words"])
+            assert rest == 0 and index not in seen
+            seen.add(index)
             before = 0 if term == 0 else total
-            total = int(sums.flat[position]) + (-before if ctx.get(pixels.negate) else before)
+            total = int(sums.flat[index]) + (-before if at.negate else before)
             if term < 8:
                 await ctx.tick()
         assert total == winograd_output(sums)[place]
 
     async def store(ctx, geometry, store, *, broken_off=None):
-        for port, value in ((pixels.geometry, geometry), (pixels.store, store)):
-            ctx.set(Value.cast(port), int.from_bytes(encode(value), "little"))
+        ctx.set(position.ready, 0)
+        ctx.set(Value.cast(pixels.geometry), int.from_bytes(encode(geometry), "little"))
+        await ctx.tick()
+        ctx.set(Value.cast(pixels.store), int.from_bytes(encode(store), "little"))
         ctx.set(pixels.restart, 1)
-        ctx.set(pixels.step, 0)
         await ctx.tick()
         ctx.set(pixels.restart, 0)
+        for _ in range(StorePixels.latency(config) - 1):
+            assert not ctx.get(position.valid)
+            await ctx.tick()
         words, selects = store_places(config, geometry, store)
         rows, cols, count = geometry["rows"], geometry["cols"], len(words)
         for number, (word, select) in enumerate(zip(words.tolist(), selects.tolist(), strict=True)):
             if number == broken_off:
-                break
-            await step(ctx)
+                return
+            assert ctx.get(position.valid), "a position a cycle, however the last one was taken"
+            at = await step(ctx)
             pixel = number % (rows * cols)
             if geometry["winograd"]:
                 column = pixel % cols // (1 + store["repeats"])
                 await pixel_of_tile(ctx, geometry, word, (pixel // cols % 2, column % 2))
+                at = ctx.get(position.payload)
             else:
-                assert ctx.get(pixels.beyond) == (word >= config.acc_depth)
-                assert ctx.get(pixels.address) == word % config.acc_depth, number
+                assert at.address == word, number
                 if config.winograd:
-                    assert ctx.get(pixels.first) and ctx.get(pixels.last)
-            assert ctx.get(pixels.select) == select, number
+                    assert at.first and at.last
+            assert at.select == select, number
             leaves = pixel % cols % (1 + store["repeats"]) == store["repeats"] or pixel % cols == cols - 1
             flags = {"leaves": leaves, "row_end": pixel % cols == cols - 1, "block_start": pixel == 0,
                      "block_end": pixel == rows * cols - 1, "end": number == count - 1}
-            assert {flag: ctx.get(getattr(pixels, flag)) for flag in flags} == flags, number
+            assert {flag: at[flag] for flag in flags} == flags, number
             await ctx.tick()
-        ctx.set(pixels.step, 0)
+        for _ in range(5):
+            assert not ctx.get(position.valid) and not ctx.get(pixels.beyond)
+            await ctx.tick()
 
     async def compare(ctx):
         for number in range(30):
@@ -90,22 +100,29 @@ def test_store_pixels(name, idle, rng):
     bench.run(compare)
 
 
-def test_words_beyond_the_bank(rng):
-    """The last word of a bank is there, the next is not."""
-    config = CONFIGS["four_places"]
+@pytest.mark.parametrize("name", ["four_places", "winograd"])
+@pytest.mark.parametrize("pooled", [0, 1])
+def test_words_beyond_the_bank(name, pooled, rng):
+    """The last word of a bank is there, the next is not offered, nor what follows; a pooled STORE has no words."""
+    config = CONFIGS[name]
     pixels = StorePixels(config)
-    bench = Bench(pixels)
+    bench = Bench(pixels, rng=rng, stall=0.3)
     geometry = Instruction(Opcode.STORE_SET, rows=config.acc_depth + 1, cols=2)
+    store = Instruction(Opcode.STORE, blocks=1, pooled=pooled)
 
     async def compare(ctx):
         ctx.set(Value.cast(pixels.geometry), int.from_bytes(encode(geometry), "little"))
-        ctx.set(Value.cast(pixels.store), int.from_bytes(encode(Instruction(Opcode.STORE, blocks=1)), "little"))
+        await ctx.tick()
+        ctx.set(Value.cast(pixels.store), int.from_bytes(encode(store), "little"))
         ctx.set(pixels.restart, 1)
         await ctx.tick()
         ctx.set(pixels.restart, 0)
-        ctx.set(pixels.step, 1)
-        for pixel in range(2 * geometry["rows"]):
-            assert ctx.get(pixels.beyond) == (pixel >= 2 * config.acc_depth)
-            await ctx.tick()
+        taken, there = bench.taken["position"], 2 * (config.acc_depth + pooled)
+        await bench.until(ctx, lambda: len(taken) == there)
+        await bench.cycles(ctx, 20)
+        assert len(taken) == there and not ctx.get(pixels.position.valid)
+        assert ctx.get(pixels.beyond) == (not pooled)
+        await bench.reset(ctx)
+        assert not ctx.get(pixels.beyond)
 
     bench.run(compare)

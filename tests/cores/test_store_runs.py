@@ -56,20 +56,22 @@ class RunsBench(Bench):
                 last = (block, row) == (store["blocks"] - 1, geometry["rows"] - 1)
                 run = {"beats": self.beats(geometry), "last": int(last), "index": index}
                 if geometry["local"]:
-                    run |= {"entry": at, "follows": int(row > 0 and not geometry["row_pitch"]),
-                            "post": store["post_compute"]}
+                    run |= {"entry": at, "one": int(geometry["cols"] == 1),
+                            "follows": int(row > 0 and not geometry["row_pitch"]), "post": store["post_compute"]}
                 else:
                     run |= {"address": self.data_address + at * self.config.beat_bytes, "post": store["post_load"]}
                 runs.append(run)
         return runs
 
-    def give(self, ctx, geometry: Instruction, store: Instruction, index: int, *, region: tuple[int, int]) -> None:
+    async def give(self, ctx, geometry: Instruction, store: Instruction, index: int, *,
+                   region: tuple[int, int]) -> None:
         for port, value in ((self.runs.geometry, geometry), (self.runs.store, store)):
             ctx.set(Value.cast(port), int.from_bytes(encode(value), "little"))
         for port, number in ((self.runs.index, index), (self.runs.write_start, region[0]),
-                             (self.runs.data_beats, region[1]), (self.runs.data_address, self.data_address),
-                             (self.runs.start, 1)):
+                             (self.runs.data_beats, region[1]), (self.runs.data_address, self.data_address)):
             ctx.set(port, number)
+        await ctx.tick()
+        ctx.set(self.runs.start, 1)
 
     def found(self) -> list[dict[str, int]]:
         return [{name: run[name] for name, _ in run.shape()} for port in ("run", "local") for run in self.taken[port]]
@@ -80,7 +82,7 @@ class RunsBench(Bench):
         expected = self.expected(geometry, store, index)
         self.taken.clear()
         assert ctx.get(self.runs.idle) and not ctx.get(self.runs.failed)
-        self.give(ctx, geometry, store, index, region=region)
+        await self.give(ctx, geometry, store, index, region=region)
         await ctx.tick()
         ctx.set(self.runs.start, 0)
         await self.until(ctx, lambda: ctx.get(self.runs.idle), limit=1000)
@@ -99,7 +101,7 @@ def test_random_stores(name, idle, stall, rng):
             begin, end = REGIONS[number % 2]
             geometry, store = bench.random_store(begin=begin, end=end)
             if number == 5:         # broken off
-                bench.give(ctx, geometry, store, 0, region=(begin, end))
+                await bench.give(ctx, geometry, store, 0, region=(begin, end))
                 await bench.cycles(ctx, int(rng.integers(1, 9)))
                 ctx.set(runs.start, 0)
                 await bench.reset(ctx)
@@ -126,7 +128,7 @@ def test_runs_outside_the_region(name, short_of, rng):
     offered = {"begin": 0, "end": 2, "neither": 3}[short_of]
 
     async def compare(ctx):
-        bench.give(ctx, geometry, store, 9, region=region)
+        await bench.give(ctx, geometry, store, 9, region=region)
         await ctx.tick()
         ctx.set(bench.runs.start, 0)
         await bench.cycles(ctx, 30)
@@ -148,7 +150,7 @@ def test_local_rows_begin_in_the_buffer(rng):
     store = Instruction(Opcode.STORE, offset=config.input_depth - 3, blocks=1)
 
     async def compare(ctx):
-        bench.give(ctx, geometry, store, 9, region=(0, 0))
+        await bench.give(ctx, geometry, store, 9, region=(0, 0))
         await ctx.tick()
         ctx.set(bench.runs.start, 0)
         await bench.cycles(ctx, 30)
@@ -167,7 +169,7 @@ def test_halt(name, rng):
     store = Instruction(Opcode.STORE, offset=1000, blocks=1)
 
     async def compare(ctx):
-        bench.give(ctx, geometry, store, 9, region=(0, 5000))
+        await bench.give(ctx, geometry, store, 9, region=(0, 5000))
         await ctx.tick()
         ctx.set(bench.runs.start, 0)
         while not (ctx.get(bench.runs.run.valid) and len(bench.taken["run"]) > 2):

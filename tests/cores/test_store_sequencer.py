@@ -1,5 +1,7 @@
 """Store sequencer: pixels set out when all they need is there, in order; tokens, parameters, pace, errors."""
 
+from collections import deque
+
 import pytest
 
 from cores.arch.instruction_layout import instruction_layout
@@ -41,8 +43,10 @@ class SequencerBench(Bench):
         self.runs_busy = 0
         self.ready = dict.fromkeys(("room", "side_valid", "pooled_valid"), False)
         self.issued_at: list[int] = []
-        self.added_at = -ADD_CYCLES
-        self.reads: list[int] = []          # addresses read for the next pixel
+        self.reads: deque = deque(maxlen=WORDS)     # words read in the last cycles
+        self.residuals = self.wanted_residuals = 0
+        self.residual_due = False           # in the next cycle
+        self.works, self.adds, self.reported = set(), set(), set()     # cycles
         self.errors: list = []
 
     def random_stores(self, count: int) -> list[Instruction]:
@@ -98,16 +102,19 @@ class SequencerBench(Bench):
         sequencer, posts = self.sequencer, False
         while True:
             # What a pixel needs stays there until it sets out.
-            ready = self.ready = {name: before or not self.pauses(self.scarce) for name, before in self.ready.items()}
+            ready = self.ready = {name: before or (name != "room" and not self.pauses(self.scarce))
+                                  for name, before in self.ready.items()}
             self.level += self.level < 3 and not self.pauses(self.scarce)
             drained = not self.issued_at or self.cycle - self.issued_at[-1] > UNDER_WAY
             # Parameters come while they are wanted and none are held.
             load = (not self.held and ctx.get(sequencer.parameters_wanted) and not self.pauses(self.scarce))
             self.runs_busy = max(0, self.runs_busy - 1)
-            for name, value in {**ready, "compute_level": self.level, "drained": drained, "parameters_loaded": load,
-                                "runs_idle": not self.runs_busy}.items():
+            # In the next cycle; until a pixel has it.
+            room = {"room": ready["room"] or not self.pauses(self.scarce), "room_behind": not self.pauses(self.scarce)}
+            for name, value in {**ready, **room, "compute_level": self.level, "drained": drained,
+                                "parameters_loaded": load, "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
-            names = ("issue", "read", "read_address", "pooled_ready", "residual", "compute_take", "post_compute",
+            names = ("issue", "read", "read_address", "pooled_ready", "take_residual", "compute_take", "post_compute",
                      "runs_start", "error", "index", "idle", "geometry", "second", "store", "state")
             queue = sequencer.queue
             _, reset, offered, taken, word, *found = await ctx.tick().sample(
@@ -124,6 +131,15 @@ class SequencerBench(Bench):
             self.level -= cycle["compute_take"]
             self.takes += cycle["compute_take"]
             assert cycle["post_compute"] == posts, "a token comes a cycle behind the last pixel"
+            self.reads.append(cycle["read_address"] if cycle["read"] else None)
+            if STATES[cycle["state"]] == "busy":
+                self.reported.add(self.cycle - 1)       # it is that of the cycle before
+            assert cycle["take_residual"] or not self.residual_due
+            assert ready["side_valid"] or not cycle["take_residual"]
+            self.residual_due = False
+            if cycle["take_residual"]:
+                self.residuals += 1
+                self.ready["side_valid"] = False
             posts = self.compare(cycle, ready) if self.pixels else False
             if cycle["runs_start"]:
                 assert not self.runs_busy
@@ -132,36 +148,26 @@ class SequencerBench(Bench):
                 self.held, self.loaded = True, self.loaded + 1
             if cycle["issue"].valid:
                 self.held = self.held and not cycle["issue"].release
-                self.ready = dict.fromkeys(self.ready, False)
+                self.ready["pooled_valid"] = False
+            self.ready["room"] = room["room_behind" if cycle["issue"].valid else "room"]
 
     def compare(self, cycle, ready) -> bool:
-        """What sets out, or is read for it. Returns whether a token must follow."""
+        """What sets out. Returns whether a token must follow."""
         pixel, issue = self.pixels[0], cycle["issue"]
         geometry, store = pixel["geometry"], pixel["store"]
-        works = issue.valid or cycle["read"]
-        # A residual's addition takes two further cycles.
-        adds = self.cycle - self.added_at < ADD_CYCLES
-        assert works or adds or STATES[cycle["state"]] != "busy"
-        assert cycle["pooled_ready"] == (issue.valid and store["pooled"] and pixel["leaves"])
-        if not works:
+        pops = cycle["pooled_ready"] and ready["pooled_valid"]
+        assert pops == (issue.valid and store["pooled"] and pixel["leaves"])
+        if not issue.valid:
             return False
-        assert STATES[cycle["state"]] == "busy" and not cycle["idle"] and ready["room"]
+        assert not cycle["idle"] and ready["room"]
         assert cycle["index"] == pixel["index"]
         assert self.takes >= pixel["waits"] and self.started > pixel["stores"]
         assert self.loaded > pixel["block"], "parameters that are not there"
-        assert cycle["residual"] == (geometry["add"] and not pixel["second"]["bend"])
-        assert ready["side_valid"] or not cycle["residual"]
         assert ready["pooled_valid"] or not store["pooled"]
         for name, instruction in (("geometry", geometry), ("second", pixel["second"]), ("store", store)):
             if name != "second" or geometry["add"]:
                 layout = instruction_layout(instruction.opcode)
                 assert cycle[name] == layout.from_bits(int.from_bytes(encode(instruction), "little"))
-        assert cycle["read"] == (not store["pooled"])
-        if cycle["read"]:
-            self.reads.append(cycle["read_address"])
-        if not issue.valid:
-            assert geometry["winograd"]
-            return False
         self.pixels.pop(0)
         wanted = {"pooled": store["pooled"], "select": pixel["select"], "load": pixel["block_start"] or geometry["add"],
                   "release": pixel["block_end"] if geometry["add"] else pixel["block_start"]}
@@ -169,24 +175,34 @@ class SequencerBench(Bench):
             wanted["row_end"] = pixel["row_end"]
         assert {name: issue[name] for name in wanted} == wanted
         self.compare_reads(pixel)
+        self.compare_residuals(pixel)
         if geometry["add"] and pixel["second"]["bend"] and not geometry["winograd"] and not geometry["binary"]:
             assert self.cycle - SECOND not in self.issued_at, "a second turn is due"
         elif geometry["add"] and not pixel["begins"]:
             assert (self.cycle - self.issued_at[-1]) % ADD_CYCLES == 0
         self.issued_at.append(self.cycle)
+        # A residual's addition takes two further cycles.
+        first = self.cycle - (WORDS - 1 if geometry["winograd"] else 0)
+        self.works.update(range(first, self.cycle + 1))
         if geometry["add"]:
-            self.added_at = self.cycle
+            self.adds.update(range(self.cycle, self.cycle + ADD_CYCLES))
         return bool(pixel["end"] and store["post_compute"] and not geometry["local"])
 
     def compare_reads(self, pixel) -> None:
-        reads, self.reads = self.reads, []
         if pixel["store"]["pooled"]:
-            assert not reads
+            assert self.reads[-1] is None
         elif pixel["geometry"]["winograd"]:
-            positions = {divmod(read - pixel["word"], pixel["geometry"]["position_words"]) for read in reads}
+            positions = {divmod(read - pixel["word"], pixel["geometry"]["position_words"]) for read in self.reads}
             assert len(positions) == WORDS and {rest for _, rest in positions} == {0}
         else:
-            assert reads == [pixel["word"]]
+            assert self.reads[-1] == pixel["word"]
+
+    def compare_residuals(self, pixel) -> None:
+        """A pixel's is taken a cycle behind it; a Winograd pixel's a cycle behind the first of its words."""
+        if pixel["geometry"]["add"] and not pixel["second"]["bend"]:
+            self.wanted_residuals += 1
+            self.residual_due = not pixel["geometry"]["winograd"]
+        assert self.residuals == self.wanted_residuals - self.residual_due
 
 
 @pytest.mark.parametrize("idle, scarce", [(0.0, 0.0), (0.7, 0.0), (0.0, 0.6), (0.3, 0.3)])
@@ -207,6 +223,7 @@ def test_random_stores(name, idle, scarce, rng):
         assert ctx.get(sequencer.idle) and STATES[ctx.get(sequencer.state)] == "idle"
         assert (bench.takes, bench.started, bench.loaded) == (bench.waits, bench.stores, bench.blocks)
         assert not ctx.get(sequencer.parameters_wanted) and not bench.errors
+        assert bench.works <= bench.reported <= bench.works | bench.adds
 
     bench.run(compare, background=[bench.surround])
 

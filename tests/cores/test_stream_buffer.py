@@ -1,30 +1,49 @@
-"""Stream buffer: what goes in comes out, in order, one in every cycle; two may wait."""
+"""Stream buffer: everything in order, a payload a cycle, ready a register."""
+
+import pytest
 
 from cores.lib.stream_buffer import StreamBuffer
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 
 
 @IDLE_AND_STALL
-def test_stream_buffer(idle, stall, rng):
-    buffer = StreamBuffer(9)
+def test_order_and_rate(idle, stall, rng):
+    buffer = StreamBuffer(12)
     bench = Bench(buffer, rng=rng, idle=idle, stall=stall)
 
     async def compare(ctx):
-        bench.to_send["input"].extend(random_bits(rng, 9) for _ in range(20))
-        await bench.cycles(ctx, 8)
-        await bench.reset(ctx)
-        values = [random_bits(rng, 9) for _ in range(200)]
-        bench.to_send["input"].extend(values)
-        await bench.until(ctx, lambda: len(bench.taken["output"]) == len(values))
-        assert bench.taken["output"] == values
-        sent, taken = bench.sent_at["input"], bench.taken_at["output"]
-        assert all(out >= into + StreamBuffer.LATENCY for into, out in zip(sent, taken, strict=True))
-        if not idle and not stall:
-            assert sent[-1] - sent[0] == taken[-1] - taken[0] == len(values) - 1
-            assert taken[0] == sent[0] + StreamBuffer.LATENCY
-        if stall:       # two wait, and no more
-            waiting = [sum(time <= cycle for time in sent) - sum(time <= cycle for time in taken)
-                       for cycle in range(sent[0], sent[-1])]
-            assert max(waiting) == StreamBuffer.DEPTH
+        for count in (20, 300):     # the first ones are broken off by a reset
+            payloads = [random_bits(rng, 12) for _ in range(count)]
+            bench.to_send["input"].extend(payloads)
+            if count == 20:
+                await bench.cycles(ctx, 10)
+                await bench.reset(ctx)
+                continue
+            await bench.until(ctx, lambda: len(bench.taken["output"]) == count)     # noqa: B023 - called at once
+            assert bench.taken["output"] == payloads
+            if not stall:
+                assert bench.taken_at["output"] == [at + StreamBuffer.LATENCY for at in bench.sent_at["input"]]
+            if not idle and not stall:
+                assert bench.taken_at["output"][-1] - bench.taken_at["output"][0] == count - 1
+
+    bench.run(compare)
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_ready_does_not_follow_the_consumer(taken, rng):
+    """Two payloads are taken while the consumer waits, then none until a cycle behind its next one."""
+    buffer = StreamBuffer(4)
+    bench = Bench(buffer)
+
+    async def compare(ctx):
+        ctx.set(buffer.input.valid, 1)
+        for payload, ready in ((3, 1), (4, 1), (5, 0)):
+            ctx.set(buffer.input.payload, payload)
+            assert ctx.get(buffer.input.ready) == ready
+            await ctx.tick()
+        ctx.set(buffer.output.ready, taken)
+        assert ctx.get(buffer.output.payload) == 3 and not ctx.get(buffer.input.ready)
+        await ctx.tick()
+        assert ctx.get(buffer.output.payload) == 3 + taken and ctx.get(buffer.input.ready) == taken
 
     bench.run(compare)
