@@ -19,13 +19,14 @@ from cores.store.store_engine import StoreEngine
 from gen.hw.timing import TimingReport, measure_timing
 from sim.folders import cache_folder
 
-#: Of an engine by itself, on the small machine with all units.
+#: Of an engine by itself in a small machine: without optional units, and with all of them. The aim is 5; docs/timing.md
+#: says what is left of the gatherer and of the binary unit.
 LIMITS = {
-    InstructionFetch: 5, ReadEngine: 3, WriteEngine: 5, RegisterFile: 5, LoadEngine: 5, ComputeEngine: 5, EnginePair: 5,
-    StoreEngine: 5,
+    InstructionFetch: (5, 5), ReadEngine: (3, 3), WriteEngine: (5, 5), RegisterFile: (5, 5),
+    LoadEngine: (6, 9), ComputeEngine: (5, 6), StoreEngine: (5, 5), EnginePair: (None, 6),
 }
 #: Of the whole machine.
-MACHINE = 5
+MACHINE = (6, 10)
 
 _BOARD = get_board("zu3eg")
 
@@ -45,10 +46,22 @@ def worst(report: TimingReport) -> str:
     return f"{path.levels} levels from {path.start} to {path.end}, {path.paths} paths: {' > '.join(path.through)}"
 
 
-@pytest.mark.parametrize("engine", LIMITS)
-def test_engines(engine):
-    report = timing(engine(config(32, engine=engine is EnginePair)))
-    assert report.levels <= LIMITS[engine], worst(report)
+def _cases():
+    """The plain engines of the data in `make test`, the rest with ``full``: each takes half a minute of a processor."""
+    for engine, limits in LIMITS.items():
+        for units, limit in enumerate(limits):
+            if limit is not None:
+                quick = not units and engine in (InstructionFetch, LoadEngine, ComputeEngine, StoreEngine)
+                marks = () if quick else pytest.mark.full
+                yield pytest.param(engine, bool(units), limit, marks=marks,
+                                   id=f"{engine.__name__}-{'all' if units else 'plain'}")
+
+
+@pytest.mark.parametrize("engine, units, limit", _cases())
+def test_engines(engine, units, limit):
+    machine = config(32, engine=engine is EnginePair) if units else _BOARD.config(32)
+    report = timing(engine(machine))
+    assert report.levels <= limit, worst(report)
 
 
 @pytest.mark.parametrize("part", [MachineControl(sources=6), PerformanceCounters()])
@@ -62,4 +75,4 @@ def test_parts_of_the_control(part):
 def test_machine(macs, units):
     machine = config(macs) if units else _BOARD.config(macs)
     report = measure_timing(emit_verilog(machine), "npu", "xcup", cache=cache_folder() / "synth")
-    assert report.levels <= MACHINE, worst(report)
+    assert report.levels <= MACHINE[units], worst(report)
