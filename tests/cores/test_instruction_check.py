@@ -25,7 +25,7 @@ def expected(word: bytes, config: NpuConfig) -> tuple[bool, int | None]:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_instruction_check(name):
-    """A word a cycle, told a cycle later."""
+    """A word a cycle, told `LATENCY` cycles later."""
     log_seed()
     config = CONFIGS[name]
     words = [word for _ in range(1200) for word in (random_word(), broken_word())]
@@ -38,12 +38,17 @@ def test_instruction_check(name):
     check = InstructionCheck(config)
 
     async def compare(ctx):
-        for number, word in enumerate([*words, words[0]]):
-            ctx.set(check.word, int.from_bytes(word, "little"))
-            if number:
-                illegal, queue = verdicts[number - 1]
-                assert ctx.get(check.illegal) == illegal, words[number - 1].hex()
-                assert illegal or ctx.get(check.queue) == queue, words[number - 1].hex()
+        for number in range(len(words) + check.LATENCY):
+            if number >= check.LATENCY:
+                illegal, queue = verdicts[number - check.LATENCY]
+                assert ctx.get(check.illegal) == illegal, words[number - check.LATENCY].hex()
+                assert illegal or ctx.get(check.queue) == queue, words[number - check.LATENCY].hex()
+            ctx.set(check.word, int.from_bytes(words[min(number, len(words) - 1)], "little"))
+            ctx.set(check.take, 1)
             await ctx.tick()
+        ctx.set(check.take, 0)
+        ctx.set(check.word, ~int.from_bytes(words[-1], "little"))
+        await ctx.tick().repeat(3)
+        assert ctx.get(check.illegal) == verdicts[-1][0], "it looks at no word without ``take``"
 
     simulate(check, compare)
