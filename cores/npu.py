@@ -141,10 +141,8 @@ class Npu(wiring.Component):
               for name in ("busy", "done", "error", "error_code", "error_index")],
             self.irq.eq(registers.irq),
         ]
-        token_error = Signal()
-        m.d.comb += [
-            token_error.eq(Cat(*overflow).any()),
-            control.errors[5].valid.eq(token_error),
+        m.d.sync += [
+            control.errors[5].valid.eq(Cat(*overflow).any()),
             control.errors[5].code.eq(ErrorCode.TOKEN),
             control.errors[5].index.eq(fetch.index),
         ]
@@ -171,7 +169,9 @@ class Npu(wiring.Component):
                 if state != "idle":
                     events[f"{engine}_{state}"] = control.counting & (part.state == code)
             moving = moving | (part.state == states.index("busy"))
-            waiting.append((part.state != states.index("idle"), part.index))
+            stuck, index = Signal(name=f"{engine}_stuck"), Signal(INDEX_BITS, name=f"{engine}_stuck_index")
+            m.d.sync += [stuck.eq(part.state != states.index("idle")), index.eq(part.index)]
+            waiting.append((stuck, index))
         m.d.comb += [
             self.trace.fetch_index.eq(fetch.index),
             self.trace.fetch_waiting.eq(fetch.waiting),
