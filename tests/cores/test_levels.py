@@ -22,11 +22,11 @@ from sim.folders import cache_folder
 #: Of an engine by itself in a small machine: without optional units, and with all of them. The aim is 5; docs/timing.md
 #: says what is left of the gatherer and of the binary unit.
 LIMITS = {
-    InstructionFetch: (5, 5), ReadEngine: (3, 3), WriteEngine: (5, 5), RegisterFile: (5, 5),
+    InstructionFetch: (6, 6), ReadEngine: (3, 3), WriteEngine: (5, 5), RegisterFile: (5, 5),
     LoadEngine: (6, 9), ComputeEngine: (5, 6), StoreEngine: (5, 5), EnginePair: (None, 6),
 }
-#: Of the whole machine.
-MACHINE = (6, 10)
+#: Of the whole machine: plain, with all units.
+MACHINE = (8, 10)
 
 _BOARD = get_board("zu3eg")
 
@@ -57,16 +57,16 @@ def _cases():
                                    id=f"{engine.__name__}-{'all' if units else 'plain'}")
 
 
-@pytest.mark.parametrize("engine, units, limit", _cases())
+@pytest.mark.parametrize("engine, units, limit", list(_cases()))
 def test_engines(engine, units, limit):
     machine = config(32, engine=engine is EnginePair) if units else _BOARD.config(32)
     report = timing(engine(machine))
     assert report.levels <= limit, worst(report)
 
 
-@pytest.mark.parametrize("part", [MachineControl(sources=6), PerformanceCounters()])
-def test_parts_of_the_control(part):
-    report = timing(part)
+@pytest.mark.parametrize("part, parameters", [(MachineControl, {"sources": 6}), (PerformanceCounters, {})])
+def test_parts_of_the_control(part, parameters):
+    report = timing(part(**parameters))
     assert report.levels <= 4, worst(report)
 
 
