@@ -151,8 +151,8 @@ class WeightLoader(wiring.Component):
             m.d.sync += [
                 count.eq(count + 1), missing.eq(missing - 1), last.eq(missing == 2), near.eq(missing <= lead + 1),
             ]
-        # Where it matters, ``near``, few beats are missing, so few bits are compared: of a whole step, and the last beat of
-        # the one before it.
+        # Where it matters, ``near``, few beats are missing, so few bits are compared: of a whole step, and the last
+        # beat of the one before it.
         low = (most_lead + 1).bit_length()
         wants = Mux(stays, missing, beats + taking)
         m.d.sync += enough.eq(self.level[low:].any() | (self.level[:low] >= wants[:low]))
