@@ -326,7 +326,11 @@ def mutate_config(rng: Rng, content: str) -> bytes:
     for _ in range(int(rng.choice([1, 1, 2, 3]))):
         if rng.integers(3):
             key = _pick(rng, list(values) or [""])
-            values[key] = _pick(rng, [1 << int(rng.integers(15)), int(rng.integers(4)), _integer(rng, 8)])
+            old = values.get(key)
+            if rng.integers(2) and isinstance(old, int):    # what may well be legal: most get past the door
+                values[key] = _pick(rng, [2 * old, old // 2, 1 - old if old in (0, 1) else old])
+            else:
+                values[key] = _pick(rng, [1 << int(rng.integers(15)), int(rng.integers(4)), _integer(rng, 8)])
         elif values:
             _mutate_json(rng, values)
     return json.dumps(values).encode()

@@ -46,7 +46,7 @@ def fuzz(kind: str, first: int, models: list[Path], folder: Path) -> None:
     assert status == 0, f"{repeat}; exit status {status} behind {results[-1:]}\n{said[-2000:]}"
     assert len([result for result in results if "number" in result]) == CASES
     # Mutations that are all refused at the door would show nothing.
-    assert sum(result.get("status") == 0 for result in results) >= CASES // 50
+    assert sum(result.get("status") == 0 for result in results) >= CASES // 20
     assert sum(result.get("status") in (1, 2) for result in results) >= CASES // 5
 
 

@@ -336,15 +336,19 @@ def test_a_bias_for_each_layer(rng: Rng, samples: np.ndarray):
 
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_equalised_channels(per_channel: bool, rng: Rng):
-    """The function stays; what is quantised is nearer to it."""
+    """The function stays; what is quantised is nearer to it, of one network more than of another."""
     x = rng.normal(size=(32, 4, 8, 8)).astype(np.float32)
-    model = prepare(depthwise_network(rng, 1000))
     options = QuantizeOptions(per_channel=per_channel)
-    np.testing.assert_allclose(outputs_of(equalize(model, {"x": x}, options), x), outputs_of(model, x), rtol=1e-3,
-                               atol=1e-5)
-    gains = [measure(quantized(model, x, per_channel=per_channel, equalize=on), {"x": x}).outputs["y"]
-             for on in (False, True)]
-    assert gains[0] is not None and gains[1] is not None and gains[1] > gains[0] + (1 if per_channel else 3)
+    gains = []
+    for _ in range(16):
+        model = prepare(depthwise_network(rng, 1000))
+        np.testing.assert_allclose(outputs_of(equalize(model, {"x": x}, options), x), outputs_of(model, x), rtol=1e-3,
+                                   atol=1e-5)
+        without, equalised = (measure(quantized(model, x, per_channel=per_channel, equalize=on), {"x": x}).outputs["y"]
+                              for on in (False, True))
+        assert without is not None and equalised is not None
+        gains.append(equalised - without)
+    assert np.mean(gains) > 3
 
 
 def test_clips_are_not_equalised_across(rng: Rng):
