@@ -170,7 +170,7 @@ class Npu(wiring.Component):
                     events[f"{engine}_{state}"] = control.counting & (part.state == code)
             moving = moving | (part.state == states.index("busy"))
             stuck, index = Signal(name=f"{engine}_stuck"), Signal(INDEX_BITS, name=f"{engine}_stuck_index")
-            m.d.sync += [stuck.eq(part.state != states.index("idle")), index.eq(part.index)]
+            m.d.sync += [stuck.eq(~part.idle), index.eq(part.index)]
             waiting.append((stuck, index))
         m.d.comb += [
             self.trace.fetch_index.eq(fetch.index),

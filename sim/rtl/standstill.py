@@ -1,5 +1,7 @@
 """Why the machine stood still when TIMEOUT stopped it: what each queue had in hand and lacks."""
 
+from dataclasses import replace
+
 from cores.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, Queue, decode
 from sim.standstill import nothing_moves, tokens_of
 
@@ -10,10 +12,25 @@ __all__ = ["why_nothing_moves"]
 
 def why_nothing_moves(code: bytes, standing: Standing, *, unanswered: int) -> str:
     """In the words of `sim.functional`. ``unanswered``: bursts that the memory owes."""
+    if not unanswered and _pooled_waits(code, standing):
+        # The engine has nothing more to issue, but is not done: its state is that of a POOL that waits.
+        index = standing.engines["compute"][1]
+        standing = replace(standing, engines={**standing.engines, "compute": ("wait_store", index)})
     reasons = {name: _lacks(name, state, code, index, standing) for name, (state, index) in standing.engines.items()}
     held = {name: index for name, (state, index) in standing.engines.items() if state != "idle"}
     text = nothing_moves({"dispatcher": _dispatcher_lacks(code, standing), **reasons}, held)
     return text + (f"; the memory has not answered {unanswered} bursts" if unanswered else "")
+
+
+def _pooled_waits(code: bytes, standing: Standing) -> bool:
+    """Whether nothing is left but results of the last POOL that no STORE takes."""
+    if any(state != "idle" for state, _ in standing.engines.values()):
+        return False
+    try:
+        waiting, last = (_instruction(code, index) for index in (standing.fetch_index, standing.engines["compute"][1]))
+    except ValueError:      # as far as the program goes
+        return False
+    return waiting.opcode.queue == Queue.CONTROL and last.opcode == Opcode.POOL
 
 
 def _instruction(code: bytes, index: int) -> Instruction:

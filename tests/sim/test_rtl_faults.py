@@ -165,7 +165,9 @@ def test_abort_on_a_silent_bus_is_a_timeout(machine, seed):
     [Instruction(Opcode.LOAD_WGT, beats=1), load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, stores=3)],
     [compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1)],
     [compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_store=1)],
-    [compute_set(rows=5), Instruction(Opcode.POOL, blocks=1)],      # more windows than the pool unit keeps
+    [compute_set(), Instruction(Opcode.POOL, blocks=1)],            # as many windows as the pool unit keeps
+    [compute_set(rows=5), Instruction(Opcode.POOL, blocks=1)],      # more
+    [compute_set(rows=1), Instruction(Opcode.POOL, blocks=1)],      # fewer
     [store_set(), Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1)],
     [Instruction(Opcode.LOAD_WGT, beats=1, wait_compute=1), Instruction(Opcode.LOAD_WGT, beats=1),
      compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1),
