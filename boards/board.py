@@ -32,6 +32,8 @@ class Board:
     address_width: int
     #: ``module:class`` of amaranth-boards, where it has the board.
     amaranth_platform: str | None = None
+    #: Open place and route tool and its options for the device; none where there is no such tool.
+    nextpnr: tuple[str, ...] = ()
     #: Files of the vendor project -> their templates in boards/templates.
     project: Mapping[str, str] = field(default_factory=dict)
 

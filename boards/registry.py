@@ -38,6 +38,7 @@ _BOARDS = (
         resources={"lut": 83_640, "ff": 83_640, "dsp": 156, "ebr": 208},
         multiplier_width=18, memory_bus_bits=(64, 128, 256), address_width=32,
         amaranth_platform="amaranth_boards.ulx3s:ULX3S_85F_Platform",
+        nextpnr=("nextpnr-ecp5", "--85k", "--package", "CABGA381", "--speed", "6"),
         project={"Makefile": "ecp5.mk.jinja"},
     ),
 )

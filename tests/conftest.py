@@ -64,6 +64,12 @@ def seed(request: pytest.FixtureRequest) -> int:
     return zlib.crc32(f"{value} {request.node.nodeid}".encode())
 
 
+@pytest.fixture(autouse=True)
+def no_measured_clocks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a developer has built here is not what commands under test reckon with."""
+    monkeypatch.setattr("gen.hw.clock.cache_folder", lambda: tmp_path_factory.getbasetemp() / "no clocks")
+
+
 @pytest.fixture
 def rng(seed: int) -> np.random.Generator:
     """Random numbers from this test's seed."""

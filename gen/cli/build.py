@@ -102,10 +102,9 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
 def run(arguments: argparse.Namespace) -> None:
     board, config = chosen_board(arguments), chosen_config(arguments)
     if arguments.route:
-        from gen.hw.route import ROUTED_FAMILIES
-
-        if not arguments.synth or board.family not in ROUTED_FAMILIES:
-            raise UsageError(f"--route goes with --synth and a board of {', '.join(ROUTED_FAMILIES)}")
+        routed_boards = [other.name for other in BOARDS.values() if other.nextpnr]
+        if not arguments.synth or board.name not in routed_boards:
+            raise UsageError(f"--route goes with --synth and one of the boards {', '.join(routed_boards)}")
     folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config)
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
@@ -157,8 +156,7 @@ def place(verilog: str, board: "Board", config: "NpuConfig") -> "RouteReport":
     from gen.hw.route import place_and_route
 
     with status(f"nextpnr, {board.family}") as remark:
-        report = place_and_route(verilog, "npu", board.family, target_mhz=board.clock_mhz,
-                                 cache=cache_folder() / "synth", progress=remark)
+        report = place_and_route(verilog, "npu", board, cache=cache_folder() / "synth", progress=remark)
     remember_clock(board, config, Clock(report.mhz, "placed and routed"))
     return report
 
@@ -169,7 +167,7 @@ def timing_line(timing: "TimingReport", target_mhz: float) -> str:
 
 
 def timing_table(timing: "TimingReport", rows: int = 12) -> Table:
-    """The longest paths by delay, and the worst of each component."""
+    """The slowest groups of paths."""
     table = Table(title=f"longest paths ({timing.family}, grade {timing.grade}), flat, before place and route",
                   title_justify="left", caption="nanoseconds by the delay model of docs/timing.md; levels are LUTs",
                   caption_justify="left")

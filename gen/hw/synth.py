@@ -8,17 +8,14 @@ a ``bram36``.
 
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gen.files.write import write_file
-
 from .families import FAMILIES, HIDE_ELEMENTS, Family
-from .yosys import SynthesisError, cache_key, run_yosys
+from .kept import kept
+from .yosys import SynthesisError, cache_key, mapped
 
 __all__ = ["Report", "synthesize"]
 
@@ -61,24 +58,12 @@ def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
 
 def _statistics(verilog: str, script: str, progress: Callable[[str], None]) -> dict[str, dict[str, int]]:
     """Module name -> cell name -> count, after mapping."""
-    with tempfile.TemporaryDirectory(prefix="npugen-synth-") as name:
-        folder = Path(name)
-        (folder / "design.v").write_text(verilog)
-        run_yosys(script, folder, progress)
+    with mapped(verilog, script, progress) as folder:
         modules = json.loads((folder / "statistics.json").read_text())["modules"]
     # Names with a dollar are not of the technology: notes on the former hierarchy.
     return {module.lstrip("\\"): {cell.lstrip("\\"): int(count) for cell, count in found["num_cells_by_type"].items()
                                   if not cell.startswith("$")}
             for module, found in modules.items()}
-
-
-def _cached(entry: Path | None) -> Report | None:
-    if entry is None or not entry.is_file():
-        return None
-    try:
-        return Report(**json.loads(entry.read_text()))
-    except (OSError, ValueError, TypeError):
-        return None  # a damaged entry is made again
 
 
 def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None,
@@ -101,19 +86,17 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
         "read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS, f"{target.command} -top {top}",
         "tee -q -o statistics.json stat -json", "",
     ])
-    entry = cache / f"{cache_key(verilog, script, repr(target))}.json" if cache else None
-    if report := _cached(entry):
-        return report
-    modules = _statistics(verilog, script, progress)
-    cells: dict[str, int] = {}
-    for module in (*instances.values(), top):
-        for cell, count in modules.get(module, {}).items():
-            if cell not in modules:
-                cells[cell] = cells.get(cell, 0) + count
-    components = {instance: _count(target, modules.get(module, {})) for instance, module in instances.items()}
-    components["(top)"] = _count(target, modules.get(top, {}))
-    report = Report(family, _count(target, cells), dict(sorted(cells.items())), components)
-    if entry:
-        with suppress(OSError):  # the next run takes minutes again; this one has its result
-            write_file(entry, json.dumps(asdict(report)))
-    return report
+
+    def make() -> Report:
+        modules = _statistics(verilog, script, progress)
+        cells: dict[str, int] = {}
+        for module in (*instances.values(), top):
+            for cell, count in modules.get(module, {}).items():
+                if cell not in modules:
+                    cells[cell] = cells.get(cell, 0) + count
+        components = {instance: _count(target, modules.get(module, {})) for instance, module in instances.items()}
+        components["(top)"] = _count(target, modules.get(top, {}))
+        return Report(family, _count(target, cells), dict(sorted(cells.items())), components)
+
+    name = cache_key(verilog, script, repr((target.resources, target.cells)))
+    return kept(cache, f"{name}.json", lambda values: Report(**values), make)

@@ -5,19 +5,16 @@ The hierarchy is flattened before mapping, as vendor tools do. What a level and 
 
 import json
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gen.files.write import write_file
-
 from .families import FAMILIES, HIDE_ELEMENTS, Family
+from .kept import kept
 from .netlist import Arc, End, Netlist
-from .yosys import SynthesisError, cache_key, run_yosys
+from .yosys import SynthesisError, cache_key, mapped
 
 __all__ = ["PathGroup", "TimingReport", "analyse", "measure_timing"]
 
@@ -29,7 +26,7 @@ _GROUPS = 40
 class PathGroup:
     """Paths from one register to another, bits of both taken together.
 
-    ``levels`` and ``delay_ns`` are those of the slowest; ``through`` has the nets that it passes.
+    ``levels``: of the one with most LUTs. ``delay_ns``: of the slowest; ``through`` has the nets that it passes.
     """
 
     component: str
@@ -191,18 +188,11 @@ def measure_timing(verilog: str, top: str, family: str, *, cache: Path | None = 
     target = FAMILIES[family]
     script = "\n".join(["read_verilog design.v", f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
                         f"{target.command} -top {top}", "write_json netlist.json", ""])
+
+    def make() -> TimingReport:
+        with mapped(verilog, script, progress) as folder:
+            modules = json.loads((folder / "netlist.json").read_text())["modules"]
+        return analyse(Netlist.of_module(modules[top], target.delays), family)
+
     source = "".join(Path(__file__).with_name(name).read_text() for name in ("timing.py", "netlist.py"))
-    entry = cache / f"{cache_key(verilog, script, repr(target), source)}.timing.json" if cache else None
-    if entry is not None and entry.is_file():
-        with suppress(OSError, ValueError, TypeError, KeyError):     # a damaged entry is made again
-            return TimingReport.from_dict(json.loads(entry.read_text()))
-    with tempfile.TemporaryDirectory(prefix="npugen-timing-") as name:
-        folder = Path(name)
-        (folder / "design.v").write_text(verilog)
-        run_yosys(script, folder, progress)
-        modules = json.loads((folder / "netlist.json").read_text())["modules"]
-    report = analyse(Netlist.of_module(modules[top], target.delays), family)
-    if entry is not None:
-        with suppress(OSError):  # the next run takes minutes again; this one has its result
-            write_file(entry, json.dumps(report.to_dict()))
-    return report
+    return kept(cache, f"{cache_key(verilog, script, repr(target), source)}.timing.json", TimingReport.from_dict, make)

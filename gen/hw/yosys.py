@@ -1,27 +1,37 @@
-"""Runs Yosys on a script, in a folder of its own."""
+"""Runs Yosys on a design, in a folder of its own."""
 
 import hashlib
 import importlib.metadata
 import re
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cores.errors import NpugenError
 from sim.toolchain import child_process, find_yosys
 
-__all__ = ["SynthesisError", "cache_key", "run_yosys"]
+__all__ = ["SynthesisError", "cache_key", "mapped"]
 
 
 class SynthesisError(NpugenError):
     """Yosys did not map the design; the message is its own."""
 
 
-def run_yosys(script: str, folder: Path, progress: Callable[[str], None] = lambda step: None) -> None:
-    """Run the commands of ``script`` in ``folder``; ``progress`` hears of each pass.
+@contextmanager
+def mapped(verilog: str, commands: str, progress: Callable[[str], None]) -> Iterator[Path]:
+    """A folder with what ``commands`` make of ``verilog``, which they find as ``design.v``; gone afterwards.
 
-    Raises SynthesisError with Yosys's first error, ToolError when there is no Yosys.
+    ``progress`` hears of each pass. Raises SynthesisError with Yosys's first error, ToolError when there is no Yosys.
     """
+    with tempfile.TemporaryDirectory(prefix="npugen-synth-") as name:
+        folder = Path(name)
+        (folder / "design.v").write_text(verilog)
+        _run(commands, folder, progress)
+        yield folder
+
+
+def _run(script: str, folder: Path, progress: Callable[[str], None]) -> None:
     # Yosys in WebAssembly loses its output once it has run ABC; the log file goes on to the end.
     log = "yosys.log"
     (folder / "script.ys").write_text(script)

@@ -1,0 +1,52 @@
+"""Place and route: what is read from nextpnr's report, and a small design for real."""
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from boards.registry import BOARDS
+from cores.emit import emit_component
+from gen.hw.route import RouteReport, _read, place_and_route
+
+
+class Adder(wiring.Component):
+    def __init__(self):
+        super().__init__({"a": In(24), "y": Out(24)})
+
+    def elaborate(self, platform):
+        m = Module()
+        a = Signal(24, name="a_register")
+        m.d.sync += [a.eq(self.a), self.y.eq(self.y + a)]
+        return m
+
+
+def step(kind: str, delay: float, net: str = "") -> dict:
+    return {"type": kind, "delay": delay, **({"net": net} if net else {})}
+
+
+def test_the_slowest_clock_and_its_path():
+    report = {
+        "fmax": {"$glbnet$clk": {"achieved": 80.04, "constraint": 60}, "other": {"achieved": 200.0, "constraint": 60}},
+        "critical_paths": [
+            {"from": "<async>", "to": "posedge $glbnet$clk", "path": [step("routing", 90.0, "pin")]},
+            {"from": "posedge $glbnet$clk", "to": "posedge $glbnet$clk", "path": [
+                step("clk-to-q", 0.5), step("routing", 2.25, "a"), step("logic", 0.25), step("routing", 1.0, "b"),
+                step("routing", 1.0, "b"), step("setup", 0.0)]},
+        ],
+        "utilization": {"TRELLIS_FF": {"used": 48, "available": 83640}, "DP16KD": {"used": 0, "available": 208}},
+    }
+    assert _read(report, "ecp5") == RouteReport("ecp5", 80.0, 0.75, 4.25, ("a", "b"), {"TRELLIS_FF": 48})
+
+
+def test_a_board_without_the_tool():
+    with pytest.raises(ValueError, match="zu3eg has no nextpnr"):
+        place_and_route("", "top", BOARDS["zu3eg"])
+
+
+@pytest.mark.full
+def test_a_small_design(tmp_path):
+    verilog = emit_component(Adder(), name="top")
+    report = place_and_route(verilog, "top", BOARDS["ecp5"], cache=tmp_path)
+    assert 100 < report.mhz < 600 and report.used["TRELLIS_FF"] == 48 and report.path
+    assert place_and_route(verilog, "top", BOARDS["ecp5"], cache=tmp_path) == report
