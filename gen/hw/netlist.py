@@ -31,13 +31,14 @@ class Arc:
 class End:
     """Where a path ends: ``net`` at ``port`` of a cell, ``setup`` nanoseconds before the clock.
 
-    ``name``: of the register, or of the cell.
+    ``name``: of the register, or of the cell. ``operand``: the cell is a multiplier.
     """
 
     net: int
     name: str
     port: str
     setup: float
+    operand: bool = False
 
 
 #: Cells by what they are: the rest begin and end paths. A cell's first matching pattern counts.
@@ -45,22 +46,25 @@ _LUT = re.compile(r"LUT[1-6]$|INV$|MISTRAL_ALUT[2-6]$|MISTRAL_NOT$")
 _MUX = re.compile(r"MUXF[7-9]$|PFUMX$|L6MUX21$")
 _LUT_RAM = re.compile(r"RAM\d+[XM]|TRELLIS_DPR16X4$|MISTRAL_MLAB$")
 _REGISTER = re.compile(r"FD[RSCP]E$|TRELLIS_FF$|MISTRAL_FF$|SRL")
+#: Data inputs of registers.
+_REGISTER_DATA = ("D", "DI", "DATAIN")
 _RAM = re.compile(r"RAMB|DP16KD$|MISTRAL_M10K$")
 _MULTIPLIER = re.compile(r"DSP48E|MULT18X18D$|MISTRAL_MUL")
-_REGISTER_OUTPUTS, _LUT_OUTPUTS = ("Q",), ("O", "Z", "Q")
-#: Carry chains: (inputs of bit i, sums, carries, the chain's own inputs). Ports of several bits have one for each.
-_XILINX_CARRY = (("S", "DI"), "O", "CO", ("CI", "CYINIT", "CI_TOP"))
 
 
 @dataclass
 class Netlist:
-    """``arcs``: net -> what it follows. ``starts``: net -> nanoseconds behind the clock."""
+    """``arcs``: net -> what it follows. ``starts``: net -> nanoseconds behind the clock; those that ``registers`` and
+    multipliers (``products``) make are told apart.
+    """
 
     arcs: dict[int, list[Arc]] = field(default_factory=dict)
     starts: dict[int, float] = field(default_factory=dict)
     ends: list[End] = field(default_factory=list)
     loads: dict[int, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
+    registers: set[int] = field(default_factory=set)
+    products: set[int] = field(default_factory=set)
 
     @classmethod
     def of_module(cls, module: Mapping[str, Any], delays: Delays) -> "Netlist":
@@ -74,7 +78,7 @@ class Netlist:
                     netlist.starts[net] = 0.0
                 else:
                     netlist._end(net, name, "output", 0.0)
-        netlist._absorb(delays)
+        netlist._absorb()
         return netlist
 
     # -- cells ---------------------------------------------------------------------------------------------------
@@ -84,7 +88,7 @@ class Netlist:
         outputs = {port: bits for port, bits in pins.items() if directions[port] == "output"}
         inputs = {port: bits for port, bits in pins.items() if directions[port] != "output"}
         if _LUT.match(kind):
-            self._through(inputs, outputs, 1, delays.lut)
+            self._lut(inputs, outputs, delays)
         elif _MUX.match(kind):
             self._mux(inputs, outputs, delays)
         elif kind.startswith("CARRY"):
@@ -102,14 +106,14 @@ class Netlist:
         self.arcs.setdefault(net, []).append(arc)
         self.loads[arc.source] = self.loads.get(arc.source, 0) + 1
 
-    def _end(self, net: int, name: str, port: str, setup: float) -> None:
-        self.ends.append(End(net, name, port, setup))
+    def _end(self, net: int, name: str, port: str, setup: float, *, operand: bool = False) -> None:
+        self.ends.append(End(net, name, port, setup, operand))
         self.loads[net] = self.loads.get(net, 0) + 1
 
-    def _through(self, inputs: Mapping[str, list], outputs: Mapping[str, list], luts: int, delay: float) -> None:
+    def _lut(self, inputs: Mapping[str, list], outputs: Mapping[str, list], delays: Delays) -> None:
         for output in _nets(*outputs.values()):
             for source in _nets(*inputs.values()):
-                self._follow(output, Arc(source, luts, delay))
+                self._follow(output, Arc(source, 1, delays.lut))
 
     def _mux(self, inputs: Mapping[str, list], outputs: Mapping[str, list], delays: Delays) -> None:
         for output in _nets(*outputs.values()):
@@ -120,17 +124,16 @@ class Netlist:
                     self._follow(output, Arc(source, 0, delays.mux, routed=choice))
 
     def _xilinx_carry(self, pins: Mapping[str, list], delays: Delays) -> None:
-        operands, sums, carries, own = _XILINX_CARRY
-        first = list(_nets(*(pins.get(port, []) for port in own)))
-        for port in (sums, carries):
+        first = list(_nets(*(pins.get(port, []) for port in ("CI", "CYINIT", "CI_TOP"))))
+        for port in ("O", "CO"):        # sums and carries, a bit each
             for bit, output in enumerate(pins.get(port, [])):
                 if not isinstance(output, int):
                     continue
-                leave = delays.carry_out if port == sums else 0.0
+                leave = delays.carry_out if port == "O" else 0.0
                 for source in first:
                     # From the chain's piece below over its own wire, or a signal's over the routing.
                     self._follow(output, Arc(source, 0, delays.carry * (bit + 1) + leave, routed=False))
-                for operand in operands:
+                for operand in ("S", "DI"):
                     for place, source in enumerate(pins.get(operand, [])[:bit + 1]):
                         if isinstance(source, int):
                             # S comes from the LUT beside it, DI from anywhere.
@@ -176,35 +179,32 @@ class Netlist:
 
     def _clocked(self, name: str, kind: str, inputs: Mapping[str, list], outputs: Mapping[str, list],
                  delays: Delays) -> None:
+        nets, is_operand = list(_nets(*outputs.values())), False
         if _RAM.match(kind):
             output, setup = delays.ram_output, delays.ram_setup
         elif _MULTIPLIER.match(kind):
-            output, setup = delays.multiplier, delays.multiplier
+            output, setup, is_operand = delays.multiplier, delays.multiplier, True
+            self.products.update(nets)
         else:
             output, setup = delays.clock_to_output, delays.setup
-        for net in _nets(*outputs.values()):
-            self.starts[net] = output
+            self.registers.update(nets)
+        self.starts.update(dict.fromkeys(nets, output))
         label = self._label(name, outputs) if _REGISTER.match(kind) else name
-        multiplier = bool(_MULTIPLIER.match(kind))
         for port, bits in inputs.items():
             if port in ("C", "CLK", "CLK0", "CLK1", "WCK"):
                 continue
             for net in _nets(bits):
-                self._end(net, label, f"{_MULTIPLIER_PORT}{port}" if multiplier else port, setup)
+                self._end(net, label, port, setup, operand=is_operand)
 
     def _label(self, name: str, outputs: Mapping[str, list]) -> str:
         net = next(_nets(*outputs.values()), None)
         return self.names.get(net, name) if net is not None else name
 
-    def _absorb(self, delays: Delays) -> None:
+    def _absorb(self) -> None:
         """Registers right in front of a multiplier and right behind it are its own: paths between them are inside."""
-        registers = {net for net, after in self.starts.items() if after == delays.clock_to_output}
         self.ends = [end for end in self.ends if not (
-            (end.port.startswith(_MULTIPLIER_PORT) and end.net in registers)
-            or (end.port == "D" and self.starts.get(end.net) == delays.multiplier))]
-
-
-_MULTIPLIER_PORT = "operand "
+            (end.operand and end.net in self.registers)
+            or (end.port in _REGISTER_DATA and end.net in self.products))]
 
 
 def _nets(*buses: list) -> Iterator[int]:
