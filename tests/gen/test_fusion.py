@@ -37,6 +37,7 @@ def config_id(config: NpuConfig) -> str:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> random.Random:
     """Fuse wherever it is possible, in any of the ways that are tried."""
+    monkeypatch.setattr("gen.mapping.fused._PROMISING", math.inf)
     chance = random.Random(1)
     monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=math.inf: (
         20 + chance.random() - 9 * sum(isinstance(step, FusedPair) for step in steps)))

@@ -36,6 +36,7 @@ def machine(request):
 @pytest.fixture
 def always(seed, monkeypatch):
     """Fuse wherever it is possible, in any of the ways that are tried."""
+    monkeypatch.setattr("gen.mapping.fused._PROMISING", math.inf)
     chance = random.Random(seed)
     monkeypatch.setattr(Trial, "cycles", lambda self, steps, limit=math.inf: (
         20 + chance.random() - 9 * sum(isinstance(step, FusedPair) for step in steps)))
