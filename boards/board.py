@@ -2,9 +2,10 @@
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from boards.memory import MemoryPort
 from cores.config import NpuConfig
 
 __all__ = ["Board"]
@@ -30,8 +31,12 @@ class Board:
     memory_bus_bits: tuple[int, ...]
     #: Bits of a bus address of its memory.
     address_width: int
-    #: ``module:class`` of amaranth-boards, where it has the board.
-    amaranth_platform: str | None = None
+    memory: MemoryPort
+    #: ``module:class`` of the Amaranth platform: of amaranth-boards where it has the board.
+    amaranth_platform: str
+    #: Name of the board in the vendor's tool, from which it has the settings of the processor's memory; "" where the
+    #: tool knows none.
+    vendor_board: str = ""
     #: Open place and route tool and its options for the device; none where there is no such tool.
     nextpnr: tuple[str, ...] = ()
     #: Files of the vendor project -> their templates in boards/templates.
@@ -45,12 +50,12 @@ class Board:
         fixed = {"multiplier_width": self.multiplier_width, "address_width": self.address_width}
         return NpuConfig.preset(macs, **{**fixed, **overrides})
 
-    def platform(self) -> type | None:
-        """The class of amaranth-boards, or None."""
-        if self.amaranth_platform is None:
-            return None
+    def platform(self) -> type:
+        """The class of the Amaranth platform."""
         module, name = self.amaranth_platform.split(":")
         return getattr(importlib.import_module(module), name)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {**values, "resources": dict(self.resources), "project": dict(self.project),
+                "memory": self.memory.to_dict()}
