@@ -9,6 +9,9 @@ STAMP := $(VENV)/.installed
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal
 
+# What cannot be beside the rest (pyproject.toml says why).
+TCL_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['tcl'])
+
 .PHONY: setup demo test test-full bench lint clean
 
 setup: $(STAMP)
@@ -19,6 +22,8 @@ $(STAMP): pyproject.toml
 	@echo "Installing into $(VENV), once ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PYTHON) -m venv $(VENV)/tclint
+	@$(VENV)/tclint/bin/python -m pip install --quiet --disable-pip-version-check $$($(RUN) -c "$(TCL_EXTRA)")
 	@touch $@
 
 # An NPU is built, simulated, and recognises digits.

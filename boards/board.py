@@ -32,6 +32,9 @@ class Board:
     #: Bits of a bus address of its memory.
     address_width: int
     memory: MemoryPort
+    #: Address at which the board's processor sees the NPU's registers; None where there is no processor but what the
+    #: user's design has.
+    registers_base: int | None = None
     #: ``module:class`` of the Amaranth platform: of amaranth-boards where it has the board.
     amaranth_platform: str
     #: Name of the board in the vendor's tool, from which it has the settings of the processor's memory; "" where the

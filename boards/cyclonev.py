@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from boards.board import Board
 from boards.memory import MemoryPort
+from boards.projects import QUARTUS
 
 __all__ = ["BOARDS"]
 
@@ -11,7 +12,7 @@ _DE10_NANO = Board(
     # Two 18x19 products a DSP block: two pixels on one multiplier would take the whole block and win nothing.
     name="cyclonev", title="DE10-Nano", family="cyclonev", part="5CSEBA6U23I7", clock_mhz=125,
     resources={"lut": 83_820, "ff": 167_640, "dsp": 112, "m10k": 553},
-    multiplier_width=18, memory_bus_bits=(32, 64, 128, 256), address_width=32,
+    multiplier_width=18, memory_bus_bits=(32, 64, 128, 256), address_width=32, registers_base=0xFF20_0000,
     memory=MemoryPort(
         # Cyclone V Hard Processor System Technical Reference Manual: 400 MHz at most.
         device="1 GB DDR3-800", transfers=800e6, width_bits=32,
@@ -20,7 +21,7 @@ _DE10_NANO = Board(
         # JESD79-3, two chips of 4 Gbit and 16 pins: tRFC 260 ns, pages of 2 KiB in each; tRP and tRCD 13.75 ns.
         refresh_interval_ns=7800, refresh_ns=260, row_bytes=4096, banks=8, row_miss_ns=27.5, write_to_read_ns=7.5),
     amaranth_platform="amaranth_boards.de10_nano:DE10NanoPlatform",
-    project={"quartus_project.tcl": "quartus_project.tcl.jinja", "npu_hw.tcl": "npu_hw.tcl.jinja"},
+    project=QUARTUS,
 )
 
 BOARDS = (

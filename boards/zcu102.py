@@ -2,6 +2,7 @@
 
 from boards.board import Board
 from boards.memory import MemoryPort
+from boards.projects import VIVADO
 
 __all__ = ["BOARDS"]
 
@@ -9,7 +10,7 @@ BOARDS = (
     Board(
         name="zcu102", title="ZCU102", family="xcup", part="xczu9eg-ffvb1156-2-e", clock_mhz=333,
         resources={"lut": 274_080, "ff": 548_160, "dsp": 2520, "bram36": 912},
-        multiplier_width=27, memory_bus_bits=(32, 64, 128), address_width=40,
+        multiplier_width=27, memory_bus_bits=(32, 64, 128), address_width=40, registers_base=0xA000_0000,
         memory=MemoryPort(
             device="4 GB DDR4-2133", transfers=2133e6, width_bits=64,
             # Manev, Vaishnav, Koch: Unexpected Diversity, FPT 2019.
@@ -19,6 +20,6 @@ BOARDS = (
             # JESD79-4, chips of 8 Gbit and 16 pins: tRFC1 350 ns, pages of 2 KiB in each of four.
             refresh_interval_ns=7800, refresh_ns=350, row_bytes=8192, banks=8, row_miss_ns=28.1, write_to_read_ns=7.5),
         amaranth_platform="boards.platforms:ZCU102Platform", vendor_board="zcu102",
-        project={"vivado_project.tcl": "vivado_project.tcl.jinja", "npu_axi.v": "npu_axi.v.jinja"},
+        project=VIVADO,
     ),
 )

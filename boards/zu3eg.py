@@ -2,6 +2,7 @@
 
 from boards.board import Board
 from boards.memory import MemoryPort
+from boards.projects import VIVADO
 
 __all__ = ["BOARDS"]
 
@@ -9,7 +10,7 @@ BOARDS = (
     Board(
         name="zu3eg", title="Ultra96-V2", family="xcup", part="xczu3eg-sbva484-1-i", clock_mhz=333,
         resources={"lut": 70_560, "ff": 141_120, "dsp": 360, "bram36": 216},
-        multiplier_width=27, memory_bus_bits=(32, 64, 128), address_width=40,
+        multiplier_width=27, memory_bus_bits=(32, 64, 128), address_width=40, registers_base=0xA000_0000,
         memory=MemoryPort(
             device="2 GB LPDDR4", transfers=2133e6, width_bits=32,
             # Manev, Vaishnav, Koch: Unexpected Diversity, FPT 2019, have measured both on this board and on the ZCU102.
@@ -19,6 +20,6 @@ BOARDS = (
             # JESD209-4, channels of 8 Gbit: tREFI 3.904 us, tRFCab 280 ns, pages of 2 KiB in each of two channels.
             refresh_interval_ns=3904, refresh_ns=280, row_bytes=4096, banks=8, row_miss_ns=36, write_to_read_ns=10),
         amaranth_platform="boards.platforms:Ultra96V2Platform", vendor_board="ultra96v2",
-        project={"vivado_project.tcl": "vivado_project.tcl.jinja", "npu_axi.v": "npu_axi.v.jinja"},
+        project=VIVADO,
     ),
 )

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from boards.board import Board
 from boards.memory import MemoryPort
+from boards.projects import VIVADO
 
 __all__ = ["BOARDS"]
 
 _PYNQ_Z1 = Board(
     name="zynq7020", title="PYNQ-Z1", family="xc7", part="xc7z020clg400-1", clock_mhz=150,
     resources={"lut": 53_200, "ff": 106_400, "dsp": 220, "bram36": 140},
-    multiplier_width=25, memory_bus_bits=(32, 64), address_width=32,
+    multiplier_width=25, memory_bus_bits=(32, 64), address_width=32, registers_base=0x43C0_0000,
     memory=MemoryPort(
         device="512 MB DDR3-1050", transfers=1050e6, width_bits=16,
         # UG585, "DDR Efficiency": reads and writes of consecutive addresses, bursts of 16.
@@ -21,7 +22,7 @@ _PYNQ_Z1 = Board(
         refresh_interval_ns=7800, refresh_ns=260, row_bytes=2048, banks=8, row_miss_ns=26.3, write_to_read_ns=7.5),
     # The device is the Arty Z7-20's, which amaranth-boards has.
     amaranth_platform="amaranth_boards.arty_z7:ArtyZ720Platform", vendor_board="pynq-z1",
-    project={"vivado_project.tcl": "vivado_project.tcl.jinja", "npu_axi.v": "npu_axi.v.jinja"},
+    project=VIVADO,
 )
 
 BOARDS = (

@@ -62,7 +62,7 @@ EDGES = {
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
                  "sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
-    "gen.hw": "boards cores cores.arch cores.bus cores.config cores.errors gen.files sim",
+    "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors gen.files sim",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
                  "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.golden sim.rtl",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "

@@ -80,7 +80,7 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
     for name in ("npu.v", *board.project):
         require_writable(folder / name)
     from cores.emit import emit_verilog
-    from gen.hw.export import driver_header, register_map, vendor_project
+    from gen.hw.export import descriptions, driver_header, manifest, register_map, vendor_project
 
     with status(f"{config.macs} MACs for {board.title}"):
         verilog = emit_verilog(config)
@@ -89,8 +89,10 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
             "config.json": config.to_json() + "\n",
             "register_map.md": register_map(config),
             "npugen_regs.h": driver_header(config),
+            **descriptions(board, config),
             **vendor_project(board, config),
         }
+        files["manifest.json"] = manifest(board, config, files)
     for name in files:
         require_writable(folder / name)
     clear(folder, board)

@@ -3,48 +3,33 @@
 Everything in them comes from the tables that the hardware is made from.
 """
 
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import jinja2
-from amaranth.lib import wiring
 
 from boards.board import Board
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode
 from cores.arch.registers import COUNTERS, ENGINE_STATES, MAGIC, REGISTERS, VERSION, Control, Status
-from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
+from cores.bus.axi import LITE_ADDRESS_BITS
 from cores.config import NpuConfig
-from cores.npu import TRACE
 
-__all__ = ["driver_header", "register_map", "vendor_project"]
+from .families import flat_netlist
+from .fields import described_registers
+from .ports import ports_of
 
+__all__ = ["DESCRIPTIONS", "descriptions", "driver_header", "manifest", "register_map", "vendor_project"]
 
-@dataclass(frozen=True)
-class _Port:
-    """A port of an AXI bus as a vendor project names it: ``m_axi_awaddr`` is signal ``awaddr`` of bus ``m_axi``."""
-
-    name: str
-    bus: str
-    signal: str
-    direction: str
-    width: int
+#: What describes the machine to tools of any vendor; each is made of the template of its name.
+DESCRIPTIONS = ("npu.rdl", "npu.ipxact.xml", "npu.core")
 
 
 def _environment(package: str) -> jinja2.Environment:
     # Undefined names are errors: a template must not quietly leave something out.
     return jinja2.Environment(loader=jinja2.PackageLoader(package), undefined=jinja2.StrictUndefined,
                               keep_trailing_newline=True)
-
-
-def _bus_ports(config: NpuConfig) -> list[_Port]:
-    memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
-    buses = (("s_axi", AxiLite().flip()), ("m_axi", Axi4Read(**memory)), ("m_axi", Axi4Write(**memory)))
-    ports = []
-    for bus, signature in buses:
-        for (signal,), member, value in signature.flatten(signature.create()):
-            direction = "input" if member.flow == wiring.In else "output"
-            ports.append(_Port(f"{bus}_{signal}", bus, signal, direction, len(value)))
-    return ports
 
 
 def _operations() -> list[dict[str, Any]]:
@@ -84,14 +69,53 @@ def driver_header(config: NpuConfig) -> str:
     return _environment("gen").get_template("npugen_regs.h.jinja").render(_tables(config))
 
 
+def descriptions(board: Board, config: NpuConfig) -> dict[str, str]:
+    """File name -> content of what describes the machine to tools of any vendor: SystemRDL, IP-XACT, FuseSoC."""
+    environment = _environment("gen")
+    values = {
+        **_tables(config), "board": board, "ports": ports_of(config), "registers_bytes": 1 << LITE_ADDRESS_BITS,
+        "described_registers": described_registers(config),
+    }
+    return {name: environment.get_template(f"{name}.jinja").render(values) for name in DESCRIPTIONS}
+
+
 def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     """File name -> content of what the board's vendor tool needs beside ``npu.v``."""
     environment = _environment("boards")
     # The widest bus that the board's memory port has up to ours; the interconnect converts the rest.
     narrower = [bits for bits in board.memory_bus_bits if bits <= config.beat_bits]
     values = {
-        "board": board, "config": config, "ports": _bus_ports(config),
-        "trace_ports": [f"trace_{name}" for name in TRACE],
+        "board": board, "config": config, "ports": ports_of(config), "period": f"{1000 / board.clock_mhz:.3f}",
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
+        "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board),
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}
+
+
+def _synthesis(board: Board) -> list[str]:
+    """What place and route begins with, from ``npu.v`` to ``npu.json``."""
+    return ["read_verilog npu.v", *flat_netlist("npu", board.family, "npu.json")]
+
+
+def _fabric_clock(board: Board) -> dict[str, Any] | None:
+    """The board's oscillator, of boards whose design begins at a pin."""
+    if board.family != "cyclonev":
+        return None
+    platform: Any = board.platform()
+    clock = next(one for one in platform.resources if (one.name, one.number) == (platform.default_clk, 0))
+    pins, description = clock.ios[0], clock.clock
+    mhz = description.frequency / 1e6
+    # Platform Designer calls the port of an exported interface after both.
+    return {"name": clock.name, "port": f"{clock.name}_clk", "pin": pins.names[0],
+            "io_standard": clock.attrs["io_standard"], "mhz": f"{mhz:g}", "hertz": round(description.frequency),
+            "period": f"{1000 / mhz:.3f}"}
+
+
+def manifest(board: Board, config: NpuConfig, files: Mapping[str, str]) -> str:
+    """JSON: what the ``files`` (name -> content) are of, and their SHA-256. Nothing in it depends on when or where."""
+    values = {
+        "board": board.name, "part": board.part, "macs": config.macs, "config_digest": f"0x{config.digest:08X}",
+        "register_map": VERSION, "registers_base": board.registers_base, "clock_target_mhz": board.clock_mhz,
+        "files": {name: hashlib.sha256(content.encode()).hexdigest() for name, content in sorted(files.items())},
+    }
+    return json.dumps(values, indent=2) + "\n"

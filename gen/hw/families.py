@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family"]
+__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family", "flat_netlist"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +98,9 @@ FAMILIES: Mapping[str, Family] = {
 #: A wire named ``x[0]``, an array's element, has the name that Yosys gives bit 0 of a wire ``x`` when it takes back
 #: what ABC9 made of it: an assertion fails if both are there. Such names are replaced; what they stand for is the same.
 HIDE_ELEMENTS = "rename -hide w:*[[]*"
+
+
+def flat_netlist(top: str, family: str, output: str) -> list[str]:
+    """Yosys commands from a design that has been read to a netlist ``output`` without hierarchy, for nextpnr."""
+    return [f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
+            f"{FAMILIES[family].command} -top {top} -json {output}"]

@@ -9,7 +9,7 @@ from typing import Any
 from boards.board import Board
 from sim.toolchain import child_process, find_nextpnr
 
-from .families import FAMILIES, HIDE_ELEMENTS
+from .families import flat_netlist
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
@@ -54,8 +54,7 @@ def place_and_route(verilog: str, top: str, board: Board, *, cache: Path | None 
     if not board.nextpnr:
         raise ValueError(f"{board.name} has no nextpnr")
     tool, *options = board.nextpnr
-    script = "\n".join(["read_verilog design.v", f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
-                        f"{FAMILIES[board.family].command} -top {top} -json netlist.json", ""])
+    script = "\n".join(["read_verilog design.v", *flat_netlist(top, board.family, "netlist.json"), ""])
     options += ["--freq", f"{board.clock_mhz:g}", "--out-of-context", "--timing-allow-fail"]
     command = find_nextpnr(tool)    # one that is missing is told before minutes of mapping
 

@@ -26,8 +26,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 
+from boards.registry import BOARDS  # noqa: E402
 from cores.config import ConfigError, NpuConfig  # noqa: E402
 from gen.cli import main  # noqa: E402
+from gen.hw.export import DESCRIPTIONS  # noqa: E402
 from tests.fuzz import mutate  # noqa: E402
 from tests.fuzz.bases import Bases  # noqa: E402
 
@@ -130,8 +132,8 @@ class Fuzzer:
         if rng.integers(20) == 0 and self._is_small(Path("c.json")):
             self.watch.programs = True      # Yosys writes the Verilog
             return ["build", "--config", "c.json", "-o", "out"], {
-                f"out/{name}" for name in ("npu.v", "config.json", "register_map.md", "npugen_regs.h", "npu_axi.v",
-                                           "vivado_project.tcl")}
+                f"out/{name}" for name in ("npu.v", "config.json", "register_map.md", "npugen_regs.h", *DESCRIPTIONS,
+                                           "manifest.json", *BOARDS["zu3eg"].project)}
         return ["compile", "m.onnx", "--config", "c.json", "-o", "out.npu"], {"out.npu"}
 
     def input(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:

@@ -25,6 +25,7 @@ from cores.config import FEATURES
 from gen.cli import COMMANDS, main
 from gen.cli.build import default_folder
 from gen.cli.machine import add_machine_options, chosen_config
+from gen.hw.export import DESCRIPTIONS
 from gen.program.program import Program
 from gen.run.workload import open_workload
 from sim import functional
@@ -332,7 +333,8 @@ def test_build_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture):
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result["config"]["acc_depth"] == 128 and result["config"]["multiplier_width"] == 25
-    names = {"npu.v", "npu_axi.v", "config.json", "register_map.md", "npugen_regs.h", "vivado_project.tcl"}
+    names = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", *DESCRIPTIONS, "manifest.json",
+             *get_board("zynq7020").project}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     assert {Path(path).name for path in result["files"]} == names
     assert "module npu(" in (tmp_path / "out" / "npu.v").read_text()
@@ -359,8 +361,8 @@ def test_nothing_of_an_earlier_build_stays(tmp_path: Path, capsys: pytest.Captur
     (folder / "resources.json").write_text('{"family": "xc7", "lut": 1, "cells": {}, "components": {}}')
     (folder / "notes.txt").touch()
     assert main(["build", "--board", "ecp5", "--macs", "16", "-o", "out"]) == 0
-    common = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", "notes.txt"}
-    assert {path.name for path in folder.iterdir()} == {*common, "Makefile"}
+    common = {"npu.v", "config.json", "register_map.md", "npugen_regs.h", *DESCRIPTIONS, "manifest.json", "notes.txt"}
+    assert {path.name for path in folder.iterdir()} == {*common, *get_board("ecp5").project}
     (folder / "Makefile").write_text("all:\n")
     capsys.readouterr()
     line = error_line(capsys, 1, "build", "--board", "ecp5", "--macs", "16", "-o", "out")

