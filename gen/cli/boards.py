@@ -1,12 +1,16 @@
 """``gen boards``"""
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
 from boards.registry import BOARDS
 from gen.cli.common import add_json_option, console, print_json
+
+if TYPE_CHECKING:
+    from boards.board import Board
 
 EXAMPLE = "example: %(prog)s --json"
 
@@ -17,13 +21,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
-        print_json({"boards": [board.to_dict() for board in BOARDS.values()]})
+        print_json({"boards": [_described(board) for board in BOARDS.values()]})
         return
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for heading in ("name", "board", "device", "clock", "resources", "memory bus"):
-        table.add_column(heading, no_wrap=heading not in ("board", "resources"))
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0), caption=(
+        "memory: what long bursts get of it, and how long the first beat of a read takes. "
+        "largest: by estimated area, what `build` makes; build --synth tells more"), caption_justify="left")
+    for heading in ("name", "board", "device", "resources", "memory", "largest", "clock"):
+        table.add_column(heading, no_wrap=heading == "name", overflow="fold")
     for board in BOARDS.values():
-        resources = ", ".join(f"{count:,} {name}" for name, count in board.resources.items())
-        table.add_row(board.name, board.title, board.part, f"{board.clock_mhz:g} MHz", resources,
-                      f"{max(board.memory_bus_bits)} bit")
+        table.add_row(*_row(board))
     console.print(table)
+
+
+def _row(board: "Board") -> tuple[str, ...]:
+    from gen.hw.clock import clock_of
+    from gen.hw.fit import largest_of
+
+    memory, largest = board.memory, largest_of(board)
+    port = (f"{memory.device}, {max(board.memory_bus_bits)} bit: {memory.sustained / 1e9:.2f} GB/s "
+            f"({memory.efficiency_basis}), {memory.read_latency_ns:g} ns ({memory.latency_basis})")
+    resources = ", ".join(f"{count:,} {name}" for name, count in board.resources.items())
+    if largest is None:
+        return board.name, board.title, board.part, resources, port, "none", f"{board.clock_mhz:g} MHz, target"
+    machine = f"--macs {largest.config.macs}" + (f" --features {','.join(largest.features)}" * bool(largest.features))
+    return (board.name, board.title, board.part, resources, port, machine, str(clock_of(board, largest.config)))
+
+
+def _described(board: "Board") -> dict[str, Any]:
+    from gen.hw.clock import clock_of
+    from gen.hw.fit import largest_of
+
+    largest = largest_of(board)
+    values: dict[str, Any] = {**board.to_dict(), "largest": None}
+    if largest is not None:
+        clock = clock_of(board, largest.config)
+        values["largest"] = {
+            "macs": largest.config.macs, "features": list(largest.features), "area": largest.area.totals,
+            "error": largest.area.error, "clock_mhz": clock.mhz, "clock": clock.basis,
+        }
+    return values

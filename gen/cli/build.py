@@ -19,6 +19,7 @@ from sim.folders import cache_folder
 if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
+    from gen.hw.area import Area
     from gen.hw.route import RouteReport
     from gen.hw.synth import Report
     from gen.hw.timing import TimingReport
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "board's device")
     parser.add_argument("--route", action="store_true",
                         help="with --synth: place and route too (ECP5, with nextpnr; many minutes)")
+    parser.add_argument("--force", action="store_true",
+                        help="build a machine that does not fit the board's device, too")
     add_json_option(parser)
 
 
@@ -107,15 +110,18 @@ def run(arguments: argparse.Namespace) -> None:
         routed_boards = [other.name for other in BOARDS.values() if other.nextpnr]
         if not arguments.synth or board.name not in routed_boards:
             raise UsageError(f"--route goes with --synth and one of the boards {', '.join(routed_boards)}")
+    area = require_fit(board, config, force=arguments.force)
     folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config)
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
     messages.print(described(config, board.name), soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
-                    "files": [str(folder / name) for name in files]}
+                    "files": [str(folder / name) for name in files], "estimate": area.to_dict()}
     if arguments.synth:
+        from gen.hw.area import exceeded
+
         report, timing = map_to_device(verilog, board, config)
-        too_many = exceeded(report, board)
+        too_many = exceeded(report.totals, board)
         resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many,
                      "timing": timing.to_dict()}
         if arguments.route:
@@ -135,6 +141,22 @@ def run(arguments: argparse.Namespace) -> None:
                            "take fewer --macs or --features, or another --board", style="yellow", soft_wrap=True)
     if arguments.json:
         print_json(result)
+
+
+def require_fit(board: "Board", config: "NpuConfig", *, force: bool) -> "Area":
+    """Say what the machine takes of the board's device. Raises CommandError if that is too much, unless ``force``."""
+    from gen.hw.area import area_of, exceeded
+
+    area = area_of(config, board.family)
+    messages.print(f"estimated: {area}", soft_wrap=True)
+    surely, perhaps = area.too_much(board), exceeded(area.totals, board)
+    if surely and not force:
+        raise CommandError(f"{board.name}: the machine is larger than the device of {board.title}: "
+                           f"{', '.join(surely)}; take fewer --macs or --features, another --board, or --force")
+    if surely or perhaps:
+        messages.print(f"warning: the machine {'is' if surely else 'may be'} larger than the device of {board.title}: "
+                       f"{', '.join(surely or perhaps)}", style="yellow", soft_wrap=True)
+    return area
 
 
 def map_to_device(verilog: str, board: "Board", config: "NpuConfig") -> tuple["Report", "TimingReport"]:
@@ -181,12 +203,6 @@ def timing_table(timing: "TimingReport", rows: int = 12) -> Table:
         table.add_row(path.component, path.start, f"{path.end} {path.port}", str(path.levels), f"{path.delay_ns:.2f}",
                       f"{path.paths:,}")
     return table
-
-
-def exceeded(report: "Report", board: "Board") -> list[str]:
-    """What the machine takes more of than the device has, such as ``lut 99,000 of 70,560``."""
-    return [f"{name} {total:,} of {board.resources[name]:,}" for name, total in report.totals.items()
-            if total > board.resources[name]]
 
 
 def _resource_table(report: "Report", board: "Board") -> Table:

@@ -1,0 +1,242 @@
+"""What a machine takes of a device, without synthesis: reckoned from machines that were synthesised.
+
+Each component has a few terms that its area grows with, and non-negative factors for them that fit the machines in
+``area.json`` best, relative errors counted. The families of LUTs with six inputs, xc7 and xcup, share those of LUTs and
+flip-flops; for another family they are scaled, component by component, to what was measured in it. Multipliers and
+block RAMs are counted from the widths and depths in the configuration. ``python -m gen.hw.area_table`` makes the table.
+"""
+
+import functools
+import itertools
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from boards.board import Board
+from cores.config import NpuConfig
+
+from .families import FAMILIES
+
+__all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "machines"]
+
+TABLE = Path(__file__).parent / "area.json"
+
+#: Families whose LUTs have six inputs, and are made of the same cells.
+_SIX_INPUTS = ("xc7", "xcup")
+
+#: Let off where no error is known.
+_UNKNOWN_ERROR = 0.25
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One that was synthesised: component -> resource -> count, as `gen.hw.synth.Report` has them."""
+
+    family: str
+    config: NpuConfig
+    components: Mapping[str, Mapping[str, float]]
+
+    @property
+    def totals(self) -> dict[str, float]:
+        return {name: sum(found[name] for found in self.components.values())
+                for name in FAMILIES[self.family].resources}
+
+
+@dataclass(frozen=True)
+class Area:
+    """``totals`` and ``components`` as a synthesis report has them.
+
+    ``error``: the largest relative error of a total when each machine of the table was reckoned from the others; 0 of
+    a machine that is in the table, None where too few are in it to tell.
+    """
+
+    family: str
+    totals: dict[str, float]
+    components: dict[str, dict[str, float]]
+    error: float | None
+
+    def too_much(self, board: Board) -> list[str]:
+        """What the machine surely takes more of than the device has, its error let off."""
+        return exceeded(self.totals, board, _UNKNOWN_ERROR if self.error is None else self.error)
+
+    def __str__(self) -> str:
+        """Such as ``lut 23,505, ff 26,240, dsp 144, bram36 86, within 8 % of synthesis``."""
+        counts = ", ".join(f"{name} {round(total):,}" for name, total in self.totals.items())
+        if self.error is None:
+            return f"{counts}, its error unknown"
+        return f"{counts}, " + (f"within {100 * self.error:.0f} % of synthesis" if self.error else "as synthesised")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"totals": self.totals, "error": self.error, "components": self.components}
+
+
+@functools.cache
+def machines() -> tuple[Machine, ...]:
+    """What is in the table."""
+    return tuple(Machine(one["family"], NpuConfig.from_dict(one["config"]), one["components"])
+                 for one in json.loads(TABLE.read_text())["machines"])
+
+
+#: Component -> what its area grows with. Components that are not named are as large in every machine.
+_TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
+    # Multiplexers, multipliers and adders with each MAC: as many inputs as a multiplexer has cost as 5.4 inputs more.
+    # Then accumulators, the reads of spread words, and the binary unit.
+    "compute": lambda c: (1, c.macs * (5.4 + c.select_fanin), c.depthwise * c.macs, c.depthwise * c.oc_groups,
+                          c.binary_rows * c.binary_bits),
+    "load": lambda c: (1, c.ic_lanes, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
+    "store": lambda c: (1, c.ic_lanes, c.local_store * c.ic_lanes, (c.binary_rows > 0) * c.ic_lanes),
+    "weight_ring": lambda c: (1, c.ic_lanes),
+    "side_ring": lambda c: (1, c.ic_lanes),
+    "registers": lambda c: (1, c.address_width),
+}
+
+
+def _terms(component: str, config: NpuConfig) -> Sequence[float]:
+    return _TERMS.get(component, lambda c: (1,))(config)
+
+
+def _fitted(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> np.ndarray:
+    """The non-negative factors of least squared relative error: the best of all choices of terms."""
+    weights = 1 / np.maximum(np.asarray(wanted, float), 1)
+    scaled, target = np.asarray(rows, float) * weights[:, None], np.asarray(wanted, float) * weights
+    best, least = np.zeros(scaled.shape[1]), math.inf
+    for number in range(1, scaled.shape[1] + 1):
+        for chosen in itertools.combinations(range(scaled.shape[1]), number):
+            factors = np.linalg.lstsq(scaled[:, chosen], target, rcond=None)[0]
+            left = float(np.sum((scaled[:, chosen] @ factors - target) ** 2))
+            # A term more must be worth it: few machines are measured.
+            if (factors >= 0).all() and left < least * 0.999 - 1e-9:
+                best, least = np.zeros(scaled.shape[1]), left
+                best[list(chosen)] = factors
+    return best
+
+
+def _counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
+    """Multipliers and block RAMs, from widths and depths alone."""
+    if component == "compute":
+        shared = config.pixel_lanes == 2 and config.multiplier_width > 18
+        # Input buffer and the two banks of accumulators.
+        memories = [(config.entry_bits, config.input_depth)] * config.banks
+        memories += [(config.acc_lanes * config.acc_width, config.acc_depth)] * 2
+        return {"dsp": config.macs / (2 if shared else 1), "ram": _blocks(memories, family)}
+    if component == "store":
+        return {"dsp": config.ic_lanes, "ram": 0}
+    if component in ("weight_ring", "side_ring"):
+        depth = config.weight_depth if component == "weight_ring" else config.side_depth
+        return {"dsp": 0, "ram": _blocks([(config.beat_bits, depth)], family)}
+    if component == "load":
+        return {"dsp": config.gather, "ram": 1 + 2 * config.winograd}
+    return {"dsp": 0, "ram": 0}
+
+
+#: Family -> depth and width of a block RAM in each of its forms, and what part of one a form is.
+_RAMB = tuple((512 << step, width, 0.5) for step, width in enumerate((36, 18, 9, 4, 2, 1)))
+_FORMS: dict[str, tuple[tuple[int, int, float], ...]] = {
+    "xcup": (*_RAMB, (4096, 9, 1.0)), "xc7": (*_RAMB, (4096, 9, 1.0)),
+    "cyclonev": tuple((512 << step, width, 1.0) for step, width in enumerate((20, 10, 5, 2, 1))),
+    "ecp5": tuple((512 << step, width, 1.0) for step, width in enumerate((36, 18, 9, 4, 2, 1))),
+}
+
+
+def _blocks(memories: Sequence[tuple[int, int]], family: str) -> float:
+    return sum(min(math.ceil(bits / width) * math.ceil(depth / words) * part for words, width, part in _FORMS[family])
+               for bits, depth in memories)
+
+
+def _related(family: str) -> tuple[str, ...]:
+    return _SIX_INPUTS if family in _SIX_INPUTS else (family,)
+
+
+def _known(families: Sequence[str], without: int | None) -> list[Machine]:
+    """Machines of some families, but for one of the table."""
+    return [one for number, one in enumerate(machines()) if one.family in families and number != without]
+
+
+@functools.cache
+def _factors(component: str, resource: str, without: int | None) -> np.ndarray:
+    shared = _known(_SIX_INPUTS, without)
+    return _fitted([_terms(component, one.config) for one in shared],
+                   [one.components[component][resource] for one in shared])
+
+
+def _scale(known: Sequence[Machine], component: str, resource: str, guess: Callable[[Machine], float]) -> float:
+    """Measured over guessed, over all ``known`` machines."""
+    guesses = sum(guess(one) for one in known)
+    return sum(one.components[component][resource] for one in known) / guesses if guesses else 0.0
+
+
+def _logic(component: str, resource: str, family: str, without: int | None) -> Callable[[NpuConfig], float]:
+    """LUTs or flip-flops of a component."""
+    factors = _factors(component, resource, without)
+
+    def fitted(config: NpuConfig) -> float:
+        return float(np.dot(_terms(component, config), factors))
+
+    if family in _SIX_INPUTS:
+        return fitted
+    scale = _scale(_known((family,), without), component, resource, lambda one: fitted(one.config))
+    return lambda config: scale * fitted(config)
+
+
+def _hard(component: str, resource: str, kind: str, family: str, without: int | None) -> Callable[[NpuConfig], float]:
+    """Multipliers or block RAMs of a component."""
+    known = _known((family,), without) or _known(_related(family), without)
+    scale = _scale(known, component, resource, lambda one: _counted(component, one.config, one.family)[kind])
+    if scale:
+        return lambda config: scale * _counted(component, config, family)[kind]
+    # What does not follow from the configuration, such as a table.
+    most = max(one.components[component][resource] for one in known)
+    return lambda config: most
+
+
+@functools.cache
+def _models(family: str, without: int | None = None) -> dict[str, dict[str, Callable[[NpuConfig], float]]]:
+    """Component -> resource -> what it takes of it."""
+    lut, ff, dsp, ram = FAMILIES[family].resources
+    return {component: {
+        lut: _logic(component, lut, family, without), ff: _logic(component, ff, family, without),
+        dsp: _hard(component, dsp, "dsp", family, without), ram: _hard(component, ram, "ram", family, without),
+    } for component in machines()[0].components}
+
+
+def _reckoned(config: NpuConfig, family: str, without: int | None = None) -> dict[str, dict[str, float]]:
+    return {component: {resource: model(config) for resource, model in models.items()}
+            for component, models in _models(family, without).items()}
+
+
+def _sum(components: Mapping[str, Mapping[str, float]], family: str) -> dict[str, float]:
+    return {name: sum(one[name] for one in components.values()) for name in FAMILIES[family].resources}
+
+
+@functools.cache
+def _error(family: str) -> float | None:
+    """Largest relative error of a total, each machine of the family reckoned from the others."""
+    worst = None
+    for number, one in enumerate(machines()):
+        if one.family == family and _known(_related(family), number):
+            totals = _sum(_reckoned(one.config, family, number), family)
+            worst = max(worst or 0.0, *(abs(totals[name] / count - 1) for name, count in one.totals.items() if count))
+    return None if worst is None else round(worst, 3)
+
+
+def area_of(config: NpuConfig, family: str) -> Area:
+    """What ``build --synth`` would find, within ``error``; what it has found, where the table has the machine."""
+    for one in machines():
+        if (one.family, one.config) == (family, config):
+            return Area(family, one.totals, {name: dict(counts) for name, counts in one.components.items()}, 0.0)
+    components = {component: {name: round(count, 1) if name not in ("lut", "ff") else round(count)
+                              for name, count in counts.items()}
+                  for component, counts in _reckoned(config, family).items()}
+    return Area(family, {name: round(count, 1) for name, count in _sum(components, family).items()}, components,
+                _error(family))
+
+
+def exceeded(totals: Mapping[str, float], board: Board, error: float = 0.0) -> list[str]:
+    """What a machine takes more of than the device has, such as ``lut 99,000 of 70,560``; ``error`` is let off."""
+    return [f"{name} {total:,.10g} of {board.resources[name]:,}" for name, total in totals.items()
+            if total * (1 - error) > board.resources[name]]

@@ -1,0 +1,53 @@
+"""Makes the table that `gen.hw.area` reckons with: ``python -m gen.hw.area_table [BOARD:MACS[:FEATURES] ...]``.
+
+Synthesises the machines named, or those below, which takes minutes each, and writes all that it knows of them to
+``area.json``; a machine that is there already is replaced. Results are kept, as those of ``build --synth`` are.
+"""
+
+import json
+import sys
+from typing import Any
+
+from boards.registry import get_board
+from cores.emit import emit_verilog
+from gen.files.write import write_file
+from sim.folders import cache_folder
+
+from .area import TABLE
+from .synth import synthesize
+
+__all__ = ["MACHINES", "measure"]
+
+#: Spread over sizes, over features that go with one component each, and over families.
+MACHINES = (
+    "zynq7020:64", "zynq7020:128", "zynq7020:256", "zynq7020:64:fusion,gather,binary,winograd",
+    "zu3eg:64:fusion,gather", "zu3eg:256", "zu3eg:256:fusion,gather,binary,winograd",
+    "cyclonev:64", "cyclonev:128", "cyclonev:256",
+    "ecp5:16", "ecp5:128",
+)
+
+
+def measure(machine: str) -> dict[str, Any]:
+    """An entry of the table. Raises BoardError, ConfigError, SynthesisError."""
+    name, macs, features = (*machine.split(":"), "")[:3]
+    board = get_board(name)
+    plain = board.config(int(macs))
+    config = board.config(int(macs), **plain.feature_fields(features.split(","))) if features else plain
+    report = synthesize(emit_verilog(config), "npu", board.family, cache=cache_folder() / "synth")
+    return {"family": board.family, "config": config.to_dict(), "components": report.components}
+
+
+def main(names: list[str]) -> None:
+    entries = json.loads(TABLE.read_text())["machines"] if TABLE.is_file() else []
+    for name in names or MACHINES:
+        entry = measure(name)
+        entries = [one for one in entries if (one["family"], one["config"]) != (entry["family"], entry["config"])]
+        entries.append(entry)
+        entries.sort(key=lambda one: (one["family"], json.dumps(one["config"], sort_keys=True)))
+        lines = ",\n".join(json.dumps(one, sort_keys=True) for one in entries)
+        write_file(TABLE, f'{{"machines": [\n{lines}\n]}}\n')
+        print(name, entry["family"], flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

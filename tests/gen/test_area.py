@@ -1,0 +1,135 @@
+"""What machines take without synthesis: near what the table's machines take, and what is done with it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from boards.registry import BOARDS, get_board
+from cores.config import PRESET_MACS
+from gen.cli import main
+from gen.hw import area
+from gen.hw.area import area_of, exceeded, machines
+from gen.hw.area_table import MACHINES, measure
+from gen.hw.fit import largest_of
+from gen.hw.synth import Report
+
+MACHINE_IDS = [f"{one.family} {one.config.macs} {number}" for number, one in enumerate(machines())]
+
+
+@pytest.mark.parametrize("number", range(len(machines())), ids=MACHINE_IDS)
+def test_a_machine_is_reckoned_within_a_tenth_of_its_synthesis(number: int):
+    """By the factors that fit the table, without looking the machine up in it."""
+    one = machines()[number]
+    totals = area._sum(area._reckoned(one.config, one.family), one.family)
+    for name, count in one.totals.items():
+        assert totals[name] == pytest.approx(count, rel=0.1, abs=2), name
+
+
+def test_a_machine_of_the_table_is_as_synthesised():
+    one = machines()[0]
+    found = area_of(one.config, one.family)
+    assert found.totals == one.totals and found.error == 0 and str(found).endswith("as synthesised")
+
+
+def test_a_machine_like_those_of_the_table_says_its_error():
+    found = area_of(get_board("zu3eg").config(128), "xcup")
+    assert found.error is not None and 0 < found.error < 0.25
+    assert f"within {100 * found.error:.0f} % of synthesis" in str(found)
+    assert set(found.components) == set(machines()[0].components)
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_more_macs_take_more(board):
+    """Of logic and multipliers, and no fewer memories; presets of as many channels a beat."""
+    found = [area_of(board.config(macs), board.family).totals for macs in PRESET_MACS if macs >= 64]
+    for smaller, larger in zip(found, found[1:], strict=False):
+        lut, ff, dsp, ram = [larger[name] - smaller[name] for name in smaller]
+        assert lut > 0 and ff > 0 and dsp > 0 and ram >= 0
+
+
+@pytest.mark.parametrize("name", ["fusion", "gather", "binary", "winograd"])
+def test_features_take_more(name: str):
+    board = get_board("zynq7020")
+    plain = board.config(128)
+    more = area_of(board.config(128, **plain.feature_fields([name])), board.family).totals
+    assert more["lut"] > area_of(plain, board.family).totals["lut"]
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_the_largest_fits_and_the_next_does_not(board):
+    largest = largest_of(board)
+    assert largest is not None and exceeded(largest.area.totals, board) == []
+    config = board.config(largest.config.macs)
+    assert board.config(config.macs, **config.feature_fields(largest.features)) == largest.config
+    for macs in PRESET_MACS[PRESET_MACS.index(config.macs) + 1:]:
+        assert exceeded(area_of(board.config(macs), board.family).totals, board)
+    assert largest_of(replace(board, resources={**board.resources, "lut": 1000})) is None
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture,
+                                                               monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
+    argv = ["build", "--board", "ecp5", "--macs", "512", "-o", str(tmp_path / "out")]
+    assert main(argv) == 1
+    said = capsys.readouterr().err
+    assert "gen build: error: ecp5: the machine is larger than the device of ULX3S-85F" in said
+    assert "dsp 544 of 156; take fewer --macs or --features, another --board, or --force" in said
+    assert not (tmp_path / "out").exists()
+    assert main([*argv, "--force", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "warning: the machine is larger than the device of ULX3S-85F" in said.err
+    assert json.loads(said.out)["estimate"]["totals"]["dsp"] == 544
+    assert (tmp_path / "out" / "npu.v").is_file()
+
+
+def test_what_may_not_fit_is_built_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture,
+                                                  monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
+    board = get_board("zu3eg")
+    luts = area_of(board.config(128), board.family).totals["lut"]
+    small = replace(board, resources={**board.resources, "lut": round(luts) - 1})
+    monkeypatch.setattr("gen.cli.build.chosen_board", lambda arguments: small)
+    assert main(["build", "--board", "zu3eg", "--macs", "128", "-o", str(tmp_path / "out")]) == 0
+    assert "warning: the machine may be larger than the device of Ultra96-V2: lut" in capsys.readouterr().err
+
+
+def test_the_boards_are_listed_with_memory_and_largest_machine(capsys: pytest.CaptureFixture):
+    assert main(["boards", "--json"]) == 0
+    listed = {board["name"]: board for board in json.loads(capsys.readouterr().out)["boards"]}
+    assert set(listed) == set(BOARDS)
+    for name, board in listed.items():
+        assert board["largest"]["macs"] == largest_of(BOARDS[name]).config.macs
+        assert board["largest"]["clock"] in ("target", "estimated", "placed and routed")
+        assert board["memory"]["sustained"] <= board["memory"]["peak"]
+    assert main(["boards"]) == 0
+    assert "GB/s" in capsys.readouterr().out
+
+
+def test_the_script_of_the_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """It knows its machines, and replaces what is there."""
+    components = dict(machines()[0].components)
+    monkeypatch.setattr("gen.hw.area_table.emit_verilog", lambda config: "")
+    monkeypatch.setattr("gen.hw.area_table.synthesize",
+                        lambda verilog, top, family, cache: Report(family, {}, {}, components))
+    entries = [measure(name) for name in MACHINES]
+    assert len({json.dumps([one["family"], one["config"]]) for one in entries}) == len(MACHINES)
+    in_table = {json.dumps([one.family, one.config.to_dict()]) for one in machines()}
+    assert in_table <= {json.dumps([one["family"], one["config"]]) for one in entries}
+    table = tmp_path / "area.json"
+    monkeypatch.setattr("gen.hw.area_table.TABLE", table)
+    from gen.hw.area_table import main as make
+    make(["ecp5:16", "zu3eg:256"])
+    make(["ecp5:16"])
+    assert [one["family"] for one in json.loads(table.read_text())["machines"]] == ["ecp5", "xcup"]
+
+
+@pytest.mark.full
+def test_the_table_is_of_this_hardware():
+    """One machine, synthesised again: area changes with the hardware, and the table must follow."""
+    board = get_board("zynq7020")
+    found = measure("zynq7020:64")["components"]
+    known = next(one for one in machines() if (one.family, one.config) == (board.family, board.config(64)))
+    for name, count in known.totals.items():
+        assert sum(one[name] for one in found.values()) == pytest.approx(count, rel=0.03), name
