@@ -51,8 +51,8 @@ class Machine:
 class Area:
     """``totals`` and ``components`` as a synthesis report has them.
 
-    ``error``: the largest relative error of a total when each machine of the table was reckoned from the others; 0 of
-    a machine that is in the table, None where too few are in it to tell.
+    ``error``: the largest relative error of a total when each machine of the family, or of one with the same LUTs, was
+    reckoned from the others; 0 of a machine that is in the table, None where too few are in it to tell.
     """
 
     family: str
@@ -82,16 +82,17 @@ def machines() -> tuple[Machine, ...]:
                  for one in json.loads(TABLE.read_text())["machines"])
 
 
-#: Component -> what its area grows with. Components that are not named are as large in every machine.
+#: Component -> what its area grows with; of terms that fit alike the first is taken. Components that are not named are
+#: as large in every machine.
 _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
     # Multiplexers, multipliers and adders with each MAC: as many inputs as a multiplexer has cost as 5.4 inputs more.
     # Then accumulators, the reads of spread words, and the binary unit.
     "compute": lambda c: (1, c.macs * (5.4 + c.select_fanin), c.depthwise * c.macs, c.depthwise * c.oc_groups,
                           c.binary_rows * c.binary_bits),
-    "load": lambda c: (1, c.ic_lanes, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
-    "store": lambda c: (1, c.ic_lanes, c.local_store * c.ic_lanes, (c.binary_rows > 0) * c.ic_lanes),
-    "weight_ring": lambda c: (1, c.ic_lanes),
-    "side_ring": lambda c: (1, c.ic_lanes),
+    "load": lambda c: (c.ic_lanes, 1, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
+    "store": lambda c: (c.ic_lanes, 1, c.local_store * c.ic_lanes, (c.binary_rows > 0) * c.ic_lanes),
+    "weight_ring": lambda c: (c.ic_lanes, 1),
+    "side_ring": lambda c: (c.ic_lanes, 1),
     "registers": lambda c: (1, c.address_width),
 }
 
@@ -101,7 +102,7 @@ def _terms(component: str, config: NpuConfig) -> Sequence[float]:
 
 
 def _fitted(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> np.ndarray:
-    """The non-negative factors of least squared relative error: the best of all choices of terms."""
+    """The non-negative factors of least squared relative error: the best of all choices of terms, the fewest."""
     weights = 1 / np.maximum(np.asarray(wanted, float), 1)
     scaled, target = np.asarray(rows, float) * weights[:, None], np.asarray(wanted, float) * weights
     best, least = np.zeros(scaled.shape[1]), math.inf
@@ -215,11 +216,11 @@ def _sum(components: Mapping[str, Mapping[str, float]], family: str) -> dict[str
 
 @functools.cache
 def _error(family: str) -> float | None:
-    """Largest relative error of a total, each machine of the family reckoned from the others."""
+    """Largest relative error of a total, each machine of the family and those like it reckoned from the others."""
     worst = None
     for number, one in enumerate(machines()):
-        if one.family == family and _known(_related(family), number):
-            totals = _sum(_reckoned(one.config, family, number), family)
+        if one.family in _related(family) and _known(_related(family), number):
+            totals = _sum(_reckoned(one.config, one.family, number), one.family)
             worst = max(worst or 0.0, *(abs(totals[name] / count - 1) for name, count in one.totals.items() if count))
     return None if worst is None else round(worst, 3)
 
