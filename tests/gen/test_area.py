@@ -84,6 +84,17 @@ def test_what_cannot_fit_is_refused_before_anything_is_written(tmp_path: Path, c
     assert (tmp_path / "out" / "npu.v").is_file()
 
 
+def test_what_is_counted_is_let_off_less_than_logic():
+    """10 % too many LUTs may be an error; 10 % too many multipliers are too many."""
+    board = get_board("cyclonev")
+    found = area_of(board.config(16), "cyclonev")
+    assert found.error is None or found.error > 0.03
+    for name, said in (("lut", []), ("dsp", ["dsp"])):
+        total = found.totals[name]
+        small = replace(board, resources={**board.resources, name: total / 1.05})
+        assert [text.split()[0] for text in found.too_much(small)] == said
+
+
 def test_what_may_not_fit_is_built_with_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture,
                                                   monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
