@@ -20,6 +20,7 @@ import numpy as np
 from boards.board import Board
 from cores.config import NpuConfig
 
+from .area_counts import counted
 from .families import FAMILIES
 
 __all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "machines"]
@@ -53,7 +54,8 @@ class Area:
     """``totals`` and ``components`` as a synthesis report has them.
 
     ``error``: the largest relative error of a total when each machine of the family, or of one with the same LUTs, was
-    reckoned from the others; 0 of a machine that is in the table, None where too few are in it to tell.
+    reckoned from the others, but for those without which a term's cost would not be known; 0 of a machine that is in
+    the table, None where too few are in it to tell.
     """
 
     family: str
@@ -120,38 +122,6 @@ def _fitted(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> np.ndar
     return best
 
 
-def _counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
-    """Multipliers and block RAMs, from widths and depths alone."""
-    if component == "compute":
-        shared = config.pixel_lanes == 2 and config.multiplier_width > 18
-        # Input buffer and the two banks of accumulators.
-        memories = [(config.entry_bits, config.input_depth)] * config.banks
-        memories += [(config.acc_lanes * config.acc_width, config.acc_depth)] * 2
-        return {"dsp": config.macs / (2 if shared else 1), "ram": _blocks(memories, family)}
-    if component == "store":
-        return {"dsp": config.ic_lanes, "ram": 0}
-    if component in ("weight_ring", "side_ring"):
-        depth = config.weight_depth if component == "weight_ring" else config.side_depth
-        return {"dsp": 0, "ram": _blocks([(config.beat_bits, depth)], family)}
-    if component == "load":
-        return {"dsp": config.gather, "ram": 1 + 2 * config.winograd}
-    return {"dsp": 0, "ram": 0}
-
-
-#: Family -> depth and width of a block RAM in each of its forms, and what part of one a form is.
-_RAMB = tuple((512 << step, width, 0.5) for step, width in enumerate((36, 18, 9, 4, 2, 1)))
-_FORMS: dict[str, tuple[tuple[int, int, float], ...]] = {
-    "xcup": (*_RAMB, (4096, 9, 1.0)), "xc7": (*_RAMB, (4096, 9, 1.0)),
-    "cyclonev": tuple((512 << step, width, 1.0) for step, width in enumerate((20, 10, 5, 2, 1))),
-    "ecp5": tuple((512 << step, width, 1.0) for step, width in enumerate((36, 18, 9, 4, 2, 1))),
-}
-
-
-def _blocks(memories: Sequence[tuple[int, int]], family: str) -> float:
-    return sum(min(math.ceil(bits / width) * math.ceil(depth / words) * part for words, width, part in _FORMS[family])
-               for bits, depth in memories)
-
-
 def _related(family: str) -> tuple[str, ...]:
     return _SIX_INPUTS if family in _SIX_INPUTS else (family,)
 
@@ -190,9 +160,9 @@ def _logic(component: str, resource: str, family: str, without: int | None) -> C
 def _hard(component: str, resource: str, kind: str, family: str, without: int | None) -> Callable[[NpuConfig], float]:
     """Multipliers or block RAMs of a component."""
     known = _known((family,), without) or _known(_related(family), without)
-    scale = _scale(known, component, resource, lambda one: _counted(component, one.config, one.family)[kind])
+    scale = _scale(known, component, resource, lambda one: counted(component, one.config, one.family)[kind])
     if scale:
-        return lambda config: scale * _counted(component, config, family)[kind]
+        return lambda config: scale * counted(component, config, family)[kind]
     # What does not follow from the configuration, such as a table.
     most = max(one.components[component][resource] for one in known)
     return lambda config: most
@@ -217,12 +187,24 @@ def _sum(components: Mapping[str, Mapping[str, float]], family: str) -> dict[str
     return {name: sum(one[name] for one in components.values()) for name in FAMILIES[family].resources}
 
 
+def _spanned(number: int) -> bool:
+    """Whether the table without a machine still says of every term what it costs."""
+    if machines()[number].family not in _SIX_INPUTS:
+        return True
+    shared, others = _known(_SIX_INPUTS, None), _known(_SIX_INPUTS, number)
+
+    def rank(known: Sequence[Machine], component: str) -> int:
+        return int(np.linalg.matrix_rank(np.array([_terms(component, one.config) for one in known], float)))
+
+    return all(rank(shared, component) == rank(others, component) for component in _TERMS)
+
+
 @functools.cache
 def _error(family: str) -> float | None:
     """Largest relative error of a total, each machine of the family and those like it reckoned from the others."""
     worst = None
     for number, one in enumerate(machines()):
-        if one.family in _related(family) and _known(_related(family), number):
+        if one.family in _related(family) and _known(_related(family), number) and _spanned(number):
             totals = _sum(_reckoned(one.config, one.family, number), one.family)
             worst = max(worst or 0.0, *(abs(totals[name] / count - 1) for name, count in one.totals.items() if count))
     return None if worst is None else round(worst, 3)

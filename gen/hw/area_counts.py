@@ -1,0 +1,42 @@
+"""Multipliers and block RAMs of a machine, counted."""
+
+import math
+from collections.abc import Sequence
+
+from cores.config import NpuConfig
+
+__all__ = ["counted"]
+
+#: Family -> depth and width of a block RAM in each of its forms, and what part of one a form is.
+_RAMB = tuple((512 << step, width, 0.5) for step, width in enumerate((36, 18, 9, 4, 2, 1)))
+_FORMS: dict[str, tuple[tuple[int, int, float], ...]] = {
+    "xcup": (*_RAMB, (4096, 9, 1.0)), "xc7": (*_RAMB, (4096, 9, 1.0)),
+    "cyclonev": tuple((512 << step, width, 1.0) for step, width in enumerate((20, 10, 5, 2, 1))),
+    "ecp5": tuple((512 << step, width, 1.0) for step, width in enumerate((36, 18, 9, 4, 2, 1))),
+}
+
+
+def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
+    """``dsp``: multipliers, ``ram``: block RAMs of a component of the machine, from widths and depths alone.
+
+    In proportion: what one of them costs in the family, and what else takes any, `gen.hw.area` has from its table.
+    """
+    if component == "compute":
+        shared = config.pixel_lanes == 2 and config.multiplier_width > 18
+        # Input buffer and the two banks of accumulators.
+        memories = [(config.entry_bits, config.input_depth)] * config.banks
+        memories += [(config.acc_lanes * config.acc_width, config.acc_depth)] * 2
+        return {"dsp": config.macs / (2 if shared else 1), "ram": _blocks(memories, family)}
+    if component == "store":
+        return {"dsp": config.ic_lanes, "ram": 0}
+    if component in ("weight_ring", "side_ring"):
+        depth = config.weight_depth if component == "weight_ring" else config.side_depth
+        return {"dsp": 0, "ram": _blocks([(config.beat_bits, depth)], family)}
+    if component == "load":
+        return {"dsp": config.gather, "ram": 1 + 2 * config.winograd}
+    return {"dsp": 0, "ram": 0}
+
+
+def _blocks(memories: Sequence[tuple[int, int]], family: str) -> float:
+    return sum(min(math.ceil(bits / width) * math.ceil(depth / words) * part for words, width, part in _FORMS[family])
+               for bits, depth in memories)
