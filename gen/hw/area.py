@@ -90,10 +90,10 @@ def machines() -> tuple[Machine, ...]:
 #: Component -> what its area grows with; of terms that fit alike the first is taken. Components that are not named are
 #: as large in every machine.
 _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
-    # Multiplexers, multipliers and adders with each MAC: as many inputs as a multiplexer has cost as 5.4 inputs more.
-    # Then accumulators, the reads of spread words, and the binary unit.
-    "compute": lambda c: (1, c.macs * (5.4 + c.select_fanin), c.depthwise * c.macs, c.depthwise * c.oc_groups,
-                          c.binary_rows * c.binary_bits),
+    # A MAC has a multiplexer, and adders that cost as 5.4 of its inputs do (xcup, 256 MACs of 4, 16 and 32 inputs).
+    # Then the reads of spread words, and the binary unit.
+    "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), c.depthwise * c.macs,
+                          c.depthwise * c.oc_groups, c.binary_rows * c.binary_bits),
     "load": lambda c: (c.ic_lanes, 1, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
     "store": lambda c: (c.ic_lanes, 1, c.local_store * c.ic_lanes, (c.binary_rows > 0) * c.ic_lanes),
     "weight_ring": lambda c: (c.ic_lanes, 1),
