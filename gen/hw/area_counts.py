@@ -15,6 +15,11 @@ _FORMS: dict[str, tuple[tuple[int, int, float], ...]] = {
     "ecp5": tuple((512 << step, width, 1.0) for step, width in enumerate((36, 18, 9, 4, 2, 1))),
 }
 
+#: Where Yosys makes memories whose lanes are written apart of one memory for each.
+_LANES_APART = ("cyclonev",)
+#: Where Yosys takes the shallowest form that is as deep as the memory.
+_NEVER_STACKED = ("cyclonev",)
+
 
 def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
     """``dsp``: multipliers, ``ram``: block RAMs of a component of the machine, from widths and depths alone.
@@ -23,9 +28,10 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
     """
     if component == "compute":
         shared = config.pixel_lanes == 2 and config.multiplier_width > 18
-        # Input buffer and the two banks of accumulators.
+        # Input buffer and the two banks of accumulators, each one memory or one of every output lane.
+        apart = config.oc_lanes if family in _LANES_APART else 1
         memories = [(config.entry_bits, config.input_depth)] * config.banks
-        memories += [(config.acc_lanes * config.acc_width, config.acc_depth)] * 2
+        memories += [(config.acc_lanes * config.acc_width // apart, config.acc_depth)] * (2 * apart)
         return {"dsp": config.macs / (2 if shared else 1), "ram": _blocks(memories, family)}
     if component == "store":
         return {"dsp": config.ic_lanes, "ram": 0}
@@ -38,5 +44,11 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
 
 
 def _blocks(memories: Sequence[tuple[int, int]], family: str) -> float:
-    return sum(min(math.ceil(bits / width) * math.ceil(depth / words) * part for words, width, part in _FORMS[family])
-               for bits, depth in memories)
+    """Of memories of some bits and words each, every one in the form that takes the fewest."""
+    return sum(min(math.ceil(bits / width) * math.ceil(depth / words) * part
+                   for words, width, part in _forms(depth, family)) for bits, depth in memories)
+
+
+def _forms(depth: int, family: str) -> tuple[tuple[int, int, float], ...]:
+    deep = [form for form in _FORMS[family] if form[0] >= depth]
+    return (min(deep),) if family in _NEVER_STACKED and deep else _FORMS[family]
