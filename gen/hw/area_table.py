@@ -10,6 +10,7 @@ from typing import Any
 
 from boards.registry import get_board
 from cores.emit import emit_verilog
+from cores.errors import NpugenError
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
@@ -50,4 +51,7 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except NpugenError as error:
+        sys.exit(str(error))
