@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,8 +79,12 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str, list[str]]:
-    """Everything but the resources; returns the Verilog and the names of the files."""
+def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Callable[[], None] = lambda: None
+                ) -> tuple[str, list[str]]:
+    """Everything but the resources; returns the Verilog and the names of the files.
+
+    ``before`` is called when they are made and can be written, before any is.
+    """
     for name in ("npu.v", *board.project):
         require_writable(folder / name)
     from cores.emit import emit_verilog
@@ -99,6 +104,7 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig") -> tuple[str,
     for name in files:
         require_writable(folder / name)
     clear(folder, board)
+    before()
     for name, content in files.items():
         write_file(folder / name, content)
     return verilog, list(files)
@@ -110,9 +116,9 @@ def run(arguments: argparse.Namespace) -> None:
         routed_boards = [other.name for other in BOARDS.values() if other.nextpnr]
         if not arguments.synth or board.name not in routed_boards:
             raise UsageError(f"--route goes with --synth and one of the boards {', '.join(routed_boards)}")
-    area = require_fit(board, config, force=arguments.force)
+    area = fitting_area(board, config, force=arguments.force)
     folder = arguments.output or default_folder(board, config)
-    verilog, files = write_files(folder, board, config)
+    verilog, files = write_files(folder, board, config, lambda: say_area(area, board))
     messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
     messages.print(described(config, board.name), soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
@@ -143,20 +149,28 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(result)
 
 
-def require_fit(board: "Board", config: "NpuConfig", *, force: bool) -> "Area":
-    """Say what the machine takes of the board's device. Raises CommandError if that is too much, unless ``force``."""
-    from gen.hw.area import area_of, exceeded
+def fitting_area(board: "Board", config: "NpuConfig", *, force: bool) -> "Area":
+    """What the machine takes of the board's device. Raises CommandError if that is too much, unless ``force``."""
+    from gen.hw.area import area_of
 
     area = area_of(config, board.family)
+    too_much = area.too_much(board)
+    if too_much and not force:
+        raise CommandError(f"{board.name}: the machine is larger than the device of {board.title}: "
+                           f"{', '.join(too_much)} (estimated); take fewer --macs or --features, another --board, or "
+                           "--force")
+    return area
+
+
+def say_area(area: "Area", board: "Board") -> None:
+    """An estimate, and a warning if the device may be too small."""
+    from gen.hw.area import exceeded
+
     messages.print(f"estimated: {area}", soft_wrap=True)
     surely, perhaps = area.too_much(board), exceeded(area.totals, board)
-    if surely and not force:
-        raise CommandError(f"{board.name}: the machine is larger than the device of {board.title}: "
-                           f"{', '.join(surely)}; take fewer --macs or --features, another --board, or --force")
     if surely or perhaps:
         messages.print(f"warning: the machine {'is' if surely else 'may be'} larger than the device of {board.title}: "
                        f"{', '.join(surely or perhaps)}", style="yellow", soft_wrap=True)
-    return area
 
 
 def map_to_device(verilog: str, board: "Board", config: "NpuConfig") -> tuple["Report", "TimingReport"]:
