@@ -228,7 +228,7 @@ def test_names_of_a_program_do_not_move_the_cursor(evil: Callable[..., str], cap
 @pytest.mark.parametrize(("changes", "message"), [
     ({"inputs": {"other": "image_quantized"}}, "damaged "),
     ({"outputs": {}}, "inputs or outputs are not those of the model inside"),
-    ({"board": "atari"}, "damaged (unknown board 'atari'; known: zu3eg"),
+    ({"board": "atari"}, "damaged (unknown board 'atari'; known: cyclonev"),
     ({"layers": []}, "Expected `array` of length >= 1"),
 ])
 def test_a_program_that_is_not_that_of_its_model(changes: dict, message: str, evil: Callable[..., str], samples: str,
