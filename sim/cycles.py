@@ -18,6 +18,7 @@ from cores.config import NpuConfig
 from .errors import MachineError
 from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
+from .timing.dram import DramTiming
 from .timing.latencies import MEMORY
 from .timing.load import Requester, Writer
 from .timing.state import Process, Shared, Steps
@@ -43,8 +44,8 @@ class Timing:
     last: np.ndarray
 
 
-def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY) -> Timing:
-    """Time a program on a memory that answers after ``latency`` cycles and then moves a beat a cycle.
+def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY, dram: DramTiming | None = None) -> Timing:
+    """Time a program on a memory that answers after ``latency`` cycles and then moves a beat a cycle, or on a ``dram``.
 
     Raises MachineError for an illegal instruction, a program without END, or one that stands still; HazardError for a
     load of more than the input buffer holds.
@@ -55,13 +56,13 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY) -> Timing
             instructions.append(decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES]))
         except ValueError as error:
             raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
-    return estimate_instructions(config, instructions, latency=latency)
+    return estimate_instructions(config, instructions, latency=latency, dram=dram)
 
 
 def estimate_instructions(config: NpuConfig, instructions: Sequence[Instruction], *,
-                          latency: int = MEMORY) -> Timing:
+                          latency: int = MEMORY, dram: DramTiming | None = None) -> Timing:
     """`estimate` of a program that is decoded."""
-    shared = Shared(config, _taken(config, instructions), latency)
+    shared = Shared(config, _taken(config, instructions), latency, dram)
     cycles = _cycles(shared)
     assert cycles is not None
     return Timing(cycles, shared.bus.beats, shared.write_beats, shared.counts, shared.first, shared.last)

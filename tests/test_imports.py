@@ -57,7 +57,7 @@ EDGES = {
     "gen.zoo": "cores.errors gen.onnx",
     # what is done with it
     "gen.run": "boards cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition "
-               "gen.program gen.quantize sim sim.rtl",
+               "gen.program gen.quantize sim sim.rtl sim.timing",
     "gen.check": "gen.ir gen.onnx sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
                  "sim",

@@ -17,6 +17,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.errors import FAILED, UsageError
 from gen.cli.journal import Journal
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config
+from gen.cli.memory import add_memory_option, chosen_memory
 from gen.files.write import require_writable, write_file
 from gen.name import speaker
 from sim.folders import cache_folder, checkout
@@ -29,7 +30,8 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "large", "datapaths", "networks", "models", "quantization", "partition", "area", "timing", "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "memory", "models", "quantization", "partition", "area", "timing",
+         "speed")
 
 #: Parts with a plot, and its file.
 _PLOTS = {"datapaths": bench_datapaths.PLOT, "timing": "timing.png"}
@@ -46,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "../shared/models beside a checkout); without it that part is left out")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="folder for plots of the datapaths and of the timing")
+    add_memory_option(parser)
     add_machine_options(parser)
     add_json_option(parser)
 
@@ -75,12 +78,14 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     """The rows of each part, which are shown on the way unless JSON is asked for."""
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
-        "networks": _networks, "models": _compared, "quantization": _quantization, "partition": _partition,
-        "area": _area, "timing": _timing, "speed": _speed}
+        "networks": _networks, "memory": _memory, "models": _compared, "quantization": _quantization,
+        "partition": _partition, "area": _area, "timing": _timing, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
         "networks": "networks, whole inferences in the RTL",
+        "memory": "networks on the memories of all boards, by the time model; lost: percent of the cycles that an "
+                  "ideal memory does not need",
         "models": "every quantised model of the folder: cycles by the time model, values of layers that differ from "
                   "onnxruntime's, values of the simulator that differ from the reference",
         "quantization": "float networks quantised: shares of right labels, noise of the output, values of layers that "
@@ -191,6 +196,7 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from gen.hw.clock import clock_of
     from gen.options import CompileOptions
     from gen.run.inputs import read_samples
+    from gen.run.memory import bus_of
     from gen.run.runner import run_model
     from gen.run.workload import open_workload
 
@@ -199,7 +205,8 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         return []
     config, clock = chosen_config(arguments), clock_of(chosen_board(arguments), chosen_config(arguments))
     rows = []
-    with _machine(chosen_config(arguments)) as machine:
+    with _machine(config) as machine:
+        machine.set_bus(bus_of(chosen_memory(arguments), config, clock.mhz))
         for network in NETWORKS:
             with status(network.title):
                 workload = open_workload(folder / f"{network.file}.onnx", config, CompileOptions(keep_all=True))
@@ -213,6 +220,18 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "fps": clock.per_second(cycles), "clock": str(clock), "wrong": result.mismatches,
                 "published": network.peer})
     return rows
+
+
+def _memory(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.memory import measure
+
+    folder = _models(arguments)
+    if folder is None:
+        return []
+    with status("memory") as remark:
+        rows = [dataclasses.asdict(row) for row in measure(folder, chosen_config(arguments), remark)]
+    words = set() if arguments.json else {"clock", "bound"}
+    return [{name: value for name, value in row.items() if name not in words} for row in rows]
 
 
 #: How float networks are quantised for the figures.

@@ -11,11 +11,13 @@ from rich import box
 from rich.table import Table
 
 from boards.clock import Clock
+from boards.memory import MemoryPort
 from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
+from gen.cli.memory import add_memory_option, chosen_memory
 from gen.files.printable import printable
 from gen.files.write import require_writable, write_file
 
@@ -46,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clock", type=megahertz, metavar="MHZ",
                         help="to reckon with (default: as `build --synth` has estimated it for this machine, else the "
                              "target of the program's board, or of --board)")
+    add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
     add_machine_options(parser)
@@ -63,6 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         for name in ("profile.json", "profile.png"):
             require_writable(arguments.output / name)
+    memory = chosen_memory(arguments)
     application = open_given(arguments, arguments.model)
     with status(f"compiling {arguments.model.name}"):
         program = application.workloads[0].program
@@ -73,7 +77,7 @@ def run(arguments: argparse.Namespace) -> None:
         from gen.hw.clock import clock_of
 
         clock = clock_of(get_board(board), program.config)
-    profile = measure(application, arguments.target, clock)
+    profile = {"memory": arguments.memory, **measure(application, arguments.target, clock, memory)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
         write_file(arguments.output / "profile.png", plot(profile, f"{arguments.model.stem}, {arguments.target}"))
@@ -87,22 +91,24 @@ def run(arguments: argparse.Namespace) -> None:
             console.print("without the processor's part of the model", soft_wrap=True)
 
 
-def measure(application: "Application", target: str, clock: Clock) -> dict[str, Any]:
-    """The profile as ``--json`` prints it."""
+def measure(application: "Application", target: str, clock: Clock, memory: MemoryPort | None) -> dict[str, Any]:
+    """The profile as ``--json`` prints it; ``memory``: None for an ideal one."""
     from gen.run.inputs import zero_samples
+    from gen.run.memory import bus_of
     from gen.run.report import Measured, profile_of
     from gen.run.runner import run_model
     from sim import cycles
     from sim.rtl.machine import RtlMachine
 
     programs = [workload.program for workload in application.workloads]
+    bus = bus_of(memory, programs[0].config, clock.mhz)
     if target == "cycles":
         with status("timing"):
-            timings = [cycles.estimate(program.config, program.code) for program in programs]
+            timings = [cycles.estimate(program.config, program.code, dram=bus.dram) for program in programs]
         return profile_of([Measured(program, timing, timing.cycles)
                            for program, timing in zip(programs, timings, strict=True)], clock)
     with status("building the simulation"):
-        machine = RtlMachine(programs[0].config)
+        machine = RtlMachine(programs[0].config, bus=bus)
     with machine, status("simulating") as remark:
         # The time does not depend on the values.
         samples = zero_samples(application.inputs)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, CommandError, UsageError
-from gen.cli.machine import add_machine_options, open_given
+from gen.cli.machine import add_machine_options, chosen_board, open_given
+from gen.cli.memory import IDEAL, add_memory_option, chosen_memory
 from gen.files.write import require_writable, write_file
 from gen.name import speaker
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from gen.run.application import Application
     from gen.run.inputs import Samples
     from gen.run.runner import Run
+    from sim.rtl.machine import Bus
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 5 --target rtl"""
@@ -39,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="NumPy layers, instruction-level simulator, or the Verilog (default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
+    add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
     add_machine_options(parser)
@@ -51,8 +55,8 @@ def positive(text: str) -> int:
     return value
 
 
-def execute(application: "Application", samples: "Samples", target: str) -> "Run":
-    """`gen.run.runner.run_model` with progress on stderr."""
+def execute(application: "Application", samples: "Samples", target: str, bus: "Bus | None" = None) -> "Run":
+    """`gen.run.runner.run_model` with progress on stderr; ``bus``: the memory of the target ``rtl``."""
     from gen.run.runner import run_model
     from sim.rtl.machine import RtlMachine
 
@@ -60,14 +64,28 @@ def execute(application: "Application", samples: "Samples", target: str) -> "Run
         machine = None
         if target == "rtl":
             with status("building the simulation"):
-                machine = stack.enter_context(RtlMachine(application.workloads[0].program.config))
+                machine = stack.enter_context(RtlMachine(application.workloads[0].program.config, bus=bus))
         update = stack.enter_context(counter(target, len(samples)))
         return run_model(application, samples, target, machine=machine, progress=update)  # type: ignore[arg-type]
+
+
+def _bus(arguments: argparse.Namespace, application: "Application") -> "Bus | None":
+    """What --memory asks for, at the clock that is known of the machine."""
+    if (memory := chosen_memory(arguments)) is None:
+        return None
+    from gen.hw.clock import clock_of
+    from gen.run.memory import bus_of
+
+    program = application.workloads[0].program
+    board = get_board(program.board or chosen_board(arguments).name)
+    return bus_of(memory, program.config, clock_of(board, program.config).mhz)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.output and arguments.output.suffix != ".npz":
         raise UsageError(f"-o {arguments.output}: outputs are written as .npz")
+    if arguments.target != "rtl" and chosen_memory(arguments) is not None:
+        raise UsageError(f"--memory {arguments.memory}: only --target rtl has a memory; {IDEAL} is the default")
     if arguments.output:
         refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
         require_writable(arguments.output)
@@ -83,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         with status(f"compiling {arguments.model.name}"):
             for workload in application.workloads:
                 _ = workload.program
-    result = execute(application, samples, arguments.target)
+    result = execute(application, samples, arguments.target, _bus(arguments, application))
     if arguments.output:
         write_outputs(arguments.output, result)
     if arguments.json:

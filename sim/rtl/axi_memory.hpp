@@ -10,8 +10,11 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "dram.hpp"
 
 constexpr unsigned kBoundary = 4096;
 constexpr unsigned kQueue = 64;          // bursts accepted and not answered, of each direction
@@ -99,6 +102,18 @@ public:
     uint8_t rresp = 0, bresp = 0;
     const uint8_t* rdata = zero_;
 
+    // With a DRAM bursts are served as it says; latency and bandwidth count no more.
+    void set_dram(const DramTiming* timing) {
+        dram_.reset();
+        if (timing) dram_.emplace(*timing);
+    }
+
+    // The DRAM's time begins now, so that the cycles of a program depend on it alone.
+    void restart_dram(uint64_t cycle) {
+        if (dram_) dram_->restart();
+        dram_origin_ = cycle;
+    }
+
     unsigned in_flight() const { return unsigned(reads_.size() + addresses_.size() + beats_.size() + responses_.size()); }
 
     void reset() {
@@ -116,7 +131,7 @@ public:
         read_credit_ = std::min(read_credit_ + settings.bandwidth, std::max(1.0, settings.bandwidth));
         write_credit_ = std::min(write_credit_ + settings.bandwidth, std::max(1.0, settings.bandwidth));
         arready = reads_.size() < kQueue && !random.chance(p);
-        if (!rvalid && !reads_.empty() && reads_.front().due <= cycle && read_credit_ >= 1.0 && !random.chance(p)) {
+        if (!rvalid && !reads_.empty() && due_of(reads_.front()) <= cycle && read_credit_ >= 1.0 && !random.chance(p)) {
             const Read& burst = reads_.front();
             rvalid = true;
             rdata = burst.data.data() + size_t(sent_) * BeatBytes;
@@ -176,7 +191,7 @@ public:
 
 private:
     struct Read {
-        uint64_t due;
+        uint64_t due;            // cycle of the first beat; with a DRAM the tick in which the pins begin with it
         unsigned beats;
         uint8_t response;
         std::vector<uint8_t> data;
@@ -187,6 +202,8 @@ private:
     };
 
     static constexpr uint8_t zero_[BeatBytes] = {};
+    std::optional<Dram> dram_;
+    uint64_t dram_origin_ = 0;
     std::deque<Read> reads_;
     std::deque<AddressBeat> addresses_;
     std::deque<WriteBeat<BeatBytes>> beats_;
@@ -201,6 +218,14 @@ private:
     uint64_t due(uint64_t cycle) {
         const unsigned jitter = settings.stall > 0 ? random.next() % (settings.latency + 1) : 0;
         return cycle + std::max(1u, settings.latency) + jitter;
+    }
+
+    // The cycle from which the next beat of a read can be offered.
+    uint64_t due_of(const Read& burst) const { return dram_ ? dram_origin_ + dram_->read_cycle(burst.due, sent_) : burst.due; }
+
+    uint64_t written(uint64_t cycle, const AddressBeat& aw) {
+        dram_->serve(cycle, aw.address, aw.length + 1, BeatBytes, true);
+        return dram_origin_ + dram_->write_cycle(cycle);
     }
 
     template <class Beat>
@@ -238,7 +263,8 @@ private:
         const uint64_t bytes = uint64_t(beats) * BeatBytes;
         const Region* region = find(ar.address, bytes);
         uint8_t response = region ? fault(false, counts.read_bursts, ar.address, bytes) : uint8_t(kDecodeError);
-        reads_.push_back({due(cycle), beats, response, std::vector<uint8_t>(bytes, 0xA5)});
+        const uint64_t from = dram_ ? dram_->serve(cycle - dram_origin_, ar.address, beats, BeatBytes, false) : due(cycle);
+        reads_.push_back({from, beats, response, std::vector<uint8_t>(bytes, 0xA5)});
         if (response == kOkay) std::memcpy(reads_.back().data.data(), region->data + (ar.address - region->base), bytes);
         ++counts.read_bursts;
     }
@@ -256,7 +282,7 @@ private:
                 continue;
             }
             collecting_.address = aw.address;
-            collecting_.due = due(cycle);
+            collecting_.due = dram_ ? written(cycle - dram_origin_, aw) : due(cycle);
             responses_.push_back(std::move(collecting_));
             collecting_ = Write();
             addresses_.pop_front();

@@ -19,7 +19,7 @@ __all__ = ["build_library"]
 
 _FOLDER = Path(__file__).parent
 _CORES = _FOLDER.parents[1] / "cores"
-_HARNESS = ("harness.cpp", "axi_memory.hpp")
+_HARNESS = ("harness.cpp", "axi_memory.hpp", "dram.hpp")
 _LIBRARY = "libnpu.so"
 #: Yosys writes operands of unequal width and initial values beside processes; both are what the netlist means.
 _VERILATOR = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style"]

@@ -167,6 +167,7 @@ private:
     void begin() {
         started_ = cycle_ - 1;
         finished_ = kNever;
+        memory.restart_dram(started_);
     }
 
     void drive_memory() {
@@ -249,6 +250,10 @@ void npu_reset(Machine* machine, unsigned cycles) { machine->reset(cycles); }
 
 void npu_set_bus(Machine* machine, unsigned latency, double bandwidth, double stall, int write_order) {
     machine->memory.settings = {latency, bandwidth, stall, static_cast<WriteOrder>(write_order)};
+}
+
+void npu_set_dram(Machine* machine, const DramTiming* timing) {
+    machine->memory.set_dram(timing);
 }
 
 void npu_clear_regions(Machine* machine) { machine->memory.regions.clear(); }

@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig
 from cores.errors import NpugenError
 
+from ..timing.dram import DramTiming
 from ..timing.latencies import MEMORY
 from .build import build_library
 
@@ -53,6 +54,7 @@ class Bus:
 
     ``latency``: cycles from an accepted address (writes: the last beat) to the first answer. ``bandwidth``: beats a
     cycle of each direction. ``stall_probability``: how often a channel pauses; latencies then vary up to twofold.
+    ``dram``: a memory whose rows, refreshes and shared data pins say when bursts are answered, in place of the latency.
 
     Raises ValueError for a value out of range.
     """
@@ -61,6 +63,7 @@ class Bus:
     bandwidth: float = 1.0
     stall_probability: float = 0.0
     write_order: WriteOrder = WriteOrder.ANY
+    dram: DramTiming | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.latency <= 100_000:
@@ -105,6 +108,10 @@ _STATS = (
     "cycle", "started", "finished", "in_flight",
     "read_beats", "write_beats", "read_bursts", "write_bursts", "read_waits", "stray_writes",
 )
+
+
+class _CDram(ctypes.Structure):
+    _fields_ = [(field.name, ctypes.c_int64) for field in fields(DramTiming)]
 
 
 class _CStats(ctypes.Structure):
@@ -161,6 +168,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "npu_delete": (None, pointer),
         "npu_reset": (None, pointer, c.c_uint),
         "npu_set_bus": (None, pointer, c.c_uint, c.c_double, c.c_double, c.c_int),
+        "npu_set_dram": (None, pointer, c.POINTER(_CDram)),
         "npu_clear_regions": (None, pointer),
         "npu_add_region": (None, pointer, c.c_uint64, c.c_uint64, u8, c.c_uint64),
         "npu_clear_faults": (None, pointer),
@@ -219,6 +227,8 @@ class RtlMachine:
 
     def set_bus(self, bus: Bus) -> None:
         self._library.npu_set_bus(self._handle, bus.latency, bus.bandwidth, bus.stall_probability, int(bus.write_order))
+        dram = None if bus.dram is None else _CDram(*(int(value) for value in asdict(bus.dram).values()))
+        self._library.npu_set_dram(self._handle, None if dram is None else ctypes.byref(dram))
 
     def map_memory(self, regions: Mapping[int, np.ndarray], *, writable_from: Mapping[int, int] | None = None) -> None:
         """Put uint8 arrays at bus addresses, in place of all before; the machine works on the arrays themselves.

@@ -10,22 +10,16 @@ from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
 from cores.arch.registers import Status
 from cores.config import NpuConfig
 from sim.errors import MachineError
+from sim.timing.dram import PROGRAM_BASE, data_base
 
 from .driver import Driver, Job
 from .machine import Bus, BusFault, ProtocolError, RtlMachine, RunStatus, Stats, Trace
 from .standstill import why_nothing_moves
 
-__all__ = ["RtlResult", "data_base", "run_program"]
+__all__ = ["RtlResult", "run_program"]
 
-#: Bus address of the program in simulations.
-PROGRAM_BASE = 0x1000_0000
 #: Cycles between two progress calls.
 _SLICE = 100_000
-
-
-def data_base(config: NpuConfig) -> int:
-    """Bus address of the data region in simulations: just below a 4 GiB line where addresses reach so far."""
-    return 0x8_FFFF_F000 if config.address_width > 36 else 0x4000_0000
 
 
 @dataclass(frozen=True, eq=False)

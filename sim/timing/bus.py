@@ -1,4 +1,4 @@
-"""The read bus: one beat a cycle, answers in order, shared by instruction fetch and loads."""
+"""The read bus: at most one beat a cycle, answers in order, shared by instruction fetch and loads."""
 
 from bisect import bisect_right
 from collections import deque
@@ -9,7 +9,8 @@ from cores.bus.axi import BOUNDARY_BYTES, MAX_BURST
 from cores.bus.read_engine import ReadEngine
 from cores.config import NpuConfig
 
-from .fifo import NEVER
+from .dram import PROGRAM_BASE, Dram, data_base
+from .fifo import NEVER, earliest
 
 __all__ = ["ReadBus", "burst_lengths"]
 
@@ -26,8 +27,8 @@ def burst_lengths(config: NpuConfig, offset: int, beats: int) -> list[int]:
 
 
 class ReadBus:
-    def __init__(self, config: NpuConfig, latency: int) -> None:
-        self._config, self._latency = config, latency
+    def __init__(self, config: NpuConfig, latency: int, dram: Dram | None) -> None:
+        self._config, self._latency, self._dram = config, latency, dram
         self._splitter_free = 0
         self._data_free = 0
         #: When the last beats of the bursts in flight came.
@@ -35,6 +36,7 @@ class ReadBus:
         self._addresses: list[int] = []
         self._ends: list[int] = []
         self.beats = 0
+        self._fetched = 0
 
     def load(self, time: int, offset: int, beats: int) -> tuple[int, np.ndarray]:
         """A request offered at ``time``: when it is accepted, and when its beats are on the bus."""
@@ -42,18 +44,35 @@ class ReadBus:
         issue, arrivals = accepted, []
         for length in burst_lengths(self._config, offset, beats):
             issue = max(issue + 1, self._flight[0] + 1)
-            first = max(issue + ReadEngine.REQUEST_LATENCY - 1 + self._latency, self._data_free)
-            self._data_free = first + length
-            self._flight.append(first + length - 1)
+            times = self._answer(issue + ReadEngine.REQUEST_LATENCY - 1, data_base(self._config), offset, length)
+            offset += length
+            self._data_free = int(times[-1]) + 1
+            self._flight.append(self._data_free - 1)
             self._addresses.append(issue)
             self._ends.append(self._data_free)
-            arrivals.append(np.arange(first, first + length))
+            arrivals.append(times)
         self._splitter_free = issue
         self.beats += beats
         return accepted, arrivals[0] if len(arrivals) == 1 else np.concatenate(arrivals)
 
+    def _answer(self, cycle: int, base: int, offset: int, beats: int) -> np.ndarray:
+        """When the beats are on the bus of a burst at ``base`` + ``offset`` (beats) whose address is taken in a cycle.
+        """
+        if self._dram is None:
+            first = max(cycle + self._latency, self._data_free)
+            return np.arange(first, first + beats)
+        beat_bytes = self._config.beat_bytes
+        times = self._dram.read(cycle, base + offset * beat_bytes, beats, beat_bytes)
+        return earliest(np.maximum(times, self._data_free))
+
     def fetch(self, time: int, beats: int) -> int:
         """Instructions asked for at ``time``: the cycle of their first beat. Loads asked for later make way."""
+        if self._dram is not None:
+            times = self._answer(time + ReadEngine.REQUEST_LATENCY, PROGRAM_BASE, self._fetched, beats)
+            self._fetched += beats
+            self._data_free = int(times[-1]) + 1
+            self.beats += beats
+            return int(times[0])
         before = bisect_right(self._addresses, time)
         first = max(time + ReadEngine.REQUEST_LATENCY + self._latency, self._ends[before - 1] if before else 0)
         self._data_free = max(self._data_free, first) + beats

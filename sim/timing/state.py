@@ -13,6 +13,7 @@ from cores.control.token_counter import TokenCounter
 from cores.load.load_engine import LoadEngine
 
 from .bus import ReadBus
+from .dram import Dram, DramTiming
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import BUFFERED_FIFO, FIFO
 
@@ -56,9 +57,11 @@ class Tokens:
 class Shared:
     """FIFOs, tokens, bus and records of one estimate."""
 
-    def __init__(self, config: NpuConfig, program: list[Instruction], latency: int) -> None:
+    def __init__(self, config: NpuConfig, program: list[Instruction], latency: int,
+                 dram: DramTiming | None = None) -> None:
         self.config, self.program, self.latency = config, program, latency
-        self.bus = ReadBus(config, latency)
+        self.dram = None if dram is None else Dram(dram)
+        self.bus = ReadBus(config, latency, self.dram)
         self.queues = {queue: TimedFifo(config.queue_depth, FIFO) for queue in ENGINES}
         #: Instructions on their way to each engine, as indices, and how many it has finished.
         self.pending: dict[Queue, list[int]] = {queue: [] for queue in ENGINES}

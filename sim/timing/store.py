@@ -17,6 +17,7 @@ from cores.store.store_sequencer import StoreSequencer
 from cores.store.winograd_sums import WinogradSums
 
 from .bus import burst_lengths
+from .dram import data_base
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import FIFO, RELEASE_CYCLES, STORE_TO_BUS
 from .state import Shared, Steps, TimedSteps
@@ -147,6 +148,7 @@ class Store:
                         sent = max(burst + WriteEngine.RUN_LATENCY - 1, self._bus_free)
                     pixels = min(left, length * group)
                     left -= pixels
+                    begin, offset = offset, offset + length
                     while pixels:
                         count = min(pixels, self._beats.room * group - filled)
                         while (residual and not shared.side.available) or (pooled and not shared.pooled.available):
@@ -206,7 +208,7 @@ class Store:
                         burst = sent - 1
                     else:
                         self._bus_free = sent
-                        self.answered = sent - 1 + shared.latency
+                        self.answered = self._answered(sent - 1, begin, length)
                         self._responses.append(self.answered)
                 self._address_free = burst
                 run = max(run + StoreRuns.RUN_CYCLES, self._address_free)
@@ -214,6 +216,14 @@ class Store:
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
         return time if tiles else time - pace + 1, sent - 1 if local else sent - 1 - FIFO
+
+    def _answered(self, cycle: int, offset: int, beats: int) -> int:
+        """The response to a burst whose last beat is on the bus in a cycle."""
+        shared = self.shared
+        if shared.dram is None:
+            return cycle + shared.latency
+        beat_bytes = shared.config.beat_bytes
+        return shared.dram.write(cycle, data_base(shared.config) + offset * beat_bytes, beats, beat_bytes)
 
     def _in_hand(self, index: int, first: int, last: int) -> None:
         late = StoreSequencer.STATE_CYCLES

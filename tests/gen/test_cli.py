@@ -584,7 +584,7 @@ def test_compare_with_onnxruntime(model: str, samples: str, capsys: pytest.Captu
 def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["profile", model, "--macs", "64", "--clock", "100", "-o", "out", "--json"]) == 0
     profile = json.loads(capsys.readouterr().out)
-    assert set(profile) == {"clock_mhz", "clock", "macs", "total", "layers"} and profile["macs"] == 64
+    assert set(profile) == {"memory", "clock_mhz", "clock", "macs", "total", "layers"} and profile["macs"] == 64
     split = {"useful", "idle_pixels", "idle_lanes", "stalls"}
     assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes"} | split
     for layer in profile["layers"]:
@@ -629,6 +629,20 @@ def test_tables_for_people(model: str, samples: str, capsys: pytest.CaptureFixtu
     assert "inferences a second at 333 MHz, target" in out and "more than 100 %" not in out
     assert main(["profile", model, "--features", "winograd", "--winograd", "narrow"]) == 0
     assert "more than 100 % used: Winograd layers need fewer" in capsys.readouterr().out
+
+
+def test_a_profile_on_a_boards_memory(model: str, capsys: pytest.CaptureFixture):
+    totals = {}
+    for memory in ("ideal", "ecp5"):
+        assert main(["profile", model, "--macs", "16", "--memory", memory, "--json"]) == 0
+        profile = json.loads(capsys.readouterr().out)
+        assert profile["memory"] == memory
+        totals[memory] = profile["total"]["cycles"]
+    assert totals["ecp5"] > 1.2 * totals["ideal"]
+    assert main(["profile", model, "--memory", "nosuch"]) == 2
+    assert "--memory nosuch: unknown board" in capsys.readouterr().err
+    assert main(["run", model, "--input", model, "--memory", "ecp5"]) == 2
+    assert "only --target rtl has a memory" in capsys.readouterr().err
 
 
 def test_a_profile_fits_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ from cores.config import NpuConfig
 from sim.errors import MachineError
 from sim.rtl import Bus, BusFault, Driver, DriverError, ProtocolError, RtlMachine, run_program
 from sim.rtl.machine import WriteOrder
-from sim.rtl.run import data_base
+from sim.timing.dram import data_base
 from sim.toolchain import ToolError
 
 CONFIG = NpuConfig.preset(16)

@@ -7,6 +7,7 @@ import pytest
 from cores.config import NpuConfig
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine
+from sim.timing.dram import TICKS, DramTiming
 from tests.compiled import compile_random
 from tests.random_layers import random_graph
 from tests.random_parts import random_parts
@@ -61,6 +62,21 @@ def test_upsampled_layers(machine, seed, number):
     modelled = estimate(program.config, program.code).cycles
     # Small memories and short queues make some tens of cycles of difference, whatever the layers.
     assert abs(modelled - result.cycles) <= max(80, 0.02 * result.cycles), (modelled, result.cycles)
+
+
+#: A beat in 1.4 cycles, shared by reads and writes, rows of 512 bytes in four banks, frequent refreshes.
+DRAM = DramTiming(latency=35, beat=TICKS * 14 // 10, row_bytes=512, banks=4, row_miss=9 * TICKS,
+                  refresh_interval=700 * TICKS, refresh=60 * TICKS, turn=4 * TICKS)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_dram(machine, seed, number):
+    """Values with rows, refreshes and shared data pins in the way, and the time model's cycles."""
+    program, graph = compile_random(machine.config, seed + number, max_size=12)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus(dram=DRAM), reused=True)
+    modelled = estimate(program.config, program.code, dram=DRAM).cycles
+    assert result.cycles > estimate(program.config, program.code).cycles
+    assert abs(modelled - result.cycles) <= max(200, 0.03 * result.cycles), (modelled, result.cycles)
 
 
 @pytest.mark.full

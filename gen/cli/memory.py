@@ -1,0 +1,28 @@
+"""--memory: what a simulated machine's memory is like."""
+
+import argparse
+
+from boards.memory import MemoryPort
+from boards.registry import BOARDS, BoardError, get_board
+from gen.cli.errors import UsageError
+
+__all__ = ["IDEAL", "add_memory_option", "chosen_memory"]
+
+#: A beat a cycle in each direction, nothing else in the way.
+IDEAL = "ideal"
+
+
+def add_memory_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--memory", metavar="ideal|BOARD", default=IDEAL,
+                        help="the memory that the machine works on: a beat a cycle each way, or a board's, with shared "
+                             f"data pins, rows and refreshes: {', '.join(BOARDS)} (default {IDEAL})")
+
+
+def chosen_memory(arguments: argparse.Namespace) -> MemoryPort | None:
+    """None for the ideal one. Raises UsageError for a board that is not known."""
+    if arguments.memory == IDEAL:
+        return None
+    try:
+        return get_board(arguments.memory).memory
+    except BoardError as error:
+        raise UsageError(f"--memory {arguments.memory}: {error}, or {IDEAL}") from None

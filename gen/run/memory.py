@@ -1,0 +1,29 @@
+"""The memory of a board, in cycles of a machine's clock."""
+
+from boards.memory import MemoryPort
+from cores.config import NpuConfig
+from sim.rtl.machine import Bus
+from sim.timing.dram import TICKS, DramTiming
+
+__all__ = ["bus_of"]
+
+
+def bus_of(port: MemoryPort | None, config: NpuConfig, mhz: float) -> Bus:
+    """What the simulators need of a board's memory, for a machine at ``mhz``; None is an ideal one.
+
+    What is left of the data rate behind refreshes is the share that a master with long bursts gets, so that losses
+    which are not modelled are in it.
+    """
+    if port is None:
+        return Bus()
+
+    def ticks(nanoseconds: float) -> int:
+        return round(nanoseconds * mhz * TICKS / 1000)
+
+    refreshed = 1 - port.refresh_ns / port.refresh_interval_ns
+    rate = min(port.peak, port.sustained / refreshed)
+    return Bus(dram=DramTiming(
+        latency=port.latency_cycles(mhz), beat=max(1, ticks(config.beat_bytes / rate * 1e9)),
+        row_bytes=port.row_bytes, banks=port.banks, row_miss=ticks(port.row_miss_ns),
+        refresh_interval=ticks(port.refresh_interval_ns), refresh=ticks(port.refresh_ns),
+        turn=ticks(port.write_to_read_ns), shared=port.shared))
