@@ -29,7 +29,8 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "large", "datapaths", "networks", "models", "quantization", "partition", "area", "timing", "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "models", "quantization", "partition", "driver", "area", "timing",
+         "speed")
 
 #: Parts with a plot, and its file.
 _PLOTS = {"datapaths": bench_datapaths.PLOT, "timing": "timing.png"}
@@ -76,6 +77,7 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
         "networks": _networks, "models": _compared, "quantization": _quantization, "partition": _partition,
+        "driver": _driver,
         "area": _area, "timing": _timing, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
@@ -87,6 +89,8 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
                         "differ from onnxruntime's",
         "partition": "a model of which a part is on the processor, before and after reconstruction; the accelerator's "
                      "time by its board's clock, the processor's on this one",
+        "driver": "inferences a second through the driver: the device's time by the time model and its board's clock, "
+                  "the processor's on this computer; published: frames a second on the ZU3EG",
         "area": "resources, as mapped by Yosys",
         "timing": "longest paths before place and route: LUT levels, and nanoseconds by the delay model",
         "speed": "the tools on this machine"}
@@ -257,6 +261,13 @@ def _partition(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from gen.bench.partition import measure
 
     with status("SSD-MobileNetV1") as remark:
+        return [dataclasses.asdict(row) for row in measure(chosen_board(arguments), remark)]
+
+
+def _driver(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.driver import measure
+
+    with status("driver") as remark:
         return [dataclasses.asdict(row) for row in measure(chosen_board(arguments), remark)]
 
 

@@ -19,7 +19,7 @@ from sim.errors import HazardError, MachineError
 
 from .memory import SimulatedBuffer, SimulatedMemory
 
-__all__ = ["FunctionalBackend", "Mishap"]
+__all__ = ["FunctionalBackend", "Mishap", "program_cycles"]
 
 _BASE, _MEMORY = 0x4000_0000, 1 << 30
 _WORD = 0xFFFFFFFF
@@ -44,7 +44,8 @@ class Mishap(enum.Enum):
 
 
 @lru_cache(maxsize=64)
-def _cycles(config: NpuConfig, code: bytes) -> int:
+def program_cycles(config: NpuConfig, code: bytes) -> int:
+    """By the time model. Raises MachineError for what is no program."""
     return cycles.estimate(config, code).cycles
 
 
@@ -131,7 +132,7 @@ class FunctionalBackend(Backend):
         except HazardError as error:    # more than the input buffer holds
             self._end(ErrorCode.BUFFER, error.index)
             return
-        taken = _cycles(self.config, code.tobytes())
+        taken = program_cycles(self.config, code.tobytes())
         self._seconds += taken / self._clock
         for name, value in (("cycles", taken), ("instructions", done.instructions), ("read_beats", done.read_beats),
                             ("write_beats", done.write_beats)):
