@@ -15,6 +15,7 @@ from .connect import open_backend
 from .device import Device
 from .errors import DriverError, PackageError
 from .model import Deployment
+from .registers import Registers
 from .server import Server
 
 __all__ = ["main"]
@@ -38,8 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
     info.add_argument("folder", type=Path)
-    for sub in (run, info):
-        sub.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one inference (default 10 s)")
+    run.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one inference (default 10 s)")
     serve = commands.add_parser("serve", help="let others use the device over the network, who must be trusted")
     serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT", help="default 127.0.0.1:1234")
     serve.add_argument("--memory", type=int, default=64, metavar="MIB",
@@ -105,12 +105,16 @@ def _stacked(found: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 def _info(arguments: argparse.Namespace) -> int:
     deployment = Deployment.load(arguments.folder)
-    with Device(open_backend(arguments.device or deployment.device), deployment.machine) as device:
+    backend = open_backend(arguments.device or deployment.device)
+    try:
+        registers = Registers(backend, deployment.machine)  # which changes nothing
         for name in deployment.machine.registers:
             if not name.startswith("counter_"):
-                print(f"{name:16} {device.registers.read(name):#010x}")
-        for name, value in device.registers.counters().items():
+                print(f"{name:16} {registers.read(name):#010x}")
+        for name, value in registers.counters().items():
             print(f"{name:24} {value:,}")
+    finally:
+        backend.close()
     return 0
 
 

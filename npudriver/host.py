@@ -14,9 +14,12 @@ __all__ = ["HostModel"]
 
 
 class HostModel:
-    """The ONNX model in a file. Raises PackageError where onnxruntime is missing, or does not take it."""
+    """The ONNX model in a file; ``threads``: 0 for as many as the processor has.
 
-    def __init__(self, path: Path) -> None:
+    Raises PackageError where onnxruntime is missing, or does not take it.
+    """
+
+    def __init__(self, path: Path, *, threads: int = 0) -> None:
         try:
             runtime: Any = importlib.import_module("onnxruntime")
         except ImportError:
@@ -26,6 +29,7 @@ class HostModel:
         try:
             options = runtime.SessionOptions()
             options.log_severity_level = 4
+            options.intra_op_num_threads = threads
             # What the model says, and not what comes close to it.
             options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
             self._session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

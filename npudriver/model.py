@@ -72,18 +72,21 @@ class Deployment:
         (folder / _HEADER).write_text(json.dumps(header, indent=1) + "\n")
         (folder / _MACHINE).write_text(self.machine.to_json())
 
-    def load_into(self, device: Device, *, slots: int = 2) -> LoadedModel:
-        """Raises PackageError, OutOfMemoryError; nothing is left in the device then."""
-        return LoadedModel(self, device, slots)
+    def load_into(self, device: Device, *, slots: int = 2, threads: int = 0) -> LoadedModel:
+        """``threads``: of the processor's part, 0 for as many as it has.
+
+        Raises PackageError, OutOfMemoryError; nothing is left in the device then.
+        """
+        return LoadedModel(self, device, slots, threads)
 
 
 class LoadedModel:
     """A model whose programs are in a device's memory."""
 
-    def __init__(self, deployment: Deployment, device: Device, slots: int) -> None:
+    def __init__(self, deployment: Deployment, device: Device, slots: int, threads: int) -> None:
         self.deployment, self.device, self._window = deployment, device, slots
         # First what may be missing, then what takes memory.
-        hosts = {number: HostModel(segment) for number, segment in enumerate(deployment.segments)
+        hosts = {number: HostModel(segment, threads=threads) for number, segment in enumerate(deployment.segments)
                  if isinstance(segment, Path)}
         self.segments: list[ResidentProgram | HostModel] = []
         try:

@@ -24,6 +24,8 @@ __all__ = ["BOARD", "BoardTarget", "Executed", "Executor", "functional_target", 
 BOARD = "board"
 _SIMULATED: Mapping[str, Callable[[NpuConfig], Backend]] = {"functional": FunctionalBackend, "rtl": RtlBackend}
 _DEFAULT = "uio:"
+#: Seconds of an inference: the machine itself gives up long before, once nothing moves.
+_TIMEOUT = 3600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +81,8 @@ def open_device(url: str, config: NpuConfig) -> Device:
     Raises DriverError, ToolError when the simulation cannot be built.
     """
     make = _SIMULATED.get(url)
-    return Device(make(config) if make else open_backend(url or _DEFAULT), driver_machine(config))
+    backend = make(config) if make else open_backend(url or _DEFAULT)
+    return Device(backend, driver_machine(config), timeout=_TIMEOUT)
 
 
 class BoardTarget:
