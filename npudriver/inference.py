@@ -99,7 +99,7 @@ class Inference:
         """The whole data region as it was left, uint8; before the slot's next `submit`. Raises as `result`."""
         self.wait()
         if self.slot.inference is not self:
-            raise DriverError("the slot of this inference has been given to another")
+            raise DriverError("the slot of this inference has been given to another, or its program was unloaded")
         return self.slot.region.read(0, self.slot.region.size)
 
     def abort(self) -> None:

@@ -70,10 +70,17 @@ class ResidentProgram:
         self.unload()
 
     def unload(self) -> None:
-        """Give its memory back; what of it is under way is aborted. Once more is no error."""
+        """Give its memory back; what of it is under way is aborted, results that are there are kept.
+
+        Once more is no error. Raises DeviceError, and keeps the memory, when the device does not stop.
+        """
         if not self._closed:
             self._closed = True
             self.device.forget(self)
+            for slot in self.slots:
+                if slot.inference is not None:
+                    slot.inference.keep()
+                    slot.inference = None
             self._free()
 
     # -- running -------------------------------------------------------------------------------------------------

@@ -88,8 +88,13 @@ def test_several_programs_are_resident(device, rng):
     jobs = [(loaded.submit(inputs), inputs, seed) for inputs in wanted for seed, loaded in enumerate((first, second))]
     for inference, inputs, seed in jobs:
         check(inference.result(), inputs, seed)
+    last = first.submit(wanted[3])
+    last.wait()
     first.unload()
     first.unload()
+    check(last.result(), wanted[3])
+    with pytest.raises(DriverError, match="or its program was unloaded"):
+        last.region()
     check(second.run(wanted[0]), wanted[0], 1)
     with pytest.raises(DeviceError, match="has been unloaded"):
         first.run(wanted[0])
