@@ -25,6 +25,18 @@ _SAMPLE = "sample.npz"
 _EXPECTED = "expected/"
 
 
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not {text}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _natural(text):
+        raise argparse.ArgumentTypeError("must be at least 1, not 0")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="npudriver", description="Programs on an NPU.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -33,16 +45,17 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--input", type=Path, metavar="X.npz", help="arrays named as the model's inputs, samples on the "
                      "first axis, and perhaps `label`; without it the enclosed sample runs, whose outputs are known")
     run.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
-    run.add_argument("--limit", type=int, metavar="N", help="take the first N samples")
-    run.add_argument("--slots", type=int, default=2, help="1 loads no input while the device runs (default 2)")
-    run.add_argument("--retries", type=int, default=0, help="try a sample again so often that has failed (default 0)")
+    run.add_argument("--limit", type=_positive, metavar="N", help="take the first N samples")
+    run.add_argument("--slots", type=_positive, default=2, help="1 loads no input while the device runs (default 2)")
+    run.add_argument("--retries", type=_natural, default=0,
+                     help="try a sample again so often that has failed (default 0)")
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
     info.add_argument("folder", type=Path)
     run.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one inference (default 10 s)")
     serve = commands.add_parser("serve", help="let others use the device over the network, who must be trusted")
     serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT", help="default 127.0.0.1:1234")
-    serve.add_argument("--memory", type=int, default=64, metavar="MIB",
+    serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
                        help="what they have of its memory (default 64)")
     for sub in (run, info, serve):
         sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: the "
@@ -59,6 +72,10 @@ def _samples(path: Path, deployment: Deployment, limit: int | None) -> dict[str,
     for name in deployment.inputs:
         if name not in arrays:
             raise PackageError(f"{path}: has no array {name}; it has {', '.join(arrays) or 'none'}")
+    counts = {name: len(arrays[name]) if arrays[name].ndim else 0 for name in deployment.inputs}
+    if min(counts.values()) < 1 or len(set(counts.values())) > 1:
+        raise PackageError(f"{path}: the inputs must have samples on their first axes, as many each: " + ", ".join(
+            f"{name} has {count}" for name, count in counts.items()))
     return {name: array[:limit] for name, array in arrays.items()}
 
 

@@ -117,6 +117,8 @@ class LoadedModel:
     def stream(self, samples: Iterable[Mapping[str, np.ndarray]], *, timeout: float | None = None,
                retries: int = 0) -> Iterator[dict[str, np.ndarray]]:
         """As `ResidentProgram.stream`; the processor's part of a sample runs while the device is at the next."""
+        if retries < 0:
+            raise ValueError(f"retries must be 0 or more, not {retries}")
         only = self.segments[0]
         if len(self.segments) == 1 and isinstance(only, ResidentProgram):
             yield from only.stream(samples, timeout=timeout, retries=retries)

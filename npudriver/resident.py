@@ -135,6 +135,8 @@ class ResidentProgram:
         A sample that fails (a bus error, a machine that gives up, a wait that takes too long) is tried again so many
         times, after the device has been brought to rest; then its error is raised. Raises as `Inference.result`.
         """
+        if retries < 0:
+            raise ValueError(f"retries must be 0 or more, not {retries}")
         under_way: deque[tuple[Inference, Mapping[str, np.ndarray]]] = deque()
         try:
             for inputs in samples:

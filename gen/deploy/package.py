@@ -37,7 +37,10 @@ from pathlib import Path
 folder = Path(__file__).resolve().parent
 sys.path.insert(0, str(folder))
 
-from npudriver.__main__ import main  # noqa: E402
+try:
+    from npudriver.__main__ import main
+except ModuleNotFoundError as missing:
+    sys.exit(f"run.py: error: the package {missing.name} is missing: pip install {missing.name}")
 
 sys.exit(main(["run", str(folder), *sys.argv[1:]]))
 '''

@@ -32,7 +32,7 @@ import runpy, sys
 class Guard:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {missing!r}:
-            raise ImportError(name + " is not on a board", name=name)
+            raise ModuleNotFoundError(name + " is not on a board", name=name)
 
 sys.meta_path.insert(0, Guard())
 sys.argv = ["run.py", *sys.argv[1:]]
@@ -92,6 +92,13 @@ def test_a_package_runs_with_python_and_numpy_alone(model, tmp_path, rng):
     assert found.files == wanted.files
     for output in wanted.files:
         np.testing.assert_array_equal(found[output], wanted[output])
+
+
+def test_without_numpy(model, tmp_path):
+    folder = tmp_path / "package"
+    assert deploy(model, folder) == 0
+    done = on_board(folder, without=("numpy",))
+    assert (done.returncode, done.stderr) == (1, "run.py: error: the package numpy is missing: pip install numpy\n")
 
 
 def test_a_wrong_result_is_found(model, tmp_path):

@@ -65,14 +65,23 @@ def test_info(backend, package, capsys):
     (["run", "."], "not a deployed model, or damaged"),
     (["run", "PACKAGE", "--input", "/nowhere.npz"], "/nowhere.npz: not an .npz file"),
     (["run", "PACKAGE", "--input", "EMPTY"], "has no array x; it has y"),
+    (["run", "PACKAGE", "--input", "UNEVEN"], "samples on their first axes, as many each: x has 0"),
     (["serve", "--listen", "here"], "--listen here: must be ADDRESS:PORT"),
 ])
 def test_errors_are_one_line(backend, package, capsys, argv, message):
     np.savez(package / "empty.npz", y=0)
-    places = {"PACKAGE": str(package), "EMPTY": str(package / "empty.npz")}
+    np.savez(package / "uneven.npz", x=np.zeros((0, 4, 6, 6), np.uint8))
+    places = {"PACKAGE": str(package), "EMPTY": str(package / "empty.npz"), "UNEVEN": str(package / "uneven.npz")}
     assert commands.main([places.get(word, word) for word in argv]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--limit", "--slots"])
+def test_bad_arguments(package, capsys, option):
+    with pytest.raises(SystemExit) as stopped:
+        commands.main(["run", str(package), option, "0"])
+    assert stopped.value.code == 2 and "must be at least 1, not 0" in capsys.readouterr().err
 
 
 def test_time_that_a_device_takes(rng):
