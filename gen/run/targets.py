@@ -18,10 +18,9 @@ from sim.devices import FunctionalBackend, RtlBackend
 from sim.rtl.machine import RtlMachine
 from sim.rtl.run import RtlResult, run_program
 
-__all__ = ["BOARD", "BoardTarget", "Executed", "Executor", "functional_target", "open_device", "rtl_target"]
+__all__ = ["BoardTarget", "Executed", "Executor", "functional_target", "open_device", "rtl_target"]
 
-#: What a target that is a device begins with; a URL of `npudriver.connect` may follow behind a colon, or one of these.
-BOARD = "board"
+#: Devices that are simulated, by what stands in place of a URL.
 _SIMULATED: Mapping[str, Callable[[NpuConfig], Backend]] = {"functional": FunctionalBackend, "rtl": RtlBackend}
 _DEFAULT = "uio:"
 #: Seconds of an inference: the machine itself gives up long before, once nothing moves.
