@@ -3,6 +3,7 @@
 import numpy as np
 
 from cores.arch.numerics import MAP_PIXELS
+from npudriver.layout import unpack_map
 
 __all__ = ["pack_map", "pack_signs", "unpack_map"]
 
@@ -19,10 +20,3 @@ def pack_map(values: np.ndarray) -> np.ndarray:
     signs = np.zeros((rows, beats * MAP_PIXELS, tn // MAP_PIXELS), np.uint8)
     signs[:, :cols] = pack_signs(values)
     return signs.reshape(rows, beats, tn)
-
-
-def unpack_map(beats: np.ndarray, cols: int) -> np.ndarray:
-    """uint8 (..., ceil(cols / 8), tn) -> int8 (..., cols, tn) of -1 and +1."""
-    *lead, count, tn = beats.shape
-    bits = np.unpackbits(beats, axis=-1, bitorder="little").reshape(*lead, count * MAP_PIXELS, tn)
-    return (2 * bits[..., :cols, :].astype(np.int8) - 1).astype(np.int8)

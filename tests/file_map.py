@@ -23,8 +23,8 @@ out. Of the tests, those that others use: `test_X.py` is about `X.py`, `bench_X.
 themselves. `python -m tests.file_map` writes this page.
 """
 
-_FOLDERS = ("boards", "cores", "gen", "sim", "tests")
-_MODULES = (".py", ".cpp", ".hpp")
+_FOLDERS = ("boards", "cores", "gen", "npudriver", "sim", "tests")
+_MODULES = (".py", ".c", ".h", ".cpp", ".hpp")
 
 
 def _summary(path: Path) -> str:

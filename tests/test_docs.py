@@ -37,7 +37,7 @@ def test_links_lead_somewhere(document: Path):
 
 
 def test_files_that_are_named_exist():
-    for name in set(re.findall(r"`((?:boards|cores|docs|examples|gen|sim|tests)/[\w/.]*)`", CODE)):
+    for name in set(re.findall(r"`((?:boards|cores|docs|examples|gen|npudriver|sim|tests)/[\w/.]*)`", CODE)):
         assert (ROOT / name).exists(), f"{name} is not there"
 
 

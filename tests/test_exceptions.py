@@ -6,11 +6,13 @@ import pkgutil
 import boards
 import cores
 import gen
+import npudriver
 import sim
 from cores.errors import ArgumentError, NpugenError
 from gen.cli.errors import BAD_ARGUMENTS, FAILED, one_line, status_of
+from npudriver import DriverError
 
-PACKAGES = (boards, cores, gen, sim)
+PACKAGES = (boards, cores, gen, npudriver, sim)
 
 #: One that gets out is a mistake of ours, and said to be one: the first is nothing else, the others are translated by
 #: whoever knows the node or the file.
@@ -35,7 +37,7 @@ def exceptions() -> set[type[Exception]]:
 def test_one_base():
     found = exceptions()
     assert len(found) > len(INTERNAL)
-    assert {kind.__name__ for kind in found if not issubclass(kind, NpugenError)} == INTERNAL
+    assert {kind.__name__ for kind in found if not issubclass(kind, NpugenError | DriverError)} == INTERNAL
     assert [kind.__name__ for kind in found if not kind.__name__.endswith("Error")] == []
 
 

@@ -14,6 +14,7 @@ PACKAGES = ("boards", "cores", "gen", "sim")
 #: What the modules of each room import of other rooms, all of it. A module belongs to the room that says most of its
 #: name; what is beside the rooms of a package is one with the package. Top to bottom: nobody imports what stands below.
 EDGES = {
+    "npudriver": "",
     # hardware
     "cores.errors": "",
     "cores.arch": "",
@@ -34,9 +35,9 @@ EDGES = {
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
                   "sim.hazards",
-    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs "
-           "sim.timing",
+    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors sim sim.errors sim.timing",
+    "sim.devices": "cores cores.arch cores.config sim sim.errors sim.rtl",
     # compiler
     "gen.name": "",
     "gen.files": "",
@@ -47,27 +48,29 @@ EDGES = {
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.errors gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
-    "gen.memory": "cores.arch",
-    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory sim.signs",
+    "gen.memory": "",
+    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory",
     "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling",
-    "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling "
-                   "sim sim.golden",
+    "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
+                   "sim.golden",
     "gen.compiler": "cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",
     # what is done with it
-    "gen.run": "boards cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options gen.partition "
-               "gen.program gen.quantize sim sim.rtl sim.timing",
+    "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
+               "gen.partition gen.program gen.quantize sim sim.devices sim.rtl sim.timing",
     "gen.check": "gen.ir gen.onnx sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
                  "sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors gen.files sim",
+    "gen.deploy": "boards cores cores.config gen.files gen.hw gen.ir gen.run",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
-                 "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.golden sim.rtl",
-    "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.files gen.hw gen.ir gen.name gen.onnx "
-               "gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run gen.train gen.zoo sim "
-               "sim.rtl",
+                 "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.devices "
+                 "sim.golden sim.rtl",
+    "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.files gen.hw gen.ir "
+               "gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run "
+               "gen.train gen.zoo sim sim.rtl",
     "gen": "gen.cli gen.name",
 }
 

@@ -23,7 +23,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-PACKAGES = ("boards", "cores", "gen", "sim")
+PACKAGES = ("boards", "cores", "gen", "npudriver", "sim")
 
 
 def build_wheel(folder: Path) -> Path:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "MAGIC", "REGION_BITS", "REGISTERS", "Register",
-    "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of",
+    "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "MAGIC", "REGION_BITS", "REGISTERS",
+    "Register", "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of",
 ]
 
 #: ID register: "NPUG".
@@ -34,6 +34,9 @@ class Status(enum.IntFlag):
     DONE = 2
     ERROR = 4
 
+
+#: Programs and data regions begin at multiples of this many bytes.
+BASE_ALIGNMENT = 4096
 
 #: Bits of a number of beats of the data region.
 REGION_BITS = 32
@@ -80,10 +83,10 @@ _FIXED = (
     Register("status", 0x14, False, "see Status"),
     Register("error_code", 0x18, False, "see ErrorCode; held until the next START or CLEAR"),
     Register("error_index", 0x1C, False, "index of the instruction that failed"),
-    Register("program_low", 0x20, True, "bus address of the program, a multiple of 4096"),
+    Register("program_low", 0x20, True, f"bus address of the program, a multiple of {BASE_ALIGNMENT}"),
     Register("program_high", 0x24, True, ""),
     Register("program_length", 0x28, True, "instructions, fewer than 2^24"),
-    Register("data_low", 0x30, True, "bus address of the data region, a multiple of 4096"),
+    Register("data_low", 0x30, True, f"bus address of the data region, a multiple of {BASE_ALIGNMENT}"),
     Register("data_high", 0x34, True, ""),
     Register("data_beats", 0x38, True, "beats of the data region; loads must stay inside"),
     Register("write_start", 0x3C, True, "first beat of the data region that stores may write"),

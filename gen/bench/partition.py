@@ -24,11 +24,11 @@ from gen.zoo.network import make
 from gen.zoo.registry import get_network
 from sim.cycles import estimate
 
-__all__ = ["MACS", "Row", "measure"]
+__all__ = ["DENSITY", "MACS", "Row", "machine_of", "measure", "ssd_cuts"]
 
 MACS = (64, 128, 256)
 #: As the published system has them: three of four weights are zero; and depthwise layers share the array.
-_DENSITY, _FEATURES = 0.25, ("fusion", "gather")
+DENSITY, _FEATURES = 0.25, ("fusion", "gather")
 #: Seeded pictures that scales are from; times that the processor's part is run.
 _PICTURES, _RUNS = 16, 9
 
@@ -52,11 +52,11 @@ class Row:
     host_ms: float
 
 
-def measure(board: Board, progress: Callable[[str], None] = lambda remark: None) -> Iterator[Row]:
-    """A row before and one after reconstruction for each of `MACS`.
+def ssd_cuts(progress: Callable[[str], None]) -> tuple[Path, dict[str, Partition], dict[str, np.ndarray]]:
+    """The model's name, how it is cut before and after reconstruction, and pictures.
 
-    The model is as training frameworks export it that quantise inputs of quantised operators: what only the processor
-    reads, here the results of the twelve heads, is left as it is.
+    It is as training frameworks export it that quantise inputs of quantised operators: what only the processor reads,
+    here the results of the twelve heads, is left as it is.
     """
     network = get_network("ssd-mobilenetv1")
     progress(f"making {network.title}")
@@ -71,14 +71,22 @@ def measure(board: Board, progress: Callable[[str], None] = lambda remark: None)
         return {name: (min(one.low, 0.0), max(one.high, 0.0)) for name, one in found.items()}
 
     cuts = {"before": partition(path, content, rebuild=False), "after": partition(path, content, ranges=ranges)}
+    return path, cuts, samples
+
+
+def measure(board: Board, progress: Callable[[str], None] = lambda remark: None) -> Iterator[Row]:
+    """A row before and one after reconstruction for each of `MACS`."""
+    path, cuts, samples = ssd_cuts(progress)
+    title = get_network(path.stem).title
     for macs in MACS:
         for state, cut in cuts.items():
             progress(f"{macs} MACs, {state}")
-            application = of_partition(path, cut, _machine(board, macs), CompileOptions(density=_DENSITY))
-            yield _row(f"{network.title}, {state}", board, cut, application, samples)
+            application = of_partition(path, cut, machine_of(board, macs), CompileOptions(density=DENSITY))
+            yield _row(f"{title}, {state}", board, cut, application, samples)
 
 
-def _machine(board: Board, macs: int) -> NpuConfig:
+def machine_of(board: Board, macs: int) -> NpuConfig:
+    """With the units that the published system's machine has."""
     plain = board.config(macs)
     return board.config(macs, **plain.feature_fields(_FEATURES))
 

@@ -30,8 +30,8 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
-PARTS = ("layers", "large", "datapaths", "networks", "memory", "models", "quantization", "partition", "area", "timing",
-         "speed")
+PARTS = ("layers", "large", "datapaths", "networks", "memory", "models", "quantization", "partition", "driver", "area",
+         "timing", "speed")
 
 #: Parts with a plot, and its file.
 _PLOTS = {"datapaths": bench_datapaths.PLOT, "timing": "timing.png"}
@@ -79,7 +79,7 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
         "networks": _networks, "memory": _memory, "models": _compared, "quantization": _quantization,
-        "partition": _partition, "area": _area, "timing": _timing, "speed": _speed}
+        "partition": _partition, "driver": _driver, "area": _area, "timing": _timing, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
@@ -92,6 +92,8 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
                         "differ from onnxruntime's",
         "partition": "a model of which a part is on the processor, before and after reconstruction; the accelerator's "
                      "time by its board's clock, the processor's on this one",
+        "driver": "inferences a second through the driver: the device's time by the time model and its board's clock, "
+                  "the processor's on this computer; published: frames a second on the ZU3EG",
         "area": "resources, as mapped by Yosys",
         "timing": "longest paths before place and route: LUT levels, and nanoseconds by the delay model",
         "speed": "the tools on this machine"}
@@ -276,6 +278,13 @@ def _partition(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     from gen.bench.partition import measure
 
     with status("SSD-MobileNetV1") as remark:
+        return [dataclasses.asdict(row) for row in measure(chosen_board(arguments), remark)]
+
+
+def _driver(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.driver import measure
+
+    with status("driver") as remark:
         return [dataclasses.asdict(row) for row in measure(chosen_board(arguments), remark)]
 
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from cores.errors import ArgumentError, NpugenError
 from gen.files.printable import printable
+from npudriver.errors import DriverError
 
 __all__ = ["CommandError", "FAILED", "INTERRUPTED", "UsageError", "one_line", "status_of"]
 
@@ -15,7 +16,7 @@ INTERRUPTED = 130
 _LONGEST = 1000
 
 #: The project's own: a module missing there is a mistake of ours.
-_PACKAGES = ("boards", "cores", "gen", "sim")
+_PACKAGES = ("boards", "cores", "gen", "npudriver", "sim")
 
 
 class CommandError(NpugenError):
@@ -48,7 +49,7 @@ def _way_to_packages() -> str:
 
 def _message(error: Exception) -> str:
     text = " ".join(str(error).split())
-    if isinstance(error, NpugenError):
+    if isinstance(error, NpugenError | DriverError):
         return text
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error.strerror or text

@@ -32,14 +32,19 @@ EXAMPLE = """example:
 #: Samples that the table lists one by one.
 _LISTED = 20
 
+_TARGETS, BOARD = ("reference", "functional", "rtl"), "board"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL.onnx|PROGRAM")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE",
                         help=".npz with arrays named as the model's inputs (and `label`), .npy, an image, or a folder "
                              "of images")
-    parser.add_argument("--target", choices=("reference", "functional", "rtl"), default="reference",
-                        help="NumPy layers, instruction-level simulator, or the Verilog (default reference)")
+    parser.add_argument("--target", type=_target, default="reference",
+                        metavar="reference|functional|rtl|board[:URL]",
+                        help="NumPy layers, instruction-level simulator, the Verilog, or a device by the driver: "
+                             "board:uio:[NAME], board:pynq:FILE.bit, board:tcp://HOST[:PORT], or board:functional and "
+                             "board:rtl, which simulate one (default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
     add_memory_option(parser)
@@ -47,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_calibration_options(parser)
     add_machine_options(parser)
     add_json_option(parser)
+
+
+def _target(text: str) -> str:
+    if text not in _TARGETS and text != BOARD and not text.startswith(f"{BOARD}:"):
+        raise argparse.ArgumentTypeError(f"must be {', '.join(_TARGETS)}, or {BOARD}[:URL], not {text}")
+    return text
 
 
 def positive(text: str) -> int:
@@ -58,15 +69,21 @@ def positive(text: str) -> int:
 def execute(application: "Application", samples: "Samples", target: str, bus: "Bus | None" = None) -> "Run":
     """`gen.run.runner.run_model` with progress on stderr; ``bus``: the memory of the target ``rtl``."""
     from gen.run.runner import run_model
+    from gen.run.targets import open_device
     from sim.rtl.machine import RtlMachine
 
     with ExitStack() as stack:
-        machine = None
+        machine = device = None
+        target, _, url = target.partition(":")
         if target == "rtl":
             with status("building the simulation"):
                 machine = stack.enter_context(RtlMachine(application.workloads[0].program.config, bus=bus))
+        if target == BOARD:
+            with status("opening the device"):
+                device = stack.enter_context(open_device(url, application.workloads[0].program.config))
         update = stack.enter_context(counter(target, len(samples)))
-        return run_model(application, samples, target, machine=machine, progress=update)  # type: ignore[arg-type]
+        return run_model(application, samples, target, machine=machine, device=device,  # type: ignore[arg-type]
+                         progress=update)
 
 
 def _bus(arguments: argparse.Namespace, application: "Application") -> "Bus | None":
@@ -147,9 +164,10 @@ def summary(result: "Run") -> dict:
 
 
 def show(result: "Run") -> None:
-    rtl = result.target == "rtl"
+    timed = result.inferences[0].cycles is not None
     table = Table()
-    for heading in ("sample", "label", "prediction", *(["cycles", "cycles/s"] if rtl else []), "seconds", "mismatches"):
+    cycles = ["cycles", "cycles/s"] if timed else []
+    for heading in ("sample", "label", "prediction", *cycles, "seconds", "mismatches"):
         table.add_column(heading, justify="right")
     for number, inference in enumerate(result.inferences[:_LISTED]):
         label = None if result.labels is None or result.labels[number] < 0 else int(result.labels[number])

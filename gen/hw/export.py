@@ -11,8 +11,8 @@ from typing import Any
 import jinja2
 
 from boards.board import Board
-from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode
-from cores.arch.registers import COUNTERS, ENGINE_STATES, MAGIC, REGISTERS, VERSION, Control, Status
+from cores.arch.isa import ERROR_TEXTS, HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode
+from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, ENGINE_STATES, MAGIC, REGISTERS, VERSION, Control, Status
 from cores.bus.axi import LITE_ADDRESS_BITS
 from cores.config import NpuConfig
 
@@ -54,7 +54,8 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
         position += field.bits
     return {
         "config": config, "magic": MAGIC, "version": VERSION, "registers": REGISTERS, "control": list(Control),
-        "status": list(Status), "errors": list(ErrorCode), "counters": COUNTERS, "states": ENGINE_STATES,
+        "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
+        "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
         "header": header, "operations": _operations(), "instruction_bytes": INSTRUCTION_BYTES,
     }
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from gen.ir.errors import GraphError
+from npudriver import steps
 
 __all__ = ["HostStep", "apply_step", "is_integer", "is_scale", "step_problems"]
 
@@ -95,35 +96,8 @@ def step_problems(step: HostStep) -> Iterator[str]:
             yield f"host step {step.kind}: zero_point must be in {low}..{high}, not {step.parameters['zero_point']}"
 
 
-def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
-    """float32 as onnxruntime computes it: exponentials of the distance to the maximum, times one over their sum."""
-    exponentials = np.exp(x - x.max(axis=axis, keepdims=True), dtype=np.float32)
-    return exponentials / exponentials.sum(axis=axis, keepdims=True, dtype=np.float32)
-
-
 def apply_step(step: HostStep, x: np.ndarray) -> np.ndarray:
     """What a step makes of an array, samples first. Raises GraphError for an unknown kind."""
-    p: Mapping[str, Any] = step.parameters
-    match step.kind:
-        case "quantize":
-            number = np.uint8 if p["unsigned"] else np.int8
-            limits = np.iinfo(number)
-            with np.errstate(over="ignore"):    # infinite is as good
-                steps = np.rint(x / np.float32(p["scale"])) + p["zero_point"]
-            return np.clip(steps, limits.min, limits.max).astype(number)
-        case "dequantize":
-            return (x.astype(np.float32) - np.float32(p["zero_point"])) * np.float32(p["scale"])
-        case "softmax":
-            return _softmax(x, p["axis"])
-        case "reshape":
-            return x.reshape(len(x), *p["shape"][1:])
-        case "transpose":
-            return x.transpose(p["axes"])
-        case "gather":
-            return x.reshape(len(x), -1)[:, p["index"]]
-        case "retype":
-            return (x.view(np.uint8) ^ 128).view(np.uint8 if p["unsigned"] else np.int8)
-        case "join":
-            total = x.reshape(len(x), p["parts"], -1, *x.shape[2:]).sum(axis=1, dtype=np.int64) + p["constant"]
-            return total.astype(np.float32) * p["scale"][:, None, None] + p["bias"][:, None, None]
-    raise GraphError(f"host step {step.kind!r} is unknown")
+    if step.kind not in steps.KINDS:
+        raise GraphError(f"host step {step.kind!r} is unknown")
+    return steps.apply(step.kind, step.parameters, x)

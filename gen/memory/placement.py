@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from cores.arch.numerics import MAP_PIXELS
+from npudriver import layout
 
 __all__ = ["ALIGNMENT", "Placement", "aligned"]
 
@@ -34,13 +34,10 @@ class Placement:
     @property
     def row_beats(self) -> int:
         """Beats of a row of a block."""
-        return -(-self.shape[2] // MAP_PIXELS) if self.signs else self.shape[2]
+        return layout.row_beats(self.shape[2], self.signs)
 
     def beats(self, tn: int) -> int:
-        channels, height, width = self.shape
-        if self.interleaved:
-            return height * -(-channels * width // tn)
-        return -(-channels // tn) * height * self.row_beats
+        return layout.beats(self.shape, tn, signs=self.signs, interleaved=self.interleaved)
 
     def overlaps(self, other: "Placement", tn: int) -> bool:
         return self.offset < other.offset + other.beats(tn) and other.offset < self.offset + self.beats(tn)

@@ -23,7 +23,7 @@ from cores.errors import ArgumentError, NpugenError
 from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
 from gen.files.write import is_zip, write_file
 from gen.memory.placement import Placement, aligned
-from sim.signs import unpack_map
+from npudriver import layout
 
 __all__ = ["ConflictError", "LayerInfo", "Program", "ProgramError"]
 
@@ -149,14 +149,10 @@ class Program:
         image[:len(self.constants)] = np.frombuffer(self.constants, np.uint8)
         return image
 
-    def _view(self, image: np.ndarray, tensor: str) -> np.ndarray:
-        """int8 (blocks, H, beats of a row, tn) view of a tensor in an image, or (H, bytes of a row) if interleaved."""
+    def _bytes(self, image: np.ndarray, tensor: str) -> np.ndarray:
+        """A tensor's bytes in an image."""
         place, beat = self.tensors[tensor], self.config.beat_bytes
-        start = place.offset * beat
-        values = image[start:start + place.beats(beat) * beat].view(np.int8)
-        if place.interleaved:
-            return values.reshape(place.shape[1], -1)
-        return values.reshape(-1, place.shape[1], place.row_beats, beat)
+        return image[place.offset * beat:(place.offset + place.beats(beat)) * beat]
 
     def pack_input(self, image: np.ndarray, tensor: str, values: np.ndarray) -> None:
         """Write an int8 (C, H, W) feature map into an image. Raises ProgramError for another shape or dtype."""
@@ -165,24 +161,13 @@ class Program:
             raise ProgramError(f"tensor {tensor!r} is a map of signs, which only the machine writes")
         if values.shape != place.shape or values.dtype != np.int8:
             raise ProgramError(f"tensor {tensor!r} is int8 {place.shape}, not {values.dtype} {values.shape}")
-        view = self._view(image, tensor)
-        if place.interleaved:
-            rows = values.transpose(1, 2, 0).reshape(place.shape[1], -1)
-            view[:, :rows.shape[1]] = rows
-            return
-        padded = np.zeros((view.shape[0] * view.shape[3], *place.shape[1:]), np.int8)
-        padded[:place.shape[0]] = values
-        view[...] = padded.reshape(view.shape[0], view.shape[3], *place.shape[1:]).transpose(0, 2, 3, 1)
+        self._bytes(image, tensor)[:] = layout.pack(values, self.config.beat_bytes, interleaved=place.interleaved)
 
     def unpack_tensor(self, image: np.ndarray, tensor: str) -> np.ndarray:
         """The int8 (C, H, W) feature map in an image; what lies beyond C in its last block is dropped."""
-        channels, height, width = self.tensors[tensor].shape
-        view = self._view(image, tensor)
-        if self.tensors[tensor].interleaved:
-            return np.ascontiguousarray(view[:, :width * channels].reshape(height, width, channels).transpose(2, 0, 1))
-        if self.tensors[tensor].signs:
-            view = unpack_map(view.view(np.uint8), width)
-        return np.ascontiguousarray(view.transpose(0, 3, 1, 2).reshape(-1, height, width)[:channels])
+        place = self.tensors[tensor]
+        return layout.unpack(self._bytes(image, tensor), place.shape, self.config.beat_bytes, signs=place.signs,
+                             interleaved=place.interleaved)
 
     def require_config(self, config: NpuConfig) -> None:
         """Raises ConflictError unless the program was compiled for ``config``."""

@@ -18,8 +18,8 @@ from gen.run.arrays import ArrayFile, Header
 from gen.run.pictures import PictureError, read_picture
 
 __all__ = [
-    "InputError", "InputSpec", "Samples", "array_shapes", "input_specs", "labelled_images", "model_specs",
-    "random_samples", "read_samples", "zero_samples",
+    "InputError", "InputSpec", "Samples", "arbitrary_samples", "array_shapes", "input_specs", "labelled_images",
+    "model_specs", "random_samples", "read_samples", "zero_samples",
 ]
 
 #: Bytes of samples that are read at once.
@@ -202,6 +202,18 @@ def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | Non
 def zero_samples(specs: Mapping[str, InputSpec]) -> Samples:
     """One sample of zeros, for what does not depend on values."""
     return Samples({name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}, None)
+
+
+def arbitrary_samples(specs: Mapping[str, InputSpec], seed: int) -> Samples:
+    """One sample of any model: real numbers from 0 to 1, whole ones of all that the type has; the same for a seed."""
+    rng, inputs = np.random.default_rng(seed), {}
+    for name, spec in specs.items():
+        if spec.dtype.kind in "iu":
+            limits = np.iinfo(spec.dtype)
+            inputs[name] = rng.integers(limits.min, limits.max, spec.shape, spec.dtype, endpoint=True)
+        else:
+            inputs[name] = rng.random(spec.shape).astype(spec.dtype)
+    return Samples(inputs, None)
 
 
 def random_samples(graph: Graph, shapes: Mapping[str, tuple[int, ...]], seed: int) -> Samples:

@@ -12,33 +12,31 @@ from gen.ir import reference
 from gen.run.application import Application
 from gen.run.host import HostSegment
 from gen.run.inputs import Samples
+from gen.run.targets import BoardTarget, Executor, functional_target, rtl_target
 from gen.run.workload import Workload
-from sim import functional
+from npudriver import Device
 from sim.rtl.machine import RtlMachine
-from sim.rtl.run import RtlResult, run_program
+from sim.rtl.run import RtlResult
 
 __all__ = ["Run", "run_model"]
 
-Target = Literal["reference", "functional", "rtl"]
+Target = Literal["reference", "functional", "rtl", "board"]
 
 
 @dataclass(frozen=True, eq=False)
 class Inference:
     """One sample. ``mismatches``: tensor -> values that differ from the reference.
 
-    ``seconds``: of the target; ``host_seconds``: of the processor's segments. ``rtl``: the machine's reports, one for
-    each segment on the accelerator.
+    ``seconds``: of the target; ``host_seconds``: of the processor's segments. ``cycles``: of the accelerator's, where
+    the target has any. ``rtl``: reports of the simulated Verilog, one for each segment on the accelerator.
     """
 
     outputs: dict[str, np.ndarray]
     seconds: float
     host_seconds: float = 0.0
     mismatches: dict[str, int] = field(default_factory=dict)
+    cycles: int | None = None
     rtl: tuple[RtlResult, ...] = ()
-
-    @property
-    def cycles(self) -> int | None:
-        return sum(result.cycles for result in self.rtl) if self.rtl else None
 
     @property
     def prediction(self) -> int | None:
@@ -98,44 +96,27 @@ class Run:
         return float((predictions == self.labels)[labelled].mean())
 
 
-def _run_on_image(workload: Workload, tensors: dict[str, np.ndarray], machine: RtlMachine | None,
-                  progress: Callable[[int], None]) -> tuple[np.ndarray, RtlResult | None]:
-    """The data region after one inference."""
-    program = workload.program
-    image = program.image()
-    for tensor in program.inputs.values():
-        program.pack_input(image, tensor, tensors[tensor])
-    if machine is None:
-        functional.run(program.config, program.code, image, write_start=program.write_start)
-        return image, None
-    result = run_program(program.config, program.code, image, write_start=program.write_start, machine=machine,
-                         progress=progress)
-    return result.image, result
-
-
-def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
+def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Executor | None,
                  progress: Callable[[int], None]) -> Inference:
-    """One sample, (1, ...) each, on the accelerator; of the outputs all axes."""
+    """One sample, (1, ...) each, on the accelerator (None: the reference alone); of the outputs all axes."""
     graph = workload.graph
     began = time.perf_counter()
-    outputs, kept = reference.run(graph, inputs, keep=target != "reference")
-    if kept is None:
+    outputs, kept = reference.run(graph, inputs, keep=execute is not None)
+    if execute is None or kept is None:
         return Inference(outputs, time.perf_counter() - began)
     program = workload.program
     tensors = {name: value[0] for name, value in kept.items()}
     expected = {name: value for name, value in tensors.items() if program.holds(name)}
-    began = time.perf_counter()
-    image, rtl = _run_on_image(workload, tensors, machine, progress)
-    elapsed = rtl.seconds if rtl else time.perf_counter() - began
-    found = {name: program.unpack_tensor(image, name) for name in expected}
+    done = execute(workload, tensors, progress)
+    found = {name: program.unpack_tensor(done.image, name) for name in expected}
     wrong = {name: int(np.count_nonzero(found[name] != expected[name])) for name in program.written if name in expected}
     outputs = {name: reference.host_output(graph, name, found[tensor][None])
                for name, (tensor, _) in graph.outputs.items()}
-    return Inference(outputs, elapsed, mismatches={name: count for name, count in wrong.items() if count},
-                     rtl=() if rtl is None else (rtl,))
+    return Inference(outputs, done.seconds, mismatches={name: count for name, count in wrong.items() if count},
+                     cycles=done.cycles, rtl=() if done.rtl is None else (done.rtl,))
 
 
-def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], target: Target, machine: RtlMachine | None,
+def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute: Executor | None,
            progress: Callable[[int], None]) -> Inference:
     """One sample through all segments."""
     values, done = dict(inputs), Inference({}, 0.0)
@@ -148,34 +129,48 @@ def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], target:
             values.update(made)
             outputs.update((name, segment.of_sample(name, value)) for name, value in made.items())
             continue
-        one = _run_segment(segment, {name: values[name] for name in segment.inputs}, target,
-                           machine if target == "rtl" else None, progress)
+        one = _run_segment(segment, {name: values[name] for name in segment.inputs}, execute, progress)
         values.update(one.outputs)
         outputs.update((name, value[0]) for name, value in one.outputs.items())
         done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
+                       cycles=None if one.cycles is None else (done.cycles or 0) + one.cycles,
                        rtl=(*done.rtl, *one.rtl))
     return replace(done, outputs={name: outputs[name] for name in model.outputs})
 
 
+def _executor(target: Target, machine: RtlMachine | None, device: Device | None) -> Executor | None:
+    if target == "rtl":
+        assert machine is not None
+        return rtl_target(machine)
+    if target == "board":
+        if device is None:
+            raise ValueError("the target board needs a device")
+        return BoardTarget(device)
+    return functional_target if target == "functional" else None
+
+
 def run_model(model: Workload | Application, samples: Samples, target: Target, *, machine: RtlMachine | None = None,
+              device: Device | None = None,
               progress: Callable[[int, int], None] = lambda samples, cycles: None) -> Run:
     """Run every sample on ``target``; outputs are those that the target computed, and the processor behind it.
 
-    ``machine`` is the simulation to use for ``rtl``, else one is made (and built if need be).
+    ``machine`` is the simulation to use for ``rtl``, else one is made (and built if need be); ``device`` is for
+    ``board``.
     ``progress`` is called with the samples done and the cycles of the present one.
 
     Raises GraphError for inputs that do not fit, MachineError when the machine stops with an error, ToolError when the
-    simulation cannot be built.
+    simulation cannot be built, DriverError of a device.
     """
     workloads = [segment for segment in model.segments if isinstance(segment, Workload)]
     if target == "rtl" and machine is None:
         with RtlMachine(workloads[0].program.config) as own:
             return run_model(model, samples, target, machine=own, progress=progress)
+    execute = _executor(target, machine, device)
     inferences = []
     for number in range(len(samples)):
         progress(number, 0)
         inputs = {name: array[number:number + 1] for name, array in samples.inputs.items()}
-        inferences.append(_infer(model, inputs, target, machine, partial(progress, number)))
+        inferences.append(_infer(model, inputs, execute, partial(progress, number)))
     progress(len(samples), 0)
     programs = [] if target == "reference" else [workload.program for workload in workloads]
     compared = sum(int(np.prod(program.tensors[name].shape)) for program in programs

@@ -255,7 +255,7 @@ class RtlMachine:
             burst = -1 if fault.burst is None else fault.burst
             self._library.npu_add_fault(self._handle, fault.write, burst, fault.low, fault.high, int(fault.response))
 
-    # -- registers (Transport of driver.py) ----------------------------------------------------------------------
+    # -- registers (RegisterPort of driver.py) ----------------------------------------------------------------------
 
     def read32(self, address: int) -> int:
         """Raises ProtocolError when the register port does not answer or answers with an error."""

@@ -1,0 +1,22 @@
+"""What the driver has to know of a machine, from the tables that the hardware is made from."""
+
+from cores.arch.isa import ERROR_TEXTS, HEADER, INSTRUCTION_BYTES, Opcode
+from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, MAGIC, REGISTERS, VERSION, Control, Status
+from cores.config import NpuConfig
+from npudriver.machine import ErrorText, Machine
+
+__all__ = ["driver_machine"]
+
+
+def driver_machine(config: NpuConfig) -> Machine:
+    """The machine of ``config`` as the driver sees it."""
+    lanes = config.oc_lanes | config.ic_lanes << 8 | config.nnz_lanes << 16 | config.pixel_lanes << 24
+    return Machine(
+        fingerprint={"id": MAGIC, "version": VERSION, "config": config.digest, "lanes": lanes},
+        registers={register.name: register.address for register in REGISTERS},
+        control={bit.name: bit.value for bit in Control if bit.name},
+        status={bit.name: bit.value for bit in Status if bit.name},
+        errors={code.value: ErrorText(code.name, text) for code, text in ERROR_TEXTS.items()},
+        operations={opcode.value: opcode.name for opcode in Opcode},
+        counters=list(COUNTERS), beat_bytes=config.beat_bytes, address_bits=config.address_width,
+        instruction_bytes=INSTRUCTION_BYTES, opcode_bits=HEADER[0].bits, alignment=BASE_ALIGNMENT, macs=config.macs)

@@ -1,0 +1,67 @@
+"""``gen deploy``"""
+
+import argparse
+from pathlib import Path
+
+from gen.cli.calibration import add_calibration_options
+from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
+from gen.cli.compile import add_compiler_options
+from gen.cli.errors import UsageError
+from gen.cli.machine import add_machine_options, chosen_board, described, open_given
+from gen.cli.run import positive, require_member_names
+
+EXAMPLE = """example:
+  %(prog)s examples/digits/digits_int8.onnx --board zu3eg -o build/digits --input examples/digits/digits_test.npz"""
+
+#: Samples that are enclosed where no limit is given: they are to show that all is well, not how accurate the model is.
+_SAMPLES = 12
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx|PROGRAM")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER|FILE.tar.gz",
+                        help="a new or empty folder, or an archive of one")
+    parser.add_argument("--input", type=Path, metavar="FILE",
+                        help="samples to enclose, as for `run` (default: a random one)")
+    parser.add_argument("--limit", type=positive, default=_SAMPLES, metavar="N",
+                        help=f"enclose the first N samples (default {_SAMPLES})")
+    add_compiler_options(parser)
+    add_calibration_options(parser)
+    add_machine_options(parser)
+    add_json_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
+    from gen.deploy.package import require_free, write_package
+    from gen.run.inputs import arbitrary_samples, random_samples, read_samples
+    from gen.run.workload import Workload
+
+    try:
+        require_free(arguments.output)
+    except FileExistsError as error:
+        raise UsageError(f"-o {error.filename}: {error.strerror}") from None
+    application = open_given(arguments, arguments.model, samples=arguments.input)
+    require_member_names(arguments.model, [*application.inputs, *application.outputs])
+    only, *others = application.segments
+    if arguments.input is not None:
+        samples = read_samples(arguments.input, application.inputs, limit=arguments.limit)
+        if samples.remark:
+            messages.print(samples.remark, soft_wrap=True)
+    elif isinstance(only, Workload) and not others:
+        samples = random_samples(only.graph, only.input_shapes, seed=0)
+    else:
+        samples = arbitrary_samples(application.inputs, seed=0)
+    board = chosen_board(arguments)
+    program = application.workloads[0].program
+    with status(f"writing {arguments.output.name}"):
+        deployment = write_package(arguments.output, application, samples, board, arguments.model.stem)
+    facts = {
+        "package": str(arguments.output), "board": board.name, "device": deployment.device, "samples": len(samples),
+        "segments": ["host" if isinstance(segment, Path) else "accelerator" for segment in deployment.segments],
+    }
+    if arguments.json:
+        print_json(facts)
+        return
+    console.print(f"{arguments.output}: {arguments.model.stem} for {described(program.config, board.name)}; copy it "
+                  "to the board and type: python3 run.py", soft_wrap=True)

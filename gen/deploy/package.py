@@ -1,0 +1,157 @@
+"""A folder for a board: the model in the driver's form, the driver itself, and an example in Python and in C."""
+
+import gzip
+import io
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from boards.board import Board
+from cores.device import driver_machine
+from gen.deploy.c_sources import c_sources
+from gen.files.write import require_writable, write_file
+from gen.ir import reference
+from gen.run.application import Application
+from gen.run.deployed import deployed
+from gen.run.host import HostSegment
+from gen.run.inputs import Samples
+from gen.run.runner import run_model
+from gen.run.workload import Workload
+from npudriver import DeployedProgram, Deployment
+
+__all__ = ["encoded_sample", "require_free", "write_package"]
+
+_DRIVER = Path(__file__).resolve().parents[2] / "npudriver"
+#: Families whose fabric is beside a processor that runs Linux; others are reached through a bridge.
+_WITH_PROCESSOR = ("xcup", "xc7", "cyclonev")
+_RUN = '''#!/usr/bin/env python3
+"""Runs the model of this folder on its NPU; `python3 run.py --help` lists the options."""
+
+import sys
+from pathlib import Path
+
+folder = Path(__file__).resolve().parent
+sys.path.insert(0, str(folder))
+
+try:
+    from npudriver.__main__ import main
+except ModuleNotFoundError as missing:
+    sys.exit(f"run.py: error: the package {missing.name} is missing: pip install {missing.name}")
+
+sys.exit(main(["run", str(folder), *sys.argv[1:]]))
+'''
+
+
+def require_free(path: Path) -> None:
+    """Raises OSError where no package can be written to: a folder must be new or empty, a .tar.gz writable."""
+    if _is_archive(path):
+        require_writable(path)
+    elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(17, "must be a new or an empty folder, or a .tar.gz", str(path))
+    else:
+        require_writable(path / "model.json")
+
+
+def write_package(path: Path, application: Application, samples: Samples, board: Board, name: str) -> Deployment:
+    """Write the folder, or the archive, whole or not at all; the same application gives the same files.
+
+    ``samples`` go with it, and what the reference makes of them. Raises OSError, CompileError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:200]}.") as temporary:
+        folder = Path(temporary) / (path.name.removesuffix(".tar.gz") or "npu")
+        deployment = _write_folder(folder, application, samples, board, name)
+        if _is_archive(path):
+            write_file(path, _archive(folder))
+        else:
+            if path.is_dir():
+                path.rmdir()
+            folder.rename(path)
+    return deployment
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.endswith(".tar.gz")
+
+
+def _write_folder(folder: Path, application: Application, samples: Samples, board: Board, name: str) -> Deployment:
+    folder.mkdir(parents=True)
+    config = application.workloads[0].program.config
+    segments: list[DeployedProgram | Path] = []
+    for number, segment in enumerate(application.segments):
+        if isinstance(segment, HostSegment):
+            segments.append(folder / f"segment{number}.onnx")
+            (folder / f"segment{number}.onnx").write_bytes(segment.model)
+        else:
+            segments.append(deployed(segment))
+    deployment = Deployment(
+        name=name, board=board.name, device="uio:npu" if board.family in _WITH_PROCESSOR else "tcp://localhost:1234",
+        machine=driver_machine(config), outputs=list(application.outputs), segments=segments,
+        inputs={name: (spec.dtype.name, list(spec.shape[1:])) for name, spec in application.inputs.items()})
+    deployment.save(folder)
+    _write_samples(folder / "sample.npz", application, samples)
+    (folder / "run.py").write_text(_RUN)
+    shutil.copytree(_DRIVER, folder / "npudriver", ignore=shutil.ignore_patterns("__pycache__", "c"))
+    programs = [segment for segment in segments if isinstance(segment, DeployedProgram)]
+    only = application.segments[0]
+    sample = encoded_sample(programs[0], only, samples) if isinstance(only, Workload) and len(segments) == 1 else None
+    for file, content in c_sources(config, programs[0], sample).items():
+        (folder / "c").mkdir(exist_ok=True)
+        (folder / "c" / file).write_bytes(content)
+    (folder / "README.txt").write_text(_readme(deployment, host=len(programs) < len(segments)))
+    return deployment
+
+
+def _write_samples(path: Path, application: Application, samples: Samples) -> None:
+    result = run_model(application, samples, "reference")
+    arrays: dict[str, np.ndarray] = {**samples.inputs}
+    expected = result.outputs
+    if set(expected) == set(application.outputs):   # not where samples give different shapes
+        arrays |= {f"expected/{name}": value for name, value in expected.items()}
+    if samples.labels is not None:
+        arrays["label"] = samples.labels
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+def encoded_sample(program: DeployedProgram, workload: Workload, samples: Samples) -> Mapping[str, bytes]:
+    """Files for the C example: the first sample as int8 (C, H, W) of each input, and of what is to come out."""
+    first = {name: array[:1] for name, array in samples.inputs.items()}
+    _, tensors = reference.run(workload.graph, first, keep=True)
+    assert tensors is not None
+    inputs = {f"input_{number}.bin": np.ascontiguousarray(tensors[port.tensor][0]).tobytes()
+              for number, port in enumerate(program.inputs)}
+    outputs = {f"expected_{number}.bin": np.ascontiguousarray(tensors[port.tensor][0]).tobytes()
+               for number, port in enumerate(program.outputs)}
+    return inputs | outputs
+
+
+def _readme(deployment: Deployment, *, host: bool) -> str:
+    lines = [
+        f"{deployment.name} for {deployment.board}, by npugen.", "",
+        "python3 run.py                          the enclosed sample, whose outputs are known",
+        "python3 run.py --input X.npz -o Y.npz   samples of your own",
+        "python3 -m npudriver serve              let `gen run --target board:tcp://THIS_BOARD` use the device", "",
+        "Needs Python 3.8 or newer and NumPy" + (", and onnxruntime for the processor's part." if host else "."),
+        f"The device is {deployment.device} unless --device says otherwise (npudriver/connect.py has the forms).",
+        "c/ has the C library and an example for the first program.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _archive(folder: Path) -> bytes:
+    """A .tar.gz with the folder's name as its root; times, owners and order are fixed."""
+    def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
+        info.mtime, info.uid, info.gid, info.uname, info.gname = 0, 0, 0, "", ""
+        info.mode = 0o755 if info.isdir() or info.name.endswith("run.py") else 0o644
+        return info
+
+    plain_tar = io.BytesIO()
+    with tarfile.open(fileobj=plain_tar, mode="w") as archive:
+        archive.add(folder, folder.name, recursive=False, filter=plain)
+        for path in sorted(folder.rglob("*")):
+            archive.add(path, str(Path(folder.name) / path.relative_to(folder)), recursive=False, filter=plain)
+    return gzip.compress(plain_tar.getvalue(), mtime=0)

@@ -1,0 +1,31 @@
+"""The driver: programs run on a device, by the same calls in simulation and on a board.
+
+It needs Python 3.8 or newer and NumPy, and nothing else of the project: `python -m gen deploy` puts a copy of this
+package beside a program. docs/driver.md describes it.
+"""
+
+from .backend import Backend, Buffer
+from .connect import open_backend
+from .device import Device
+from .errors import (
+    AbortedError,
+    DeviceError,
+    DriverError,
+    FaultError,
+    OutOfMemoryError,
+    PackageError,
+    TransportError,
+    WaitTimeoutError,
+)
+from .inference import Inference
+from .machine import Machine
+from .model import Deployment, LoadedModel
+from .program import DeployedProgram
+from .registers import Job, Registers
+from .resident import ResidentProgram
+
+__all__ = [
+    "AbortedError", "Backend", "Buffer", "DeployedProgram", "Deployment", "Device", "DeviceError", "DriverError",
+    "FaultError", "Inference", "Job", "LoadedModel", "Machine", "OutOfMemoryError", "PackageError", "Registers",
+    "ResidentProgram", "TransportError", "WaitTimeoutError", "open_backend",
+]

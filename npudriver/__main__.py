@@ -1,0 +1,168 @@
+"""The driver's own commands, on a board: ``python3 -m npudriver info | run | serve``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, Sequence
+
+import numpy as np
+
+from .connect import open_backend
+from .device import Device
+from .errors import DriverError, PackageError
+from .model import Deployment
+from .registers import Registers
+from .server import Server
+
+__all__ = ["main"]
+
+_SAMPLE = "sample.npz"
+#: In the file of a sample, what the names of expected outputs begin with.
+_EXPECTED = "expected/"
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not {text}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not _natural(text):
+        raise argparse.ArgumentTypeError("must be at least 1, not 0")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="npudriver", description="Programs on an NPU.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a deployed model")
+    run.add_argument("folder", type=Path)
+    run.add_argument("--input", type=Path, metavar="X.npz", help="arrays named as the model's inputs, samples on the "
+                     "first axis, and perhaps `label`; without it the enclosed sample runs, whose outputs are known")
+    run.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
+    run.add_argument("--limit", type=_positive, metavar="N", help="take the first N samples")
+    run.add_argument("--slots", type=_positive, default=2, help="1 loads no input while the device runs (default 2)")
+    run.add_argument("--retries", type=_natural, default=0,
+                     help="try a sample again so often that has failed (default 0)")
+    run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    info = commands.add_parser("info", help="say what the device is and what its registers hold")
+    info.add_argument("folder", type=Path)
+    run.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one inference (default 10 s)")
+    serve = commands.add_parser("serve", help="let others use the device over the network, who must be trusted")
+    serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT", help="default 127.0.0.1:1234")
+    serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
+                       help="what they have of its memory (default 64)")
+    for sub in (run, info, serve):
+        sub.add_argument("--device", metavar="URL", help="uio:[NAME], pynq:FILE.bit, tcp://HOST[:PORT] (default: the "
+                         "board's, of the folder; for serve uio:)")
+    return parser
+
+
+def _samples(path: Path, deployment: Deployment, limit: int | None) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file) if not isinstance(file, np.ndarray) else {}
+    except (OSError, ValueError) as error:
+        raise PackageError(f"{path}: not an .npz file, or damaged ({error})") from None
+    for name in deployment.inputs:
+        if name not in arrays:
+            raise PackageError(f"{path}: has no array {name}; it has {', '.join(arrays) or 'none'}")
+    counts = {name: len(arrays[name]) if arrays[name].ndim else 0 for name in deployment.inputs}
+    if min(counts.values()) < 1 or len(set(counts.values())) > 1:
+        raise PackageError(f"{path}: the inputs must have samples on their first axes, as many each: " + ", ".join(
+            f"{name} has {count}" for name, count in counts.items()))
+    return {name: array[:limit] for name, array in arrays.items()}
+
+
+def _each(arrays: dict[str, np.ndarray], names: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+    for number in range(len(arrays[names[0]])):
+        yield {name: arrays[name][number] for name in names}
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    deployment = Deployment.load(arguments.folder)
+    own = arguments.input is None
+    arrays = _samples(arguments.folder / _SAMPLE if own else arguments.input, deployment, arguments.limit)
+    with Device(open_backend(arguments.device or deployment.device), deployment.machine,
+                timeout=arguments.timeout) as device, deployment.load_into(device, slots=arguments.slots) as model:
+        began = time.perf_counter()
+        found = list(model.stream(_each(arrays, list(deployment.inputs)), retries=arguments.retries))
+        seconds = time.perf_counter() - began
+    if arguments.output:
+        np.savez_compressed(arguments.output, **_stacked(found))  # type: ignore[arg-type]
+    facts = {"samples": len(found), "seconds": round(seconds, 6), "per_second": round(len(found) / seconds, 2)}
+    if own:
+        facts["differing"] = sum(
+            int(np.count_nonzero(np.asarray(one[name]) != arrays[_EXPECTED + name][number]))
+            for number, one in enumerate(found) for name in deployment.outputs if _EXPECTED + name in arrays)
+    labels = arrays.get("label")
+    if labels is not None and len(deployment.outputs) == 1:
+        right = [int(np.argmax(one[deployment.outputs[0]])) == int(label) for one, label in zip(found, labels)]
+        facts["right"] = sum(right)
+    print(json.dumps(facts) if arguments.json else ", ".join(f"{name} {value}" for name, value in facts.items()))
+    return 1 if facts.get("differing") else 0
+
+
+def _stacked(found: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Name -> all samples; ``name/N`` for each where they have different shapes."""
+    stacked = {}
+    for name in found[0] if found else ():
+        arrays = [np.asarray(one[name]) for one in found]
+        if len({array.shape for array in arrays}) == 1:
+            stacked[name] = np.stack(arrays)
+        else:
+            stacked.update({f"{name}/{number}": array for number, array in enumerate(arrays)})
+    return stacked
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    deployment = Deployment.load(arguments.folder)
+    backend = open_backend(arguments.device or deployment.device)
+    try:
+        registers = Registers(backend, deployment.machine)  # which changes nothing
+        for name in deployment.machine.registers:
+            if not name.startswith("counter_"):
+                print(f"{name:16} {registers.read(name):#010x}")
+        for name, value in registers.counters().items():
+            print(f"{name:24} {value:,}")
+    finally:
+        backend.close()
+    return 0
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    host, _, port = arguments.listen.rpartition(":")
+    if not port.isdecimal():
+        raise PackageError(f"--listen {arguments.listen}: must be ADDRESS:PORT")
+    backend = open_backend(arguments.device or "uio:")
+    try:
+        server = Server(backend, host=host, port=int(port), memory=arguments.memory << 20)
+        print(f"serving at tcp://{server.address[0]}:{server.address[1]}", flush=True)
+        try:
+            server.serve()
+        finally:
+            server.close()
+    finally:
+        backend.close()
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, 1 (could not), 2 (bad arguments), 130 (interrupted)."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return {"run": _run, "info": _info, "serve": _serve}[arguments.command](arguments)
+    except KeyboardInterrupt:
+        return 130
+    except (DriverError, OSError) as error:
+        print(f"npudriver {arguments.command}: error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+/* Programs on a device: registers, memory, packing. See npugen.h. */
+#include "npugen.h"
+
+#include <string.h>
+
+#define SETTLING_US 1000000u
+#define SLICE_US 250000u /* an interrupt that was lost is found out after so long */
+
+static const char *const error_names[] = NPUGEN_ERROR_NAMES;
+static const char *const error_texts[] = NPUGEN_ERROR_TEXTS;
+
+static uint32_t read_register(npugen_device *device, uint32_t address) {
+    return device->backend.read32(device->backend.context, address);
+}
+
+static void write_register(npugen_device *device, uint32_t address, uint32_t value) {
+    device->backend.write32(device->backend.context, address, value);
+}
+
+static uint64_t now(npugen_device *device) { return device->backend.now(device->backend.context); }
+
+/* Wait until the machine is at rest. */
+static npugen_status settle(npugen_device *device) {
+    const uint64_t deadline = now(device) + SETTLING_US;
+    while (read_register(device, NPUGEN_REG_STATUS) & NPUGEN_STATUS_BUSY) {
+        if (now(device) >= deadline) return NPUGEN_BUSY;
+        if (device->backend.wait(device->backend.context, 20) != NPUGEN_OK) return NPUGEN_IO;
+    }
+    return NPUGEN_OK;
+}
+
+static npugen_status identify(npugen_device *device) {
+    if (read_register(device, NPUGEN_REG_ID) != NPUGEN_ID_VALUE) return NPUGEN_WRONG_DEVICE;
+    if (read_register(device, NPUGEN_REG_VERSION) != NPUGEN_VERSION_VALUE) return NPUGEN_WRONG_DEVICE;
+    if (read_register(device, NPUGEN_REG_CONFIG) != NPUGEN_CONFIG_VALUE) return NPUGEN_WRONG_DEVICE;
+    return NPUGEN_OK;
+}
+
+npugen_status npugen_open(npugen_device *device, const npugen_backend *backend) {
+    npugen_status status;
+    memset(device, 0, sizeof *device);
+    device->backend = *backend;
+    status = identify(device);
+    if (status != NPUGEN_OK) return status;
+    if (read_register(device, NPUGEN_REG_STATUS) & NPUGEN_STATUS_BUSY) {
+        status = npugen_abort(device);
+        if (status != NPUGEN_OK) return status;
+    }
+    write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    return NPUGEN_OK;
+}
+
+static npugen_status place(npugen_device *device, npugen_buffer *buffer, size_t size, const uint8_t *data,
+                           size_t data_size) {
+    const npugen_status status =
+        device->backend.allocate(device->backend.context, size, NPUGEN_BASE_ALIGNMENT, buffer);
+    if (status != NPUGEN_OK) return status;
+    memcpy(buffer->data, data, data_size);
+    device->backend.to_device(device->backend.context, buffer, 0, data_size);
+    return NPUGEN_OK;
+}
+
+npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,
+                          unsigned slots) {
+    /* Fetch reads whole beats. */
+    const size_t code_size = (image->code_size + NPUGEN_BEAT_BYTES - 1) / NPUGEN_BEAT_BYTES * NPUGEN_BEAT_BYTES;
+    npugen_status status;
+    memset(program, 0, sizeof *program);
+    if (slots < 1 || slots > NPUGEN_MAX_SLOTS) return NPUGEN_ARGUMENT;
+    status = place(device, &program->code, code_size, image->code, image->code_size);
+    if (status != NPUGEN_OK) return status;
+    program->image = image;
+    while (program->slots < slots) {
+        status = place(device, &program->regions[program->slots], (size_t)image->data_beats * NPUGEN_BEAT_BYTES,
+                       image->constants, image->constants_size);
+        if (status != NPUGEN_OK) {
+            npugen_unload(device, program);
+            return status;
+        }
+        ++program->slots;
+    }
+    return NPUGEN_OK;
+}
+
+void npugen_unload(npugen_device *device, npugen_program *program) {
+    if (device->backend.free && program->image) {
+        while (program->slots) device->backend.free(device->backend.context, &program->regions[--program->slots]);
+        device->backend.free(device->backend.context, &program->code);
+    }
+    memset(program, 0, sizeof *program);
+}
+
+/* Bytes of a row of an interleaved map, or of the pixels of a block's row. */
+static size_t row_bytes(const npugen_tensor *tensor) {
+    const size_t bytes = (size_t)tensor->channels * tensor->width;
+    if (!tensor->interleaved) return (size_t)tensor->width * NPUGEN_BEAT_BYTES;
+    return (bytes + NPUGEN_BEAT_BYTES - 1) / NPUGEN_BEAT_BYTES * NPUGEN_BEAT_BYTES;
+}
+
+static size_t tensor_bytes(const npugen_tensor *tensor) {
+    const size_t blocks = (tensor->channels + NPUGEN_BEAT_BYTES - 1) / NPUGEN_BEAT_BYTES;
+    return (tensor->interleaved ? 1 : blocks) * tensor->height * row_bytes(tensor);
+}
+
+/* Where a value lies from the tensor's first byte on. */
+static size_t place_of(const npugen_tensor *tensor, uint32_t channel, uint32_t row, uint32_t column) {
+    if (tensor->interleaved) return row * row_bytes(tensor) + (size_t)column * tensor->channels + channel;
+    return (((size_t)(channel / NPUGEN_BEAT_BYTES) * tensor->height + row) * tensor->width + column)
+        * NPUGEN_BEAT_BYTES + channel % NPUGEN_BEAT_BYTES;
+}
+
+npugen_status npugen_input(npugen_device *device, npugen_program *program, unsigned slot, unsigned input,
+                           const int8_t *values) {
+    const npugen_tensor *tensor;
+    npugen_buffer *region;
+    size_t begin;
+    if (!program->image || slot >= program->slots || input >= program->image->input_count) return NPUGEN_ARGUMENT;
+    tensor = &program->image->inputs[input];
+    region = &program->regions[slot];
+    begin = (size_t)tensor->offset * NPUGEN_BEAT_BYTES;
+    memset(region->data + begin, 0, tensor_bytes(tensor));
+    for (uint32_t channel = 0; channel < tensor->channels; ++channel)
+        for (uint32_t row = 0; row < tensor->height; ++row)
+            for (uint32_t column = 0; column < tensor->width; ++column)
+                region->data[begin + place_of(tensor, channel, row, column)] = (uint8_t)*values++;
+    device->backend.to_device(device->backend.context, region, begin, tensor_bytes(tensor));
+    return NPUGEN_OK;
+}
+
+npugen_status npugen_output(npugen_device *device, npugen_program *program, unsigned slot, unsigned output,
+                            int8_t *values) {
+    const npugen_tensor *tensor;
+    npugen_buffer *region;
+    size_t begin;
+    if (!program->image || slot >= program->slots || output >= program->image->output_count) return NPUGEN_ARGUMENT;
+    tensor = &program->image->outputs[output];
+    region = &program->regions[slot];
+    begin = (size_t)tensor->offset * NPUGEN_BEAT_BYTES;
+    device->backend.to_host(device->backend.context, region, begin, tensor_bytes(tensor));
+    for (uint32_t channel = 0; channel < tensor->channels; ++channel)
+        for (uint32_t row = 0; row < tensor->height; ++row)
+            for (uint32_t column = 0; column < tensor->width; ++column)
+                *values++ = (int8_t)region->data[begin + place_of(tensor, channel, row, column)];
+    return NPUGEN_OK;
+}
+
+npugen_status npugen_start(npugen_device *device, npugen_program *program, unsigned slot) {
+    npugen_status status;
+    if (!program->image || slot >= program->slots) return NPUGEN_ARGUMENT;
+    status = settle(device);
+    if (status != NPUGEN_OK) return status;
+    write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    write_register(device, NPUGEN_REG_PROGRAM_LOW, (uint32_t)program->code.address);
+    write_register(device, NPUGEN_REG_PROGRAM_HIGH, (uint32_t)(program->code.address >> 32));
+    write_register(device, NPUGEN_REG_PROGRAM_LENGTH,
+                   (uint32_t)(program->image->code_size / NPUGEN_INSTRUCTION_BYTES));
+    write_register(device, NPUGEN_REG_DATA_LOW, (uint32_t)program->regions[slot].address);
+    write_register(device, NPUGEN_REG_DATA_HIGH, (uint32_t)(program->regions[slot].address >> 32));
+    write_register(device, NPUGEN_REG_DATA_BEATS, program->image->data_beats);
+    write_register(device, NPUGEN_REG_WRITE_START, program->image->write_start);
+    if (device->progress_cycles) write_register(device, NPUGEN_REG_TIMEOUT, device->progress_cycles);
+    write_register(device, NPUGEN_REG_IRQ_ENABLE, 1);
+    write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_START);
+    return NPUGEN_OK;
+}
+
+/* The outcome of what has ended; the interrupt falls. */
+static npugen_status collect(npugen_device *device, uint32_t status) {
+    const int failed = (status & NPUGEN_STATUS_ERROR) != 0;
+    device->fault_code = failed ? read_register(device, NPUGEN_REG_ERROR_CODE) : 0;
+    device->fault_index = failed ? read_register(device, NPUGEN_REG_ERROR_INDEX) : 0;
+    write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    return failed ? NPUGEN_FAULT : NPUGEN_OK;
+}
+
+npugen_status npugen_wait(npugen_device *device, uint32_t timeout_us) {
+    const uint64_t deadline = now(device) + timeout_us;
+    for (;;) {
+        const uint32_t status = read_register(device, NPUGEN_REG_STATUS);
+        const uint64_t time = now(device);
+        uint64_t left;
+        if (status & (NPUGEN_STATUS_DONE | NPUGEN_STATUS_ERROR)) return collect(device, status);
+        if (!(status & NPUGEN_STATUS_BUSY)) return NPUGEN_ABORTED;
+        if (time >= deadline) return NPUGEN_TIMEOUT;
+        left = deadline - time;
+        if (device->backend.wait(device->backend.context, left < SLICE_US ? (uint32_t)left : SLICE_US) != NPUGEN_OK)
+            return NPUGEN_IO;
+    }
+}
+
+npugen_status npugen_abort(npugen_device *device) {
+    npugen_status status;
+    write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_ABORT);
+    status = settle(device);
+    if (status == NPUGEN_OK) write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    return status;
+}
+
+npugen_status npugen_reset(npugen_device *device) {
+    npugen_status status =
+        device->backend.reset ? device->backend.reset(device->backend.context) : npugen_abort(device);
+    if (status == NPUGEN_OK) status = identify(device);
+    if (status == NPUGEN_OK) write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    return status;
+}
+
+uint64_t npugen_counter(npugen_device *device, uint32_t low_register) {
+    /* The low half first: it holds the high one. */
+    const uint64_t low = read_register(device, low_register);
+    return low | (uint64_t)read_register(device, low_register + 4) << 32;
+}
+
+const char *npugen_status_text(npugen_status status) {
+    static const char *const texts[] = {
+        "done", "the device is no NPU of this configuration", "the device is busy", "the machine stopped at an error",
+        "no result in time", "stopped without a result", "no room in the device's memory",
+        "no such slot, input or output", "the way to the device fails"};
+    return (unsigned)status < sizeof texts / sizeof *texts ? texts[status] : "unknown";
+}
+
+const char *npugen_error_name(uint32_t code) {
+    return code < sizeof error_names / sizeof *error_names ? error_names[code] : "unknown";
+}
+
+const char *npugen_error_text(uint32_t code) {
+    return code < sizeof error_texts / sizeof *error_texts ? error_texts[code] : "not known to this driver";
+}

@@ -1,0 +1,121 @@
+/* The driver in C: the same calls as the Python package npudriver, in C99 without dependencies.
+ *
+ * A device is reached by a backend: npugen_uio.c is one for Linux (UIO and u-dma-buf); on bare metal five short
+ * functions make another. Registers and codes are those of npugen_regs.h, programs those of npugen_program.h; both are
+ * generated. Nothing here allocates memory but the backend, and no call is reentrant: one thread at a time.
+ */
+#ifndef NPUGEN_H
+#define NPUGEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "npugen_regs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Data regions that a program can have: inputs of the next inferences are loaded while one runs. */
+#define NPUGEN_MAX_SLOTS 4
+
+/* What every call returns. */
+typedef enum npugen_status {
+    NPUGEN_OK = 0,
+    NPUGEN_WRONG_DEVICE = 1, /* no NPU, or one of another configuration */
+    NPUGEN_BUSY = 2,         /* a program runs, or the bus owes answers to one that was stopped */
+    NPUGEN_FAULT = 3,        /* the machine stopped: see npugen_device.fault_code and .fault_index */
+    NPUGEN_TIMEOUT = 4,      /* not done in time; it goes on */
+    NPUGEN_ABORTED = 5,      /* stopped without a result */
+    NPUGEN_NO_MEMORY = 6,
+    NPUGEN_ARGUMENT = 7, /* a slot, an input or an output that there is not */
+    NPUGEN_IO = 8        /* the way to the device fails */
+} npugen_status;
+
+/* Memory that host and device share. */
+typedef struct npugen_buffer {
+    uint8_t *data;
+    uint64_t address; /* on the device's bus */
+    size_t size;
+} npugen_buffer;
+
+/* A way to a device. Only free and reset may be NULL. */
+typedef struct npugen_backend {
+    void *context; /* the functions' first argument */
+    uint32_t (*read32)(void *context, uint32_t address);
+    void (*write32)(void *context, uint32_t address, uint32_t value);
+    /* Memory at a multiple of alignment. */
+    npugen_status (*allocate)(void *context, size_t size, size_t alignment, npugen_buffer *buffer);
+    void (*free)(void *context, npugen_buffer *buffer);
+    /* Write caches back, or drop them. */
+    void (*to_device)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
+    void (*to_host)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
+    /* Wait for the interrupt, or for so long; it may end early. */
+    npugen_status (*wait)(void *context, uint32_t microseconds);
+    uint64_t (*now)(void *context); /* microseconds, from any beginning */
+    npugen_status (*reset)(void *context);
+} npugen_backend;
+
+/* A feature map (channels, height, width) of int8 in the data region. */
+typedef struct npugen_tensor {
+    const char *name; /* of the model's input or output */
+    uint32_t offset;  /* beats */
+    uint32_t channels, height, width;
+    int interleaved; /* (height, width, channels), every row beginning a beat */
+} npugen_tensor;
+
+/* A program as it is linked or read from files. */
+typedef struct npugen_image {
+    const char *name;
+    const uint8_t *code, *constants;
+    size_t code_size, constants_size; /* bytes */
+    uint32_t data_beats, write_start;
+    const npugen_tensor *inputs, *outputs;
+    unsigned input_count, output_count;
+} npugen_image;
+
+/* A program in the device's memory. */
+typedef struct npugen_program {
+    const npugen_image *image;
+    npugen_buffer code, regions[NPUGEN_MAX_SLOTS];
+    unsigned slots;
+} npugen_program;
+
+typedef struct npugen_device {
+    npugen_backend backend;
+    uint32_t progress_cycles; /* without progress until the machine gives up; 0: what it has */
+    uint32_t fault_code, fault_index;
+} npugen_device;
+
+/* Look whether the device is the one that npugen_regs.h is of, and bring it to rest. */
+npugen_status npugen_open(npugen_device *device, const npugen_backend *backend);
+
+/* Put a program into memory, with so many data regions; others may be there. */
+npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,
+                          unsigned slots);
+void npugen_unload(npugen_device *device, npugen_program *program);
+
+/* Load an input, also while another slot's inference runs; read an output of one that has ended. */
+npugen_status npugen_input(npugen_device *device, npugen_program *program, unsigned slot, unsigned input,
+                           const int8_t *values);
+npugen_status npugen_output(npugen_device *device, npugen_program *program, unsigned slot, unsigned output,
+                            int8_t *values);
+
+/* One inference at a time. */
+npugen_status npugen_start(npugen_device *device, npugen_program *program, unsigned slot);
+npugen_status npugen_wait(npugen_device *device, uint32_t timeout_us);
+npugen_status npugen_abort(npugen_device *device);
+npugen_status npugen_reset(npugen_device *device);
+
+/* A counter of the last inference, by the register of its low half, such as NPUGEN_REG_COUNTER_CYCLES_LOW. */
+uint64_t npugen_counter(npugen_device *device, uint32_t low_register);
+
+const char *npugen_status_text(npugen_status status);
+const char *npugen_error_name(uint32_t code);
+const char *npugen_error_text(uint32_t code);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

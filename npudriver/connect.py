@@ -1,0 +1,80 @@
+"""Devices by URL.
+
+    uio:[NAME][?buffer=udmabuf0]                        this board: a UIO device by name (npu) or path, a u-dma-buf
+    pynq:FILE.bit[?ip=npu]                              this board, by PYNQ
+    tcp://HOST[:1234]                                   a board that runs `python3 -m npudriver serve`
+    tcp://HOST[:1234]?registers=A&memory=B&size=C       LiteX's server; bus=D where the device sees its memory at D
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Mapping
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from .backend import Backend
+from .errors import TransportError
+from .etherbone import EtherboneClient
+from .windows import Windows
+
+__all__ = ["SCHEMES", "open_backend"]
+
+
+def _uio(url: SplitResult, options: dict[str, str]) -> Backend:
+    from .backends.uio import UioBackend
+
+    return UioBackend(url.path or "npu", **options)
+
+
+def _pynq(url: SplitResult, options: dict[str, str]) -> Backend:
+    from .backends.pynq import PynqBackend
+
+    if not url.path:
+        raise TransportError("pynq: must be followed by the file of the bitstream")
+    return PynqBackend(url.path, **options)
+
+
+def _tcp(url: SplitResult, options: dict[str, str]) -> Backend:
+    from .backends.remote import RemoteBackend
+
+    if url.hostname is None:
+        raise TransportError("tcp:// must be followed by a host")
+    windows = None
+    if options:
+        values = {name: _number(name, value) for name, value in options.items()}
+        missing = [name for name in ("registers", "memory", "size") if name not in values]
+        if missing:
+            raise TransportError(f"tcp: {missing[0]} is missing; either none of registers, memory and size, or all")
+        windows = Windows(**{"bus": values["memory"], **values})
+    return RemoteBackend(EtherboneClient(url.hostname, url.port or 1234), windows)
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value, 0)
+    except ValueError:
+        raise TransportError(f"{name} must be a number, not {value}") from None
+
+
+#: Scheme -> what opens it, and the options it takes.
+SCHEMES: Mapping[str, tuple[Callable[[SplitResult, dict[str, str]], Backend], tuple[str, ...]]] = {
+    "uio": (_uio, ("buffer", "interrupt", "sysfs", "dev")),
+    "pynq": (_pynq, ("ip", "interrupt")),
+    "tcp": (_tcp, ("registers", "memory", "size", "bus")),
+}
+
+
+def open_backend(url: str) -> Backend:
+    """Raises TransportError for a device that is not there, or a URL that makes no sense."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise TransportError(f"{url}: {error}") from None
+    if parts.scheme not in SCHEMES:
+        raise TransportError(f"{url}: a device is given as {', '.join(f'{name}:...' for name in SCHEMES)}")
+    opener, known = SCHEMES[parts.scheme]
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TransportError(f"{url}: there is no option {unknown[0]}; there are {', '.join(known)}")
+    return opener(parts, options)

@@ -1,0 +1,109 @@
+"""Etherbone over TCP: 32-bit reads and writes in packets, as LiteX's server and its remote client speak it.
+
+A packet has one record: up to 255 writes to addresses one behind the other, or up to 255 reads. The answer to reads is
+a record of writes.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Sequence
+
+from .errors import TransportError
+
+__all__ = ["EtherboneClient", "Packet", "receive", "send"]
+
+_MAGIC, _VERSION, _SIZES = 0x4E6F, 0x10, 0x44     # 32 bits of address and of data
+_HEADER = struct.Struct(">HBB4xBBBB")
+_ALL_BYTES = 0xF
+#: Reads or writes of a packet.
+LONGEST = 255
+
+
+@dataclass(frozen=True)
+class Packet:
+    """``writes`` go to ``base`` and behind; ``reads`` are addresses."""
+
+    base: int = 0
+    writes: Sequence[int] = ()
+    reads: Sequence[int] = ()
+
+
+def send(connection: socket.socket, packet: Packet) -> None:
+    head = _HEADER.pack(_MAGIC, _VERSION, _SIZES, 0, _ALL_BYTES, len(packet.writes), len(packet.reads))
+    body = b""
+    if packet.writes:
+        body += struct.pack(f">{len(packet.writes) + 1}I", packet.base, *packet.writes)
+    if packet.reads:
+        body += struct.pack(f">{len(packet.reads) + 1}I", 0, *packet.reads)
+    connection.sendall(head + body)
+
+
+def receive(connection: socket.socket) -> Packet | None:
+    """None when the other side has closed. Raises TransportError for what is no such packet."""
+    head = _exactly(connection, _HEADER.size)
+    if head is None:
+        return None
+    magic, version, sizes, _, _, writes, reads = _HEADER.unpack(head)
+    if (magic, version & 0xF0, sizes) != (_MAGIC, _VERSION, _SIZES):
+        raise TransportError("the other side does not speak Etherbone")
+    words: dict[str, tuple[int, ...]] = {"writes": (), "reads": ()}
+    base = 0
+    for name, count in (("writes", writes), ("reads", reads)):
+        if count:
+            body = _exactly(connection, 4 * (count + 1))
+            if body is None:
+                raise TransportError("the connection was closed in the middle of a packet")
+            first, *words_read = struct.unpack(f">{count + 1}I", body)
+            words[name] = tuple(words_read)
+            base = first if name == "writes" else base
+    return Packet(base, **words)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            if data:
+                raise TransportError("the connection was closed in the middle of a packet")
+            return None
+        data += part
+    return data
+
+
+class EtherboneClient:
+    """``read`` and ``write`` as LiteX's RemoteClient has them. Raises TransportError."""
+
+    def __init__(self, host: str, port: int = 1234, *, timeout: float = 5.0) -> None:
+        self._where = f"{host}:{port}"
+        try:
+            self._connection = socket.create_connection((host, port), timeout)
+        except OSError as error:
+            raise TransportError(f"{self._where}: {error.strerror or error}") from None
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def read(self, addr: int, length: int = 1) -> list[int]:
+        """``length`` words (255 at most) from a byte address on."""
+        try:
+            send(self._connection, Packet(reads=[addr + 4 * number for number in range(length)]))
+            answer = receive(self._connection)
+        except OSError as error:
+            raise TransportError(f"{self._where}: {error.strerror or error}") from None
+        if answer is None:
+            raise TransportError(f"{self._where}: the connection was closed")
+        if len(answer.writes) != length:
+            raise TransportError(f"{self._where}: {len(answer.writes)} words came where {length} were asked for")
+        return list(answer.writes)
+
+    def write(self, addr: int, datas: Sequence[int]) -> None:
+        """Words (255 at most) to a byte address and behind."""
+        try:
+            send(self._connection, Packet(base=addr, writes=datas))
+        except OSError as error:
+            raise TransportError(f"{self._where}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        self._connection.close()

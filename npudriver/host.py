@@ -1,0 +1,52 @@
+"""Parts of a model that the processor runs, by onnxruntime where it is installed."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, Mapping
+
+import numpy as np
+
+from .errors import PackageError
+
+__all__ = ["HostModel"]
+
+
+class HostModel:
+    """The ONNX model in a file; ``threads``: 0 for as many as the processor has.
+
+    Raises PackageError where onnxruntime is missing, or does not take it.
+    """
+
+    def __init__(self, path: Path, *, threads: int = 0) -> None:
+        try:
+            runtime: Any = importlib.import_module("onnxruntime")
+        except ImportError:
+            raise PackageError("a part of this model runs on the processor, by onnxruntime, which is missing here: "
+                               "pip install onnxruntime") from None
+        self._path = path
+        try:
+            options = runtime.SessionOptions()
+            options.log_severity_level = 4
+            options.intra_op_num_threads = threads
+            # What the model says, and not what comes close to it.
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+            self._session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:      # onnxruntime's own exception types are not public
+            raise PackageError(f"{path}: onnxruntime does not take it ({_line(error)})") from None
+        self.inputs = [value.name for value in self._session.get_inputs()]
+        #: Output -> whether its first axis is known to be 1 for one sample.
+        self.outputs = {value.name: list(value.shape[:1]) == [1] for value in self._session.get_outputs()}
+
+    def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Outputs of one sample, whose axis the values have. Raises PackageError."""
+        try:
+            made = self._session.run(list(self.outputs), {name: values[name] for name in self.inputs})
+        except Exception as error:
+            raise PackageError(f"{self._path}: onnxruntime does not run it ({_line(error)})") from None
+        return dict(zip(self.outputs, made))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,113 @@
+"""The register file of a device: identity, one program at a time, its outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Protocol
+
+from .errors import DeviceError
+from .machine import Machine
+
+__all__ = ["Job", "RegisterPort", "Registers"]
+
+_WORD = 0xFFFFFFFF
+_DIFFERENCES = {
+    "id": "the device is no NPU",
+    "version": "the device has another instruction set",
+    "config": "the device was built from another configuration",
+    "lanes": "the device has other lanes",
+}
+
+
+class RegisterPort(Protocol):
+    """32-bit access; addresses in bytes from the start of the register port."""
+
+    def read32(self, address: int) -> int: ...
+
+    def write32(self, address: int, value: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program in memory: bus addresses, and sizes in instructions and beats.
+
+    ``timeout``: cycles without progress until the machine gives up; None keeps what the device has.
+    """
+
+    program: int
+    instructions: int
+    data: int
+    data_beats: int
+    write_start: int
+    timeout: int | None = None
+
+
+class Registers:
+    """Starts programs and reads their outcome, over any port. Raises DeviceError when it is no port of ``machine``."""
+
+    def __init__(self, port: RegisterPort, machine: Machine) -> None:
+        self.port, self.machine = port, machine
+        bits = machine.status
+        self.busy, self.done, self.error = bits["BUSY"], bits["DONE"], bits["ERROR"]
+        self.identify()
+
+    def identify(self) -> None:
+        """Raises DeviceError unless the device is the machine that is expected."""
+        for name, expected in self.machine.fingerprint.items():
+            found = self.read(name)
+            if found != expected:
+                raise DeviceError(f"{_DIFFERENCES.get(name, 'the device is another one')}: register {name} is "
+                                  f"{found:#010x}, not {expected:#010x}")
+
+    def read(self, name: str) -> int:
+        return self.port.read32(self.machine.registers[name])
+
+    def write(self, name: str, value: int) -> None:
+        self.port.write32(self.machine.registers[name], value)
+
+    def command(self, name: str) -> None:
+        """START, ABORT or CLEAR."""
+        self.write("control", self.machine.control[name])
+
+    def status(self) -> int:
+        """Bits of ``machine.status``. Raises DeviceError for bits that no machine has: it is off, or unreachable."""
+        value = self.read("status")
+        if value & ~(self.busy | self.done | self.error):
+            raise DeviceError(f"the device does not answer: register status is {value:#010x}")
+        return value
+
+    def start(self, job: Job, *, interrupt: bool = True) -> None:
+        """Raises DeviceError when a program is running."""
+        if self.status() & self.busy:
+            raise DeviceError("the device is busy")
+        self.command("CLEAR")
+        for name, value in (("program", job.program), ("data", job.data)):
+            self.write(f"{name}_low", value & _WORD)
+            self.write(f"{name}_high", value >> 32)
+        self.write("program_length", job.instructions)
+        self.write("data_beats", job.data_beats)
+        self.write("write_start", job.write_start)
+        if job.timeout is not None:
+            self.write("timeout", job.timeout)
+        self.write("irq_enable", int(interrupt))
+        self.command("START")
+
+    def counter(self, name: str) -> int:
+        # The low half first: it holds the high one.
+        low = self.read(f"counter_{name}_low")
+        return low | self.read(f"counter_{name}_high") << 32
+
+    def counters(self) -> Mapping[str, int]:
+        return {name: self.counter(name) for name in self.machine.counters}
+
+    def finish(self) -> tuple[int, int]:
+        """(error code, index of the instruction) of a program that has ended; (0, 0) if all went well.
+
+        Also clears the interrupt. Raises DeviceError when it has not ended.
+        """
+        status = self.status()
+        if not status & (self.done | self.error):
+            raise DeviceError(f"the program has not ended: register status is {status}")
+        failure = (self.read("error_code"), self.read("error_index")) if status & self.error else (0, 0)
+        self.command("CLEAR")
+        return failure

@@ -1,0 +1,48 @@
+"""Where a remote device's registers and memory are among the addresses of the connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+from .errors import TransportError
+
+__all__ = ["INFO", "Windows"]
+
+#: Byte address at which a server of this package says what it has, and the first word there: "NPUD".
+INFO, _MAGIC = 0xF000_0000, 0x4E505544
+#: Words at INFO, in order; ``bus`` has two, low and high.
+_FIELDS = ("magic", "registers", "memory", "size", "bus_low", "bus_high", "wait", "reset")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Byte addresses of the connection: ``registers``; ``memory`` of ``size`` bytes, which the device sees at ``bus``.
+
+    ``wait``: a word whose read waits a moment for the interrupt and says whether it came; ``reset``: one whose read
+    resets the device and says whether it could. None where the other side has none.
+    """
+
+    registers: int
+    memory: int
+    size: int
+    bus: int
+    wait: int | None = None
+    reset: int | None = None
+
+    @classmethod
+    def found(cls, read: Callable[[int], int]) -> Windows:
+        """Asked of a server of this package. Raises TransportError where there is none."""
+        if read(INFO) != _MAGIC:
+            raise TransportError("the other side is no server of npudriver; say where the device is: "
+                                 "?registers=0x...&memory=0x...&size=0x...")
+        words = {name: read(INFO + 4 * number) for number, name in enumerate(_FIELDS)}
+        return cls(words["registers"], words["memory"], words["size"], words["bus_low"] | words["bus_high"] << 32,
+                   words["wait"], words["reset"])
+
+    def words(self) -> list[int]:
+        """What a server answers from INFO on."""
+        values = {"magic": _MAGIC, "registers": self.registers, "memory": self.memory, "size": self.size,
+                  "bus_low": self.bus & 0xFFFFFFFF, "bus_high": self.bus >> 32, "wait": self.wait or 0,
+                  "reset": self.reset or 0}
+        return [values[name] for name in _FIELDS]

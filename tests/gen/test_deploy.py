@@ -1,0 +1,222 @@
+"""Packages for boards: what is in them, and that they run with Python and NumPy alone."""
+
+import ast
+import json
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cores.config import NpuConfig
+from gen.cli import main
+from npudriver import Device, PackageError
+from npudriver.model import Deployment
+from npudriver.server import Server
+from sim.devices import FunctionalBackend
+from tests.conftest import ROOT
+from tests.gen.qdq import Builder
+from tests.gen.test_cli import error_line
+
+CONFIG = NpuConfig.preset(16)
+
+#: What a board need not have; the driver's folder is looked at first, where it is run from.
+_GUARD = """
+import runpy, sys
+
+class Guard:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(name + " is not on a board", name=name)
+
+sys.meta_path.insert(0, Guard())
+sys.argv = ["run.py", *sys.argv[1:]]
+runpy.run_path("run.py", run_name="__main__")
+"""
+_MISSING = ("amaranth", "boards", "cores", "gen", "jinja2", "msgspec", "onnx", "rich", "sim")
+
+
+@pytest.fixture
+def model(tmp_path: Path, rng: np.random.Generator) -> Path:
+    """Two layers, float at both ends."""
+    b = Builder(rng)
+    real = b.requantize(b.input(1, 3, 6, 6, number=np.float32), zero_point=3)
+    real = b.requantize(b.node("Conv", real, b.weights(8, 3, 3, 3), pads=[1, 1, 1, 1]))
+    b.output(b.requantize(b.node("Conv", real, b.weights(4, 8, 1, 1))), np.float32)
+    (tmp_path / "made").mkdir()
+    return b.save(tmp_path / "made")
+
+
+def deploy(model: Path, output: Path, *options: str) -> int:
+    return main(["deploy", str(model), "--macs", "16", "-o", str(output), *options])
+
+
+@contextmanager
+def device_url() -> Iterator[str]:
+    server = Server(FunctionalBackend(CONFIG), port=0, memory=1 << 20)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield f"tcp://127.0.0.1:{server.address[1]}"
+    finally:
+        server.close()
+        thread.join()
+
+
+def on_board(folder: Path, *arguments: str, without: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    code = _GUARD.format(missing={*_MISSING, *without})
+    return subprocess.run([sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True,
+                          env={"PYTHONSAFEPATH": "1", "PATH": "/usr/bin:/bin"})
+
+
+def test_a_package_runs_with_python_and_numpy_alone(model, tmp_path, rng):
+    """The enclosed sample, and samples of one's own, whose outputs are those of `gen run`."""
+    folder = tmp_path / "package"
+    assert deploy(model, folder) == 0
+    name = next(iter(Deployment.load(folder).inputs))
+    np.savez(tmp_path / "x.npz", **{name: rng.normal(0, 2, (3, 3, 6, 6)).astype(np.float32)})
+    with device_url() as url:
+        done = on_board(folder, "--device", url, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["differing"] == 0
+        done = on_board(folder, "--device", url, "--input", str(tmp_path / "x.npz"), "-o", str(tmp_path / "y.npz"))
+        assert (done.returncode, done.stderr) == (0, "")
+    assert main(["run", str(model), "--macs", "16", "--input", str(tmp_path / "x.npz"), "--target", "board:functional",
+                 "-o", str(tmp_path / "z.npz")]) == 0
+    found, wanted = np.load(tmp_path / "y.npz"), np.load(tmp_path / "z.npz")
+    assert found.files == wanted.files
+    for output in wanted.files:
+        np.testing.assert_array_equal(found[output], wanted[output])
+
+
+def test_without_numpy(model, tmp_path):
+    folder = tmp_path / "package"
+    assert deploy(model, folder) == 0
+    done = on_board(folder, without=("numpy",))
+    assert (done.returncode, done.stderr) == (1, "run.py: error: the package numpy is missing: pip install numpy\n")
+
+
+def test_a_wrong_result_is_found(model, tmp_path):
+    folder = tmp_path / "package"
+    assert deploy(model, folder) == 0
+    arrays = dict(np.load(folder / "sample.npz"))
+    expected = next(name for name in arrays if name.startswith("expected/"))
+    arrays[expected].reshape(-1)[0] += 1
+    np.savez(folder / "sample.npz", **arrays)
+    with device_url() as url:
+        done = on_board(folder, "--device", url)
+    assert done.returncode == 1 and "differing 1" in done.stdout
+
+
+def test_the_same_files_every_time(model, tmp_path):
+    """As a folder, and as an archive of one."""
+    for number in (1, 2):
+        assert deploy(model, tmp_path / str(number) / "p") == 0
+        assert deploy(model, tmp_path / str(number) / "p.tar.gz") == 0
+    assert (tmp_path / "1" / "p.tar.gz").read_bytes() == (tmp_path / "2" / "p.tar.gz").read_bytes()
+    first, second = (sorted(path for path in (tmp_path / number / "p").rglob("*") if path.is_file())
+                     for number in "12")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    with tarfile.open(tmp_path / "1" / "p.tar.gz") as archive:
+        members = {member.name: archive.extractfile(member).read() for member in archive if member.isfile()}
+    assert members == {f"p/{path.relative_to(tmp_path / '1' / 'p')}": path.read_bytes() for path in first}
+
+
+@pytest.fixture
+def partitioned(tmp_path: Path, rng: np.random.Generator) -> Path:
+    """A convolution, and a Sigmoid for the processor behind it."""
+    b = Builder(rng)
+    real = b.requantize(b.node("Conv", b.requantize(b.input(1, 4, 6, 6, number=np.float32), zero_point=0),
+                               b.weights(4, 4, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)
+    b.output(b.node("Sigmoid", b.node("Erf", real)), np.float32)
+    (tmp_path / "made").mkdir()
+    return b.save(tmp_path / "made")
+
+
+def test_the_processors_part(partitioned, tmp_path):
+    folder = tmp_path / "package"
+    assert deploy(partitioned, folder) == 0
+    deployment = Deployment.load(folder)
+    assert [isinstance(segment, Path) for segment in deployment.segments] == [False, True]
+    with device_url() as url:
+        done = on_board(folder, "--device", url, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert json.loads(done.stdout)["differing"] == 0
+        done = on_board(folder, "--device", url, without=("onnxruntime",))
+    assert done.returncode == 1
+    assert done.stderr == ("npudriver run: error: a part of this model runs on the processor, by onnxruntime, which is "
+                           "missing here: pip install onnxruntime\n")
+
+
+def test_several_samples_are_under_way_in_segments(partitioned, tmp_path, rng):
+    folder = tmp_path / "package"
+    assert deploy(partitioned, folder) == 0
+    deployment = Deployment.load(folder)
+    (name,) = deployment.inputs
+    wanted = rng.normal(0, 2, (5, 4, 6, 6)).astype(np.float32)
+    with Device(FunctionalBackend(CONFIG), deployment.machine) as device, deployment.load_into(device) as model:
+        streamed = list(model.stream({name: x} for x in wanted))
+        for found, x in zip(streamed, wanted, strict=True):
+            for output, value in model.run({name: x}).items():
+                np.testing.assert_array_equal(found[output], value)
+        with pytest.raises(PackageError, match="input .* is missing"):
+            model.run({})
+
+
+def test_what_is_refused(model, tmp_path, capsys):
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").write_text("kept")
+    assert "must be a new or an empty folder, or a .tar.gz" in error_line(
+        capsys, 2, "deploy", str(model), "--macs", "16", "-o", str(full))
+    assert [path.name for path in full.iterdir()] == ["file"]
+    error_line(capsys, 1, "deploy", str(tmp_path / "no.onnx"), "-o", str(tmp_path / "package"))
+    assert not (tmp_path / "package").exists()
+
+
+@pytest.mark.parametrize("target, status, message", [
+    ("gpu", 2, "must be reference, functional, rtl, or board"),
+    ("board:gpio:1", 1, "a device is given as uio:"),
+    ("board:tcp://127.0.0.1:1", 1, "Connection refused"),
+    ("board", 1, "no UIO device is called npu"),
+])
+def test_boards_that_are_not_there(model, tmp_path, capsys, target, status, message):
+    np.savez(tmp_path / "x.npz", x=np.zeros((1, 3, 6, 6), np.float32))
+    assert message in error_line(capsys, status, "run", str(model), "--macs", "16", "--input", str(tmp_path / "x.npz"),
+                                 "--target", target)
+
+
+@pytest.mark.parametrize("damage", ["model.json", "machine.json", "program0/program.json", "program0/code.bin"])
+@pytest.mark.parametrize("text", [None, "", "{}", "[1]", '{"format": 3}', "\0"])
+def test_damaged_packages(model, tmp_path, damage, text):
+    folder = tmp_path / "package"
+    assert deploy(model, folder) == 0
+    if text is None:
+        (folder / damage).unlink()
+    else:
+        (folder / damage).write_text(text)
+    if damage.endswith(".bin") and text is not None:
+        return      # any bytes are code, for the machine to refuse
+    with pytest.raises(PackageError):
+        Deployment.load(folder)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "npudriver").rglob("*.py")), ids=lambda path: path.name)
+def test_the_driver_is_python_3_8(path):
+    """Its syntax; annotations are not evaluated. Modules: those of 3.8, NumPy, and its own."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    future = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    assert future or path.name == "__init__.py"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [str(node.module)]
+        else:
+            continue
+        assert all(name.partition(".")[0] in {*sys.stdlib_module_names, "numpy"} for name in names)

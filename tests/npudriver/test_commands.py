@@ -1,0 +1,100 @@
+"""The driver's own commands, and the device that takes time and computes nothing."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npudriver.__main__ as commands
+from npudriver import Device
+from npudriver.model import Deployment
+from sim.devices import FunctionalBackend, Mishap, PacedBackend
+
+from .small import CONFIG, expected, machine_of_json, program, samples
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> FunctionalBackend:
+    """What every URL opens."""
+    backend = FunctionalBackend(CONFIG)
+    monkeypatch.setattr(commands, "open_backend", lambda url: backend)
+    return backend
+
+
+@pytest.fixture
+def package(tmp_path: Path, rng: np.random.Generator) -> Path:
+    """A model and three samples."""
+    deployment = Deployment(name="small", board="b", device="uio:", machine=machine_of_json(),
+                            inputs={"x": ("uint8", [4, 6, 6])}, outputs=[program().outputs[0].name],
+                            segments=[program()])
+    deployment.save(tmp_path)
+    wanted = samples(rng, 3)
+    np.savez(tmp_path / "sample.npz", x=[inputs["x"] for inputs in wanted], **{
+        f"expected/{deployment.outputs[0]}": [expected(inputs) for inputs in wanted]})
+    return tmp_path
+
+
+def test_run(backend, package, capsys):
+    assert commands.main(["run", str(package), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["samples"], facts["differing"]) == (3, 0)
+    assert commands.main(["run", str(package), "--limit", "2"]) == 0
+    assert re.fullmatch(r"samples 2, seconds [\d.]+, per_second [\d.]+, differing 0\n", capsys.readouterr().out)
+
+
+def test_retries(backend, package, capsys):
+    backend.mishaps.append(Mishap.READ_ERROR)
+    assert commands.main(["run", str(package)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("npudriver run: error: program small0: READ_SLVERR at instruction 0, LOAD_")
+    assert error.count("\n") == 1
+    backend.mishaps.append(Mishap.READ_ERROR)
+    assert commands.main(["run", str(package), "--retries", "1"]) == 0
+
+
+def test_info(backend, package, capsys):
+    assert commands.main(["info", str(package)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["id", "0x4e505547"]
+    assert {line.split()[0] for line in lines} >= {"status", "error_code", "cycles", "read_beats"}
+
+
+@pytest.mark.parametrize("argv, message", [
+    (["run", "."], "not a deployed model, or damaged"),
+    (["run", "PACKAGE", "--input", "/nowhere.npz"], "/nowhere.npz: not an .npz file"),
+    (["run", "PACKAGE", "--input", "EMPTY"], "has no array x; it has y"),
+    (["run", "PACKAGE", "--input", "UNEVEN"], "samples on their first axes, as many each: x has 0"),
+    (["serve", "--listen", "here"], "--listen here: must be ADDRESS:PORT"),
+])
+def test_errors_are_one_line(backend, package, capsys, argv, message):
+    np.savez(package / "empty.npz", y=0)
+    np.savez(package / "uneven.npz", x=np.zeros((0, 4, 6, 6), np.uint8))
+    places = {"PACKAGE": str(package), "EMPTY": str(package / "empty.npz"), "UNEVEN": str(package / "uneven.npz")}
+    assert commands.main([places.get(word, word) for word in argv]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--limit", "--slots"])
+def test_bad_arguments(package, capsys, option):
+    with pytest.raises(SystemExit) as stopped:
+        commands.main(["run", str(package), option, "0"])
+    assert stopped.value.code == 2 and "must be at least 1, not 0" in capsys.readouterr().err
+
+
+def test_time_that_a_device_takes(rng):
+    """A millisecond an inference: what the host does meanwhile costs nothing with two slots, but for the first."""
+    clock = program().cycles / 1e-3
+    taken = {}
+    for slots in (1, 2):
+        backend = PacedBackend(CONFIG, clock_hz=clock)
+        with Device(backend, machine_of_json()) as device:
+            loaded, wanted = device.load(program(), slots=slots), samples(rng, 20)
+            began = backend.time()
+            inferences = [loaded.submit(inputs) for inputs in wanted]
+            inferences[-1].wait()
+            taken[slots] = backend.time() - began
+        assert all(inference.cycles == program().cycles for inference in inferences)
+    assert min(taken.values()) >= 20e-3
