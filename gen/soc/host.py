@@ -101,7 +101,7 @@ class Host:
     def wake_memory(self) -> None:
         """Bring the memory up, as LiteX's own software does, and try it.
 
-        Raises HostError when it does not hold what is written, or wants its read delays trained, which a host cannot.
+        Raises HostError when it does not hold what is written, as one whose read delays want training may not.
         """
         memory = self.description["memory"]
         for step in memory["start"]:
@@ -115,7 +115,8 @@ class Host:
         probe = np.random.default_rng(0).integers(0, 256, 1024, np.uint8)
         self.write_bytes(0, probe)
         if not np.array_equal(self.read_bytes(0, probe.size), probe):
-            raise HostError("the memory does not hold what is written to it")
+            cause = ": its read delays want training, which is left to a processor" if memory["leveling"] else ""
+            raise HostError(f"the memory does not hold what is written to it{cause}")
 
     def write_bytes(self, offset: int, values: np.ndarray) -> None:
         """uint8, whole words, from byte ``offset`` of the memory on."""

@@ -1,5 +1,6 @@
 """The machine as a module of LiteX: its ports as LiteX's interfaces, its interrupt as an event."""
 
+from amaranth.hdl import Shape
 from litex.gen import LiteXModule
 from litex.soc.interconnect.axi import AXIInterface, AXILiteInterface
 from litex.soc.interconnect.csr_eventmanager import EventManager, EventSourceLevel
@@ -58,10 +59,7 @@ def _ports(prefix: str, members, interface, *, outputs: str) -> dict[str, Signal
     for name, member in members.items():
         channel = next(one for one in _CHANNELS if name.startswith(one))
         direction = outputs if member.flow.name == "Out" else inputs
-        signal = getattr(getattr(interface, channel), name.removeprefix(channel), None)
-        # LiteX's AXI4-Lite has no AxPROT, which the machine does not look at: tied to 0 where it is an input.
-        if signal is None and direction == "i":
-            signal = 0
-        if signal is not None:
-            ports[f"{direction}_{prefix}_{name}"] = signal
+        signal = getattr(getattr(interface, channel), name.removeprefix(channel))
+        # LiteX's addresses are longer than those of the registers.
+        ports[f"{direction}_{prefix}_{name}"] = signal[:Shape.cast(member.shape).width]
     return ports

@@ -2,19 +2,25 @@
 
 import json
 import re
+import socket
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 import numpy as np
 import pytest
 
 from boards.registry import BOARDS
 from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, Status, address_of
+from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
 from cores.config import NpuConfig
 from gen.cli import main
 from gen.compiler import compile_graph
 from gen.program.program import Program
 from gen.soc import project
 from gen.soc.host import Host, HostError
+from gen.soc.serve import serve
+from gen.soc.simulator import simulate
 from gen.soc.targets import TARGETS, get_target
 from sim import functional
 from tests.random_layers import random_graph, random_inputs
@@ -176,8 +182,10 @@ def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
     files = project.board_files(target, config, clock_mhz=target.clock_mhz, baud=115_200)
     assert files == project.board_files(target, config, clock_mhz=target.clock_mhz, baud=115_200)
     ports = _instance(files["soc.v"])
-    assert {"clk", "rst", "irq", "s_axi_awaddr", "s_axi_rresp", "m_axi_araddr", "m_axi_wstrb"} <= set(ports)
-    assert not [port for port, signal in ports.items() if not signal]
+    memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
+    assert set(ports) == {"clk", "rst", "irq", *(f"s_axi_{name}" for name in AxiLite().members), *(
+        f"m_axi_{name}" for bus in (Axi4Read(**memory), Axi4Write(**memory)) for name in bus.members)}
+    assert all(ports.values())
     assert 'LOCATE COMP "serial_tx"' in files["soc.lpf"]
     assert " -top soc" in files["soc.ys"] and "rename -hide" in files["soc.ys"]
     description = json.loads(files["system.json"])
@@ -207,3 +215,33 @@ def test_digits_on_a_simulated_system(name: str, litex, digits: Path, capsys: py
     assert result["right"] == 12 and result["wrong_bytes"] == 0 and len(result["cycles"]) == 12
     assert result["compared"] > 50_000
     assert all(cycles >= result["ideal_cycles"] for cycles in result["cycles"])
+
+
+@pytest.mark.full
+def test_litex_server_and_client(litex):
+    """LiteX's own server takes the simulated line for a serial port, and its client reads and writes the bus."""
+    from litex.tools.litex_client import RemoteClient
+    from litex.tools.litex_server import RemoteServer
+    from litex.tools.remote.comm_uart import CommUART
+
+    target = get_target("ulx3s")
+    line, description = simulate(target, target.board.config(16), clock_mhz=target.clock_mhz)
+    port: Queue[int] = Queue()
+    Thread(target=serve, args=(line, 0), kwargs={"ready": port.put}, daemon=True).start()
+    server = RemoteServer(CommUART(f"socket://localhost:{port.get()}"), "localhost", _free_port())
+    server.open()
+    Thread(target=server._serve_thread, daemon=True).start()
+    client = RemoteClient(port=server.bind_port)
+    client.open()
+    host = Host(client, description)
+    host.wake_memory()
+    values = np.arange(4096, dtype=np.uint16).view(np.uint8)
+    host.write_bytes(4096, values)
+    assert np.array_equal(host.read_bytes(4096, values.size), values)
+    assert host.read32(address_of("id")) == MAGIC
+    client.close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("localhost", 0)) as listener:
+        return listener.getsockname()[1]
