@@ -34,7 +34,7 @@ _BOARDS = (
         project={"quartus_project.tcl": "quartus_project.tcl.jinja", "npu_hw.tcl": "npu_hw.tcl.jinja"},
     ),
     Board(
-        name="ecp5", title="ULX3S-85F", family="ecp5", part="LFE5U-85F-6BG381C", clock_mhz=60,
+        name="ecp5", title="ULX3S-85F", family="ecp5", part="LFE5U-85F-6BG381C", clock_mhz=85,
         resources={"lut": 83_640, "ff": 83_640, "dsp": 156, "ebr": 208},
         multiplier_width=18, memory_bus_bits=(64, 128, 256), address_width=32,
         amaranth_platform="amaranth_boards.ulx3s:ULX3S_85F_Platform",

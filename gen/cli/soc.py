@@ -1,6 +1,7 @@
 """``gen soc``"""
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ _BAUD = 115_200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "The machine in a system of LiteX, which has to be installed: pip install npugen[litex]"
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
-                        help="where the board's files go (default build/soc-BOARD-MACS)")
+                        help="where the system's files go (default build/soc-BOARD-MACS)")
     parser.add_argument("--clock", type=_mhz, metavar="MHZ", help="of system and machine, in place of the board's own")
     parser.add_argument("--baud", type=positive, default=_BAUD, metavar="N",
                         help=f"bits a second of the serial line to the host (default {_BAUD})")
@@ -41,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", type=Path, metavar="FILE", help="samples for --simulate, as for `run`")
     parser.add_argument("--limit", type=positive, metavar="N", help="the first N samples")
     parser.add_argument("--serve", type=_port, metavar="PORT",
-                        help="in place of writing files: the simulated serial line on a TCP port of this machine (0: "
-                             "any), for litex_server --uart --uart-port=socket://localhost:PORT")
+                        help="in place of the board's files: the simulated serial line on a TCP port of this machine "
+                             "(0: any), for litex_server --uart --uart-port=socket://localhost:PORT")
     add_machine_options(parser, boards=TARGETS, board=_DEFAULT, macs=_DEFAULT_MACS)
     add_json_option(parser)
 
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = chosen_config(arguments)
     clock = arguments.clock or target.clock_mhz
     if arguments.serve is not None:
-        return _serve(target, config, clock, arguments.serve)
+        return _serve(target, config, clock, arguments)
     if arguments.simulate is not None:
         return _simulate(target, config, clock, arguments)
     return _write(target, config, clock, arguments)
@@ -86,8 +87,8 @@ def _require_sense(arguments: argparse.Namespace) -> None:
     ways = [name for name, there in given.items() if there]
     if len(ways) > 1:
         raise UsageError(f"--{ways[0]} and --{ways[1]} exclude each other")
-    if ways and ways != ["bitstream"] and arguments.output is not None:
-        raise UsageError(f"-o goes with the board's files, which --{ways[0]} does not write")
+    if ways == ["simulate"] and arguments.output is not None:
+        raise UsageError("-o goes with the system's files, which --simulate does not write")
 
 
 def _write(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:
@@ -131,15 +132,18 @@ def _show_clock(report: "RouteReport", clock: float) -> None:
     console.print(f"used: {used}", soft_wrap=True)
 
 
-def _serve(target: Target, config: "NpuConfig", clock: float, port: int) -> int:
+def _serve(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:
     from gen.soc.serve import serve
     from gen.soc.simulator import simulate
 
+    path = (arguments.output or OUTPUT / f"soc-{target.name}-{config.macs}-simulated") / "system.json"
+    require_writable(path)
     with status(f"compiling the system of {target.title}"):
-        line, _ = simulate(target, config, clock_mhz=clock)
-    serve(line, port, ready=lambda found: messages.print(
-        f"{target.title} at localhost:{found}: litex_server --uart --uart-port=socket://localhost:{found}; "
-        "Ctrl-C ends it", soft_wrap=True))
+        line, description = simulate(target, config, clock_mhz=clock)
+    write_file(path, json.dumps(description, indent=2) + "\n")
+    serve(line, arguments.serve, ready=lambda port: messages.print(
+        f"{target.title}, as in {path}: litex_server --uart --uart-port=socket://localhost:{port}; Ctrl-C ends it",
+        soft_wrap=True))
     return 0
 
 

@@ -6,7 +6,7 @@ LiteX itself: what it has to know of the system is in ``system.json``.
 
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -115,14 +115,26 @@ class Host:
         probe = np.random.default_rng(0).integers(0, 256, 1024, np.uint8)
         self.write_bytes(0, probe)
         if not np.array_equal(self.read_bytes(0, probe.size), probe):
-            cause = ": its read delays want training, which is left to a processor" if memory["leveling"] else ""
-            raise HostError(f"the memory does not hold what is written to it{cause}")
+            self._complain()
 
     def write_bytes(self, offset: int, values: np.ndarray) -> None:
-        """uint8, whole words, from byte ``offset`` of the memory on."""
+        """uint8, whole words, from byte ``offset`` of the memory on.
+
+        The last word of each burst is read back: writes are not answered, and LiteX's client takes an answer that comes
+        late for zeros. Raises HostError when it is another.
+        """
         words = np.ascontiguousarray(values, np.uint8).view("<u4").tolist()
+        start = self._memory["base"] + offset
         for first in range(0, len(words), _BURST):
-            self.bus.write(self._memory["base"] + offset + 4 * first, words[first:first + _BURST])
+            burst = words[first:first + _BURST]
+            self.bus.write(start + 4 * first, burst)
+            if self.bus.read(start + 4 * (first + len(burst) - 1)) != burst[-1]:
+                self._complain()
+
+    def _complain(self) -> NoReturn:
+        training = self.description["memory"]["leveling"]
+        cause = ": its read delays want training, which is left to a processor" if training else ""
+        raise HostError(f"the memory does not hold what is written to it{cause}")
 
     def read_bytes(self, offset: int, count: int) -> np.ndarray:
         """uint8 (count,), a multiple of four."""

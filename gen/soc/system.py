@@ -6,7 +6,6 @@ that over the serial line. There is no processor, and no cache that would have t
 
 import importlib
 
-from litedram.frontend.axi import LiteDRAMAXI2Native
 from litedram.modules import SDRAMModule
 from litedram.phy.model import SDRAMPHYModel
 from litex.build.generic_platform import Pins, Subsignal
@@ -18,6 +17,7 @@ from litex.soc.integration.soc_core import SoCCore
 
 from cores.bus.axi import LITE_ADDRESS_BITS
 from cores.config import NpuConfig
+from gen.soc.memory_port import MemoryPort
 from gen.soc.module import NpuModule
 from gen.soc.targets import Target
 
@@ -26,8 +26,6 @@ __all__ = ["board_system", "simulated_system"]
 #: Name of the registers' region, and where they are: beyond memory, in the part of the bus that is not cached.
 NPU_REGION = "npu"
 _CONTROL_ADDRESS = 0x9000_0000
-#: Beats that wait between the machine and LiteDRAM in each direction: what the longest latency of a row miss needs.
-_PORT_BEATS = 32
 #: Rows of the simulated memory: enough for the examples; the address bits above them are not there.
 _SIMULATED_ROWS = 2048
 
@@ -80,10 +78,8 @@ def _add_npu(system: SoCCore, config: NpuConfig) -> None:
         origin=_CONTROL_ADDRESS, size=1 << LITE_ADDRESS_BITS, cached=False))
     if system.irq.enabled:
         system.irq.add(NPU_REGION, use_loc_if_exists=True)
-    port = system.sdram.crossbar.get_port(data_width=config.beat_bits)
-    system.npu_port = LiteDRAMAXI2Native(
-        npu.memory, port, w_buffer_depth=_PORT_BEATS, r_buffer_depth=_PORT_BEATS,
-        base_address=system.bus.regions["main_ram"].origin)
+    system.npu_port = MemoryPort(
+        npu.memory, system.sdram.crossbar, base_address=system.bus.regions["main_ram"].origin)
 
 
 def _simulated_memory(target: Target) -> type[SDRAMModule]:

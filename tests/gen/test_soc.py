@@ -141,7 +141,7 @@ def test_a_program_that_never_ends(program: Program):
     (["--board", "zu3eg"], "no LiteX system for 'zu3eg'; there are: ulx3s, ecpix5"),
     (["--simulate", "model.onnx"], "--simulate MODEL and --input FILE go together"),
     (["--bitstream", "--serve", "1"], "--bitstream and --serve exclude each other"),
-    (["--serve", "0", "-o", "folder"], "-o goes with the board's files"),
+    (["--simulate", "a.onnx", "--input", "a.npz", "-o", "folder"], "-o goes with the system's files"),
     (["--serve", "70000"], "must be a port in 0..65535, not 70000"),
     (["--clock", "900"], "must be in 1..400 MHz"),
     (["--clock", "fast"], "must be a number of MHz, not fast"),
