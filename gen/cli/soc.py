@@ -106,7 +106,7 @@ def _write(target: Target, config: "NpuConfig", clock: float, arguments: argpars
     result: dict[str, Any] = {"board": target.name, "macs": config.macs, "clock_mhz": clock,
                               "files": [str(folder / name) for name in files]}
     if arguments.bitstream:
-        report = _bitstream(target, folder)
+        report = _bitstream(target, folder, clock)
         result["route"] = report.to_dict()
         if not arguments.json:
             _show_clock(report, clock)
@@ -118,11 +118,11 @@ def _write(target: Target, config: "NpuConfig", clock: float, arguments: argpars
     return 0
 
 
-def _bitstream(target: Target, folder: Path) -> "RouteReport":
+def _bitstream(target: Target, folder: Path, clock: float) -> "RouteReport":
     from gen.soc.bitstream import make_bitstream
 
     with status(f"{folder / 'soc.bit'}") as remark:
-        return make_bitstream(target, folder, progress=remark)
+        return make_bitstream(target, folder, clock_mhz=clock, progress=remark)
 
 
 def _show_clock(report: "RouteReport", clock: float) -> None:

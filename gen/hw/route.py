@@ -34,11 +34,15 @@ class RouteReport:
         return asdict(self)
 
 
-def read_report(report: dict[str, Any], family: str, *, clock: str = "") -> RouteReport:
-    """Of the slowest clock whose net has ``clock`` in its name. Raises SynthesisError when there is none."""
-    rates = {net: found["achieved"] for net, found in report["fmax"].items() if clock in net}
+def read_report(report: dict[str, Any], family: str, *, target_mhz: float | None = None) -> RouteReport:
+    """Of the slowest clock, or of the slowest of those that the tool was to make run at ``target_mhz``.
+
+    Raises SynthesisError when there is none.
+    """
+    rates = {net: found["achieved"] for net, found in report["fmax"].items()
+             if target_mhz is None or abs(found["constraint"] - target_mhz) < 0.01 * target_mhz}
     if not rates:
-        raise SynthesisError(f"nextpnr has timed no clock {clock!r}")
+        raise SynthesisError("nextpnr has timed no clock" + (f" of {target_mhz:g} MHz" if target_mhz else ""))
     slowest = min(rates, key=lambda net: rates[net])
     paths = (one["path"] for one in report["critical_paths"] if one["from"] == one["to"] and slowest in one["from"])
     path: list[dict[str, Any]] = next(paths, [])

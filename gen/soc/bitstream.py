@@ -13,16 +13,13 @@ from sim.toolchain import child_process, find_ecppack, find_nextpnr, find_yosys
 
 __all__ = ["make_bitstream"]
 
-#: In the name of the clock's net that system and machine share.
-_CLOCK = "sys_clk"
 
-
-def make_bitstream(target: Target, folder: Path, *,
+def make_bitstream(target: Target, folder: Path, *, clock_mhz: float,
                    progress: Callable[[str], None] = lambda step: None) -> RouteReport:
     """Run the Makefile among the files of `gen.soc.project.board_files`, which are in ``folder``.
 
-    Returns what nextpnr says of the clock of system and machine; ``soc.bit`` is there afterwards. That the clock asked
-    for is not reached is no failure: whether it is, is for the caller to say.
+    Returns what nextpnr says of the clock of system and machine, which is to be ``clock_mhz``; ``soc.bit`` is there
+    afterwards. That the clock is not reached is no failure: whether it is, is for the caller to say.
 
     Raises SynthesisError when a tool fails, ToolError when one is missing.
     """
@@ -37,4 +34,4 @@ def make_bitstream(target: Target, folder: Path, *,
     if process.returncode:
         raise SynthesisError(next((line for line in said if "ERROR" in line), "\n".join(said[-1:])))
     report = json.loads((folder / f"{NAME}.report.json").read_text())
-    return read_report(report, target.board.family, clock=_CLOCK)
+    return read_report(report, target.board.family, target_mhz=clock_mhz)
