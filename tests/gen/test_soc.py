@@ -9,6 +9,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
+from amaranth.hdl import Shape
 
 from boards.registry import BOARDS
 from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, Status, address_of
@@ -215,6 +216,30 @@ def test_digits_on_a_simulated_system(name: str, litex, digits: Path, capsys: py
     assert result["right"] == 12 and result["wrong_bytes"] == 0 and len(result["cycles"]) == 12
     assert result["compared"] > 50_000
     assert all(cycles >= result["ideal_cycles"] for cycles in result["cycles"])
+
+
+def _hollow(config: NpuConfig) -> str:
+    """Module ``npu`` with nothing in it."""
+    memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
+    ports, silence = ["input clk", "input rst", "output irq"], ["irq"]
+    for prefix, signature, driven in (("m_axi", Axi4Read(**memory), "Out"), ("m_axi", Axi4Write(**memory), "Out"),
+                                      ("s_axi", AxiLite(), "In")):
+        for name, member in signature.members.items():
+            output = member.flow.name == driven
+            width = Shape.cast(member.shape).width
+            ports.append(f"{'output' if output else 'input'} [{width - 1}:0] {prefix}_{name}")
+            silence += [f"{prefix}_{name}"] if output else []
+    return f"module npu({', '.join(ports)});\n{''.join(f'assign {port} = 0;' for port in silence)}\nendmodule\n"
+
+
+@pytest.mark.full
+def test_a_bitstream(litex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path):
+    """All of LiteX's part, mapped, placed, routed and packed; without the machine, which takes an hour."""
+    monkeypatch.setattr(project, "emit_verilog", _hollow)
+    assert main(["soc", "--board", "ulx3s", "-o", str(tmp_path), "--bitstream", "--json"]) == 0
+    route = json.loads(capsys.readouterr().out)["route"]
+    assert route["mhz"] > 50 and route["used"]["EHXPLLL"] == 1 and route["used"]["TRELLIS_FF"] > 500
+    assert (tmp_path / "soc.bit").read_bytes()[:2] == b"\xff\x00"
 
 
 @pytest.mark.full
