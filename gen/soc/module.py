@@ -7,7 +7,7 @@ from litex.soc.interconnect.csr_eventmanager import EventManager, EventSourceLev
 from migen import ClockSignal, Instance, ResetSignal, Signal
 
 from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
-from cores.config import NpuConfig
+from cores.config import ConfigError, NpuConfig
 
 __all__ = ["NpuModule"]
 
@@ -22,12 +22,12 @@ class NpuModule(LiteXModule):
 
     Each signal of its buses (`cores.bus.axi`) is joined to the one of that name in LiteX's interface.
 
-    Raises ValueError for a machine whose addresses have more bits than LiteX's.
+    Raises ConfigError for a machine whose addresses have more bits than LiteX's.
     """
 
     def __init__(self, config: NpuConfig) -> None:
         if config.address_width > _ADDRESS_BITS:
-            raise ValueError(f"address_width must be at most {_ADDRESS_BITS} in LiteX, not {config.address_width!r}")
+            raise ConfigError(f"address_width must be at most {_ADDRESS_BITS} in LiteX, not {config.address_width!r}")
         #: AXI4 to memory; the machine is its master.
         self.memory = AXIInterface(data_width=config.beat_bits, address_width=_ADDRESS_BITS, id_width=1)
         #: AXI4-Lite registers; the machine is its slave.

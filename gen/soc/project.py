@@ -48,6 +48,10 @@ def litex_quiet() -> Iterator[None]:
     logging.disable(logging.WARNING)
     try:
         yield
+    except NpugenError:
+        raise
+    except ValueError as error:     # such as a clock that the PLL or the memory cannot have; not all say it
+        raise SystemError(f"LiteX cannot make this system: {str(error) or 'a lower --clock may help'}") from None
     except Exception as error:
         if type(error).__name__ != "SoCError":
             raise
@@ -61,7 +65,7 @@ def litex_quiet() -> Iterator[None]:
 def board_files(target: Target, config: NpuConfig, *, clock_mhz: float, baud: int) -> dict[str, str]:
     """Name -> content of all files of the board's system, the same bytes every time.
 
-    Raises SystemError when LiteX is missing or cannot make it.
+    Raises SystemError when LiteX is missing or cannot make it, ConfigError for a machine that it has no room for.
     """
     require_litex(target.module.partition(".")[0])
     from gen.soc.system import board_system

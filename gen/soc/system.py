@@ -43,7 +43,7 @@ _PADS = [
 def board_system(target: Target, config: NpuConfig, *, clock_mhz: float, baud: int) -> SoCCore:
     """The system of litex-boards, with the machine of ``config``; not finalized.
 
-    Raises ValueError for a machine that LiteX's addresses cannot reach.
+    Raises ConfigError for a machine whose addresses are longer than LiteX's.
     """
     base = importlib.import_module(target.module).BaseSoC
     system = base(sys_clk_freq=round(clock_mhz * 1e6), with_uartbone=True, uart_baudrate=baud, l2_size=0,

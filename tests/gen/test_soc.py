@@ -199,11 +199,14 @@ def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
     assert commands["Precharge All" if name == "ulx3s" else "ZQ Calibration"] == {"ulx3s": 11, "ecpix5": 3}[name]
 
 
-def test_addresses_beyond_litex(litex):
-    from gen.soc.module import NpuModule
-
-    with pytest.raises(ValueError, match="address_width must be at most 32 in LiteX, not 40"):
-        NpuModule(BOARDS["zu3eg"].config(64))
+@pytest.mark.parametrize("arguments, status, message", [
+    (["--address-width", "40"], 2, "address_width must be at most 32 in LiteX, not 40"),
+    (["--clock", "399"], 1, "LiteX cannot make this system: a lower --clock may help"),
+])
+def test_systems_that_litex_cannot_make(arguments: list[str], status: int, message: str, litex, tmp_path: Path,
+                                        capsys: pytest.CaptureFixture):
+    assert main(["soc", *arguments, "-o", str(tmp_path / "out")]) == status
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
 @pytest.mark.full
