@@ -9,7 +9,7 @@ from boards.projects import ECP5
 __all__ = ["BOARDS"]
 
 _ULX3S = Board(
-    name="ecp5", title="ULX3S-85F", family="ecp5", part="LFE5U-85F-6BG381C", clock_mhz=60,
+    name="ecp5", title="ULX3S-85F", family="ecp5", part="LFE5U-85F-6BG381C", clock_mhz=85,
     resources={"lut": 83_640, "ff": 83_640, "dsp": 156, "ebr": 208},
     multiplier_width=18, memory_bus_bits=(64, 128, 256), address_width=32,
     memory=MemoryPort(

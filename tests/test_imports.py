@@ -64,13 +64,15 @@ EDGES = {
                  "sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors gen.files sim",
+    "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.hw gen.ir gen.program gen.run sim "
+               "sim.rtl",
     "gen.deploy": "boards cores cores.config gen.files gen.hw gen.ir gen.run",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
                  "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.devices "
                  "sim.golden sim.rtl",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.files gen.hw gen.ir "
                "gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run "
-               "gen.train gen.zoo sim sim.rtl",
+               "gen.soc gen.train gen.zoo sim sim.rtl",
     "gen": "gen.cli gen.name",
 }
 

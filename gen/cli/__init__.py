@@ -16,6 +16,7 @@ __all__ = ["COMMANDS", "main", "make_parser"]
 #: In the order of the help. A command's module is imported only when it is called: some need much.
 COMMANDS = {
     "build": "write the Verilog, the driver's files and the vendor project of an NPU",
+    "soc": "an NPU in a LiteX system: files, bitstream, simulation",
     "quantize": "quantise a float ONNX model",
     "compile": "compile an ONNX model into a program",
     "prune": "prune a model to a density of its blocks, or by whole channels",

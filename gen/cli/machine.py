@@ -34,13 +34,17 @@ _FLAGS = ("depthwise", "gather", "local_store")
 _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
 
 
-def add_machine_options(parser: argparse.ArgumentParser) -> None:
-    """--board, --macs, --config, --features and an option for every other field of the configuration."""
+def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[str] = tuple(BOARDS),
+                        board: str = DEFAULT_BOARD, macs: int = DEFAULT_MACS) -> None:
+    """--board, --macs, --config, --features and an option for every other field of the configuration.
+
+    ``boards``, ``board`` and ``macs`` are what the command takes, and what it makes of options that are not given.
+    """
     group = parser.add_argument_group("machine")
-    group.add_argument("--board", metavar="NAME", help=f"{', '.join(BOARDS)} (default {DEFAULT_BOARD})")
+    group.add_argument("--board", metavar="NAME", help=f"{', '.join(boards)} (default {board})")
     presets = ", ".join(map(str, PRESET_MACS))
     group.add_argument("--macs", type=int, metavar="N",
-                       help=f"multiply-accumulates a cycle: {presets} (default {DEFAULT_MACS})")
+                       help=f"multiply-accumulates a cycle: {presets} (default {macs})")
     group.add_argument("--config", type=Path, metavar="JSON",
                        help="configuration as `build` writes it, instead of --macs")
     group.add_argument("--features", type=_features, metavar="LIST",

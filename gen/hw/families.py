@@ -90,7 +90,7 @@ FAMILIES: Mapping[str, Family] = {
     "ecp5": Family(
         "synth_ecp5", ("lut", "ff", "dsp", "ebr"),
         _cells(lut="LUT4 CCU2C:2 TRELLIS_DPR16X4:6", ff="TRELLIS_FF", dsp="MULT18X18D", ebr="DP16KD"),
-        Delays(grade="-6", lut=0.24, mux=0.18, carry_in=0.45, carry=0.04, carry_out=0.45, net=0.75, net_doubling=0.15,
+        Delays(grade="-6", lut=0.24, mux=0.18, carry_in=0.45, carry=0.04, carry_out=0.45, net=0.62, net_doubling=0.12,
                clock_to_output=0.52, setup=0.0, ram_output=5.73, ram_setup=0.2, multiplier=3.95)),
 }
 

@@ -1,7 +1,7 @@
 """Place and route with nextpnr, for boards whose device it knows: the clock that this really gives."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,10 @@ from .families import flat_netlist
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
-__all__ = ["RouteReport", "place_and_route"]
+__all__ = ["RouteReport", "place_and_route", "read_report", "run_nextpnr"]
+
+
+_REPORT = "report.json"
 
 
 @dataclass(frozen=True)
@@ -31,15 +34,37 @@ class RouteReport:
         return asdict(self)
 
 
-def _read(report: dict[str, Any], family: str) -> RouteReport:
-    found = min(report["fmax"].values(), key=lambda clock: clock["achieved"])
-    path: list[dict[str, Any]] = next((one["path"] for one in report["critical_paths"] if one["from"] == one["to"]), [])
+def read_report(report: dict[str, Any], family: str, *, target_mhz: float | None = None) -> RouteReport:
+    """Of the slowest clock, or of the slowest of those that the tool was to make run at ``target_mhz``.
+
+    Raises SynthesisError when there is none.
+    """
+    rates = {net: found["achieved"] for net, found in report["fmax"].items()
+             if target_mhz is None or abs(found["constraint"] - target_mhz) < 0.01 * target_mhz}
+    if not rates:
+        raise SynthesisError("nextpnr has timed no clock" + (f" of {target_mhz:g} MHz" if target_mhz else ""))
+    slowest = min(rates, key=lambda net: rates[net])
+    paths = (one["path"] for one in report["critical_paths"] if one["from"] == one["to"] and slowest in one["from"])
+    path: list[dict[str, Any]] = next(paths, [])
     wires = sum(step["delay"] for step in path if step["type"] == "routing")
     names = [step["net"] for step in path if step.get("net")]
     return RouteReport(
-        family=family, mhz=round(found["achieved"], 1), wires_ns=round(wires, 2),
+        family=family, mhz=round(rates[slowest], 1), wires_ns=round(wires, 2),
         logic_ns=round(sum(step["delay"] for step in path) - wires, 2), path=tuple(dict.fromkeys(names)),
         used={name: use["used"] for name, use in report["utilization"].items() if use["used"]})
+
+
+def run_nextpnr(command: Sequence[str], folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Run the tool in ``folder``; returns its report. Raises SynthesisError with the first error that it says."""
+    said = ""
+    with child_process([*command, "--report", _REPORT], folder) as process:
+        for line in process.stdout or ():
+            said = line if "ERROR" in line or not said.startswith("ERROR") else said
+            if line.startswith("Info: ") and len(line) < 80:
+                progress(line.removeprefix("Info: ").strip())
+    if process.returncode or not (folder / _REPORT).is_file():
+        raise SynthesisError(f"nextpnr failed: {said.strip() or f'status {process.returncode}'}")
+    return json.loads((folder / _REPORT).read_text())
 
 
 def place_and_route(verilog: str, top: str, board: Board, *, cache: Path | None = None,
@@ -60,16 +85,8 @@ def place_and_route(verilog: str, top: str, board: Board, *, cache: Path | None 
 
     def make() -> RouteReport:
         with mapped(verilog, script, progress) as folder:
-            said = ""
-            with child_process([*command, *options, "--json", "netlist.json", "--report", "report.json"],
-                               folder) as process:
-                for line in process.stdout or ():
-                    said = line if "ERROR" in line or not said.startswith("ERROR") else said
-                    if line.startswith("Info: ") and len(line) < 80:
-                        progress(line.removeprefix("Info: ").strip())
-            if process.returncode or not (folder / "report.json").is_file():
-                raise SynthesisError(f"{tool} failed: {said.strip() or f'status {process.returncode}'}")
-            return _read(json.loads((folder / "report.json").read_text()), board.family)
+            report = run_nextpnr([*command, *options, "--json", "netlist.json"], folder, progress)
+            return read_report(report, board.family)
 
     return kept(cache, f"{cache_key(verilog, script, *options)}.route.json",
                 lambda values: RouteReport(**{**values, "path": tuple(values["path"])}), make)

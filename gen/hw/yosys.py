@@ -11,7 +11,7 @@ from pathlib import Path
 from cores.errors import NpugenError
 from sim.toolchain import child_process, find_yosys
 
-__all__ = ["SynthesisError", "cache_key", "mapped"]
+__all__ = ["SynthesisError", "cache_key", "mapped", "run_yosys"]
 
 
 class SynthesisError(NpugenError):
@@ -27,11 +27,12 @@ def mapped(verilog: str, commands: str, progress: Callable[[str], None]) -> Iter
     with tempfile.TemporaryDirectory(prefix="npugen-synth-") as name:
         folder = Path(name)
         (folder / "design.v").write_text(verilog)
-        _run(commands, folder, progress)
+        run_yosys(commands, folder, progress)
         yield folder
 
 
-def _run(script: str, folder: Path, progress: Callable[[str], None]) -> None:
+def run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> None:
+    """Run a script in ``folder``; as `mapped`."""
     # Yosys in WebAssembly loses its output once it has run ABC; the log file goes on to the end.
     log = "yosys.log"
     (folder / "script.ys").write_text(script)

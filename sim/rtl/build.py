@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -15,7 +15,7 @@ from cores.emit import emit_verilog
 from sim.folders import cache_folder
 from sim.toolchain import ToolError, child_process, verilator_environment
 
-__all__ = ["build_library"]
+__all__ = ["build_library", "compile_library"]
 
 _FOLDER = Path(__file__).parent
 _CORES = _FOLDER.parents[1] / "cores"
@@ -83,22 +83,20 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
         raise ToolError(f"Verilator could not build the simulation: {lines[0]} (all of it in {folder / 'build.log'})")
 
 
-def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool = False) -> Path:
-    """Shared library with the interface of harness.cpp for the machine of ``config``.
+def compile_library(
+    parts: Sequence[str | bytes], sources: Callable[[], Mapping[str, str | bytes]], *, top: str,
+    options: Sequence[str] = (), defines: Sequence[str] = (),
+) -> Path:
+    """Shared library of module ``top`` in Verilator and a harness in C++.
 
-    ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output. The library is
-    kept in folder ``rtl`` of `cache_folder` under a digest of all it is made from.
+    ``sources``: name -> content of what it is made from, in the order in which Verilator reads it; asked for only if
+    there is no library for ``parts``, which stand for it, and the options, in folder ``rtl`` of `cache_folder`.
+    Headers and contents of memories are there beside the rest.
 
     Raises ToolError when a tool is missing or fails.
     """
     environment = verilator_environment()
-    defines = [f"-DBEAT_BYTES={config.beat_bytes}", f"-DCONTROL_ADDRESS={address_of('control')}"]
-    defines += ["-DWAVES"] if waves else []
-    harness = {name: (_FOLDER / name).read_bytes() for name in _HARNESS}
-    key = _digest(
-        verilog or _sources_digest(config), *harness.values(), *_VERILATOR, *_MAKE, *defines,
-        environment.get("VERILATOR_ROOT", "system"),
-    )
+    key = _digest(*parts, top, *_VERILATOR, *_MAKE, *options, *defines, environment.get("VERILATOR_ROOT", "system"))
     cache = cache_folder() / "rtl"
     folder = cache / key
     if (folder / _LIBRARY).exists():
@@ -107,26 +105,42 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
                          (environment.get("VERILATOR_ROOT", ""), "install Verilator elsewhere")):
         if any(character.isspace() for character in str(path)):
             raise ToolError(f"{path}: make cannot build with a folder that has spaces in its path; {remedy}")
+    environment["MAKEFLAGS"] += " " + " ".join(_MAKE)
     claimed = folder.with_name(f"{key}.tmp")
     with _claimed(claimed):
         if (folder / _LIBRARY).exists():  # another process was first
             return folder / _LIBRARY
-        scratch = claimed / "npu"
+        scratch = claimed / top
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
-        (scratch / "npu.v").write_text(verilog or emit_verilog(config))
-        for name, content in harness.items():
-            (scratch / name).write_bytes(content)
-        flags = " ".join(["-fPIC", *defines])
-        environment["MAKEFLAGS"] += " " + " ".join(_MAKE)
+        files = sources()
+        for name, content in files.items():
+            (scratch / name).write_bytes(content.encode() if isinstance(content, str) else content)
         _run(
             [
-                "verilator", "--cc", "--exe", "--build", "-j", "2", "--prefix", "Vnpu", "--top-module", "npu",
-                "-Mdir", "obj", *_VERILATOR, *(["--trace"] if waves else []),
-                "-CFLAGS", flags, "-LDFLAGS", "-shared", "-o", f"../{_LIBRARY}", "npu.v", _HARNESS[0],
+                "verilator", "--cc", "--exe", "--build", "-j", "2", "--prefix", f"V{top}", "--top-module", top,
+                "-Mdir", "obj", *_VERILATOR, *options, "-CFLAGS", " ".join(["-fPIC", *defines]),
+                "-LDFLAGS", "-shared", "-o", f"../{_LIBRARY}",
+                *(name for name in files if name.endswith((".v", ".cpp"))),
             ],
             scratch, environment,
         )
         shutil.rmtree(scratch / "obj")
         scratch.rename(folder)
     return folder / _LIBRARY
+
+
+def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool = False) -> Path:
+    """Shared library with the interface of harness.cpp for the machine of ``config``.
+
+    ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output. Kept as
+    `compile_library` says.
+
+    Raises ToolError when a tool is missing or fails.
+    """
+    harness = {name: (_FOLDER / name).read_bytes() for name in _HARNESS}
+    defines = [f"-DBEAT_BYTES={config.beat_bytes}", f"-DCONTROL_ADDRESS={address_of('control')}"]
+    return compile_library(
+        [verilog or _sources_digest(config), *harness.values()],
+        lambda: {"npu.v": verilog or emit_verilog(config), **harness},
+        top="npu", options=["--trace"] if waves else [], defines=[*defines, *(["-DWAVES"] if waves else [])])

@@ -21,14 +21,18 @@ def bursts_of(address, beats, tag, *, beat_bytes, burst_beats):
     return made
 
 
-@pytest.mark.parametrize("beat_bytes, burst_beats", [(8, 256), (16, 256), (32, 128), (16, 16)])
+@pytest.mark.parametrize("beat_bytes, burst_beats, beats_width", [
+    (8, 256, 12), (16, 256, 12), (32, 128, 12), (16, 16, 12), (16, 256, 4)])
 @pytest.mark.parametrize("idle, stall", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.4, 0.4)])
-def test_bursts_of_random_runs(beat_bytes, burst_beats, idle, stall):
+def test_bursts_of_random_runs(beat_bytes, burst_beats, beats_width, idle, stall):
     log_seed()
-    splitter = BurstSplitter(**{**GOOD, "beat_bytes": beat_bytes, "burst_beats": burst_beats})
+    splitter = BurstSplitter(**{**GOOD, "beat_bytes": beat_bytes, "burst_beats": burst_beats,
+                                "beats_width": beats_width})
+    longest = (1 << beats_width) - 1
     runs = []
     for _ in range(150):
-        beats = random.choice([1, 2, burst_beats, random.randint(1, 3 * burst_beats), random.randint(1, 4095)])
+        beats = random.choice([1, 2, burst_beats, random.randint(1, 3 * burst_beats), random.randint(1, longest)])
+        beats = min(beats, longest)
         page = random.randrange(1 << 28) * 4096
         runs.append((page + beat_bytes * random.choice([0, 1, -1, -beats, random.randrange(512)]) & (1 << 40) - 1,
                      beats, random.randrange(16)))

@@ -42,7 +42,7 @@ def test_profile_reckons_with_the_clock_that_build_has_estimated(tmp_path: Path,
     monkeypatch.setattr("gen.hw.clock.cache_folder", lambda: tmp_path)
     board = BOARDS["ecp5"]
     config = board.config(16)
-    assert clock_of(board, config) == Clock(60, "target")
+    assert clock_of(board, config) == Clock(85, "target")
     remember_clock(board, config, Clock(88.5, "estimated"))
     assert str(clock_of(board, config)) == "88.5 MHz, estimated"
     assert clock_of(board, board.config(32)).basis == clock_of(BOARDS["zu3eg"], config).basis == "target"

@@ -482,10 +482,10 @@ def test_a_program_has_the_clock_of_its_board(model: str, samples: str, capsys: 
     assert main(["compile", model, "--board", "ecp5", "--macs", "32", "-o", "digits.npu"]) == 0
     assert main(["build", "--board", "ecp5", "--macs", "32", "-o", "out"]) == 0
     assert main(["compile", model, "--config", "out/config.json", "-o", "any.npu"]) == 0
-    for options, said in ((["digits.npu"], "at 60 MHz, target (ecp5)"),
-                          (["digits.npu", "--board", "ecp5"], "at 60 MHz, target (ecp5)"),
+    for options, said in ((["digits.npu"], "at 85 MHz, target (ecp5)"),
+                          (["digits.npu", "--board", "ecp5"], "at 85 MHz, target (ecp5)"),
                           (["digits.npu", "--clock", "50"], "at 50 MHz, given"),
-                          (["any.npu", "--board", "ecp5"], "at 60 MHz, target (ecp5)"),
+                          (["any.npu", "--board", "ecp5"], "at 85 MHz, target (ecp5)"),
                           (["any.npu"], "at 333 MHz, target (zu3eg)"),
                           ([model, "--board", "zynq7020"], "at 150 MHz, target (zynq7020)")):
         capsys.readouterr()

@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In, Out
 
 from boards.registry import BOARDS
 from cores.emit import emit_component
-from gen.hw.route import RouteReport, _read, place_and_route
+from gen.hw.route import RouteReport, place_and_route, read_report
+from gen.hw.yosys import SynthesisError
 
 
 class Adder(wiring.Component):
@@ -27,7 +28,8 @@ def step(kind: str, delay: float, net: str = "") -> dict:
 
 def test_the_slowest_clock_and_its_path():
     report = {
-        "fmax": {"$glbnet$clk": {"achieved": 80.04, "constraint": 60}, "other": {"achieved": 200.0, "constraint": 60}},
+        "fmax": {"$glbnet$clk": {"achieved": 80.04, "constraint": 60},
+                 "other": {"achieved": 200.0, "constraint": 100.3}},
         "critical_paths": [
             {"from": "<async>", "to": "posedge $glbnet$clk", "path": [step("routing", 90.0, "pin")]},
             {"from": "posedge $glbnet$clk", "to": "posedge $glbnet$clk", "path": [
@@ -36,7 +38,10 @@ def test_the_slowest_clock_and_its_path():
         ],
         "utilization": {"TRELLIS_FF": {"used": 48, "available": 83640}, "DP16KD": {"used": 0, "available": 208}},
     }
-    assert _read(report, "ecp5") == RouteReport("ecp5", 80.0, 0.75, 4.25, ("a", "b"), {"TRELLIS_FF": 48})
+    assert read_report(report, "ecp5") == RouteReport("ecp5", 80.0, 0.75, 4.25, ("a", "b"), {"TRELLIS_FF": 48})
+    assert read_report(report, "ecp5", target_mhz=100) == RouteReport("ecp5", 200.0, 0, 0, (), {"TRELLIS_FF": 48})
+    with pytest.raises(SynthesisError, match="no clock of 75 MHz"):
+        read_report(report, "ecp5", target_mhz=75)
 
 
 def test_a_board_without_the_tool():

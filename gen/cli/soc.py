@@ -1,0 +1,183 @@
+"""``gen soc``"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cores.config import PRESET_MACS
+from gen.cli.common import OUTPUT, add_json_option, console, counter, messages, print_json, status
+from gen.cli.errors import FAILED, UsageError
+from gen.cli.machine import add_machine_options, chosen_config, described
+from gen.cli.run import positive
+from gen.files.write import require_writable, write_file
+from gen.soc.targets import TARGETS, Target, get_target
+
+if TYPE_CHECKING:
+    from cores.config import NpuConfig
+    from gen.hw.route import RouteReport
+    from gen.soc.inference import Outcome
+
+EXAMPLE = ("example: %(prog)s --board ulx3s --simulate examples/digits/digits_int8.onnx --input "
+           "examples/digits/digits_test.npz --limit 12")
+
+_DEFAULT = "ulx3s"
+#: The smallest preset: what any of the boards holds.
+_DEFAULT_MACS = min(PRESET_MACS)
+_BAUD = 115_200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "The machine in a system of LiteX, which has to be installed: pip install npugen[litex]"
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR",
+                        help="where the system's files go (default build/soc-BOARD-MACS)")
+    parser.add_argument("--clock", type=_mhz, metavar="MHZ", help="of system and machine, in place of the board's own")
+    parser.add_argument("--baud", type=positive, default=_BAUD, metavar="N",
+                        help=f"bits a second of the serial line to the host (default {_BAUD})")
+    parser.add_argument("--bitstream", action="store_true",
+                        help="synthesise, place, route and pack (many minutes): soc.bit, and the clock that it reaches")
+    parser.add_argument("--simulate", type=Path, metavar="MODEL",
+                        help="in place of writing files: run a model or program on the system in Verilator, with "
+                             "LiteDRAM's controller and a model of the memory, over UARTBone")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="samples for --simulate, as for `run`")
+    parser.add_argument("--limit", type=positive, metavar="N", help="the first N samples")
+    parser.add_argument("--serve", type=_port, metavar="PORT",
+                        help="in place of the board's files: the simulated serial line on a TCP port of this machine "
+                             "(0: any), for litex_server --uart --uart-port=socket://localhost:PORT")
+    add_machine_options(parser, boards=TARGETS, board=_DEFAULT, macs=_DEFAULT_MACS)
+    add_json_option(parser)
+
+
+def _mhz(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of MHz, not {text}") from None
+    if not 1 <= value <= 400:
+        raise argparse.ArgumentTypeError(f"must be in 1..400 MHz, not {text}")
+    return value
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 16:
+        raise argparse.ArgumentTypeError(f"must be a port in 0..65535, not {text}")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    target = get_target(_DEFAULT if arguments.board is None else arguments.board)
+    _require_sense(arguments)
+    arguments.board = target.board_name
+    if arguments.macs is None and arguments.config is None:
+        arguments.macs = _DEFAULT_MACS
+    config = chosen_config(arguments)
+    clock = arguments.clock or target.clock_mhz
+    if arguments.serve is not None:
+        return _serve(target, config, clock, arguments)
+    if arguments.simulate is not None:
+        return _simulate(target, config, clock, arguments)
+    return _write(target, config, clock, arguments)
+
+
+def _require_sense(arguments: argparse.Namespace) -> None:
+    if (arguments.simulate is None) != (arguments.input is None):
+        raise UsageError("--simulate MODEL and --input FILE go together")
+    given = {"bitstream": arguments.bitstream, "simulate": arguments.simulate is not None,
+             "serve": arguments.serve is not None}
+    ways = [name for name, there in given.items() if there]
+    if len(ways) > 1:
+        raise UsageError(f"--{ways[0]} and --{ways[1]} exclude each other")
+    if ways == ["simulate"] and arguments.output is not None:
+        raise UsageError("-o goes with the system's files, which --simulate does not write")
+
+
+def _write(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:
+    from gen.soc.project import board_files
+
+    folder = arguments.output or OUTPUT / f"soc-{target.name}-{config.macs}"
+    with status(f"{config.macs} MACs in a LiteX system for {target.title}"):
+        files = board_files(target, config, clock_mhz=clock, baud=arguments.baud)
+    for name in files:
+        require_writable(folder / name)
+    for name, content in files.items():
+        write_file(folder / name, content)
+    messages.print(f"{folder}: {', '.join(files)}", soft_wrap=True)
+    messages.print(described(config, target.name), soft_wrap=True)
+    result: dict[str, Any] = {"board": target.name, "macs": config.macs, "clock_mhz": clock,
+                              "files": [str(folder / name) for name in files]}
+    if arguments.bitstream:
+        report = _bitstream(target, folder, clock)
+        result["route"] = report.to_dict()
+        if not arguments.json:
+            _show_clock(report, clock)
+        if report.mhz < clock:
+            messages.print(f"warning: {clock:g} MHz is asked for, {report.mhz:g} MHz is reached; take a lower --clock",
+                           style="yellow", soft_wrap=True)
+    if arguments.json:
+        print_json(result)
+    return 0
+
+
+def _bitstream(target: Target, folder: Path, clock: float) -> "RouteReport":
+    from gen.soc.bitstream import make_bitstream
+
+    with status(f"{folder / 'soc.bit'}") as remark:
+        return make_bitstream(target, folder, clock_mhz=clock, progress=remark)
+
+
+def _show_clock(report: "RouteReport", clock: float) -> None:
+    console.print(f"{report.mhz:g} MHz, placed and routed (target {clock:g}): {report.logic_ns:.2f} ns of logic and "
+                  f"{report.wires_ns:.2f} ns of wires through {' > '.join(report.path)}", soft_wrap=True)
+    used = ", ".join(f"{count:,} {name}" for name, count in sorted(report.used.items()))
+    console.print(f"used: {used}", soft_wrap=True)
+
+
+def _serve(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:
+    from gen.soc.serve import serve
+    from gen.soc.simulator import simulate
+
+    path = (arguments.output or OUTPUT / f"soc-{target.name}-{config.macs}-simulated") / "system.json"
+    require_writable(path)
+    with status(f"compiling the system of {target.title}"):
+        line, description = simulate(target, config, clock_mhz=clock)
+    write_file(path, json.dumps(description, indent=2) + "\n")
+    serve(line, arguments.serve, ready=lambda port: messages.print(
+        f"{target.title}, as in {path}: litex_server --uart --uart-port=socket://localhost:{port}; Ctrl-C ends it",
+        soft_wrap=True))
+    return 0
+
+
+def _simulate(target: Target, config: "NpuConfig", clock: float, arguments: argparse.Namespace) -> int:
+    from gen.options import CompileOptions
+    from gen.run.inputs import read_samples
+    from gen.run.workload import open_workload
+    from gen.soc.host import Host
+    from gen.soc.inference import connect, infer_all
+    from gen.soc.simulator import simulate
+
+    workload = open_workload(arguments.simulate, config, CompileOptions(), board=target.board_name)
+    samples = read_samples(arguments.input, workload.inputs, limit=arguments.limit)
+    with status(f"compiling the system of {target.title}"):
+        line, description = simulate(target, config, clock_mhz=clock)
+    with line, counter(f"{target.title}, simulated", len(samples)) as tell:
+        host = Host(connect(line), description)
+        host.wake_memory()
+        outcome = infer_all(host, workload, samples, progress=tell)
+    if arguments.json:
+        print_json({"board": target.name, "macs": config.macs, "clock_mhz": clock, **outcome.to_dict()})
+    else:
+        _show(outcome, target, config, clock)
+    return FAILED if outcome.wrong_bytes else 0
+
+
+def _show(outcome: "Outcome", target: Target, config: "NpuConfig", clock: float) -> None:
+    count = len(outcome.cycles)
+    mean = sum(outcome.cycles) / count
+    if outcome.right is not None:
+        console.print(f"{outcome.right} of {count} right")
+    console.print(f"{outcome.wrong_bytes:,} of {outcome.compared * count:,} bytes of memory differ from the "
+                  "instruction-level simulator's", soft_wrap=True)
+    console.print(f"{mean:,.0f} cycles an inference behind LiteDRAM with {target.memory} ({min(outcome.cycles):,} to "
+                  f"{max(outcome.cycles):,}), {outcome.ideal_cycles:,} on the ideal bus: "
+                  f"{clock * 1e6 / mean:,.0f} a second at {clock:g} MHz, target", soft_wrap=True)
+    console.print(described(config, target.name), soft_wrap=True)

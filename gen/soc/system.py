@@ -1,0 +1,94 @@
+"""Systems of LiteX with the machine in them: of a board, and the same one to be simulated.
+
+The machine has its own port at LiteDRAM's crossbar; the host reaches memory and registers over the system's bus, and
+that over the serial line. There is no processor, and no cache that would have to be flushed.
+"""
+
+import importlib
+
+from litedram.modules import SDRAMModule
+from litedram.phy.model import SDRAMPHYModel
+from litex.build.generic_platform import Pins, Subsignal
+from litex.build.io import CRG
+from litex.build.sim import SimPlatform
+from litex.soc.cores.uart import RS232PHYModel, UARTBone
+from litex.soc.integration.soc import SoCRegion
+from litex.soc.integration.soc_core import SoCCore
+
+from cores.bus.axi import LITE_ADDRESS_BITS
+from cores.config import NpuConfig
+from gen.soc.memory_port import MemoryPort
+from gen.soc.module import NpuModule
+from gen.soc.targets import Target
+
+__all__ = ["board_system", "simulated_system"]
+
+#: Name of the registers' region, and where they are: beyond memory, in the part of the bus that is not cached.
+NPU_REGION = "npu"
+_CONTROL_ADDRESS = 0x9000_0000
+#: Rows of the simulated memory: enough for the examples; the address bits above them are not there.
+_SIMULATED_ROWS = 2048
+
+#: Neither processor nor what only that needs.
+_BARE = {"cpu_type": None, "with_uart": False, "with_timer": False, "integrated_sram_size": 0}
+
+_PADS = [
+    ("sys_clk", 0, Pins(1)),
+    # Bytes in place of a serial line's bits: `source` is what the system says, `sink` what it hears.
+    ("serial", 0, *(Subsignal(f"{end}_{part}", Pins(bits)) for end in ("source", "sink")
+                    for part, bits in (("valid", 1), ("ready", 1), ("data", 8)))),
+]
+
+
+def board_system(target: Target, config: NpuConfig, *, clock_mhz: float, baud: int) -> SoCCore:
+    """The system of litex-boards, with the machine of ``config``; not finalized.
+
+    Raises ConfigError for a machine whose addresses are longer than LiteX's.
+    """
+    base = importlib.import_module(target.module).BaseSoC
+    system = base(sys_clk_freq=round(clock_mhz * 1e6), with_uartbone=True, uart_baudrate=baud, l2_size=0,
+                  with_led_chaser=False, **_BARE, **target.options)
+    _add_npu(system, config)
+    return system
+
+
+def simulated_system(target: Target, config: NpuConfig, *, clock_mhz: float) -> SoCCore:
+    """As `board_system`, with a model of the memory and its PHY, bytes for a serial line, and one clock.
+
+    LiteDRAM's controller has the timings, the phases and the latencies that it has on the board.
+    """
+    frequency = round(clock_mhz * 1e6)
+    platform = SimPlatform("SIM", list(_PADS))
+    system = SoCCore(platform, frequency, **_BARE)
+    system.crg = CRG(platform.request("sys_clk"))
+    system.serial = RS232PHYModel(platform.request("serial"))
+    system.uartbone = UARTBone(phy=system.serial, clk_freq=frequency)
+    system.bus.add_master("uartbone", system.uartbone.wishbone)
+    memory = _simulated_memory(target)(frequency, target.memory_rate)
+    settings = _phy_settings(target, clock_mhz)
+    system.sdrphy = SDRAMPHYModel(memory, settings=settings, clk_freq=frequency)
+    system.add_sdram("sdram", phy=system.sdrphy, module=memory, l2_cache_size=0)
+    _add_npu(system, config)
+    return system
+
+
+def _add_npu(system: SoCCore, config: NpuConfig) -> None:
+    system.npu = npu = NpuModule(config)
+    system.bus.add_slave(NPU_REGION, npu.control, SoCRegion(
+        origin=_CONTROL_ADDRESS, size=1 << LITE_ADDRESS_BITS, cached=False))
+    if system.irq.enabled:
+        system.irq.add(NPU_REGION, use_loc_if_exists=True)
+    system.npu_port = MemoryPort(
+        npu.memory, system.sdram.crossbar, base_address=system.bus.regions["main_ram"].origin)
+
+
+def _simulated_memory(target: Target) -> type[SDRAMModule]:
+    modules = importlib.import_module("litedram.modules")
+    return type(target.memory, (getattr(modules, target.memory),), {"nrows": _SIMULATED_ROWS})
+
+
+def _phy_settings(target: Target, clock_mhz: float):
+    """Phases and latencies of the PHY that the board has."""
+    base = importlib.import_module(target.module).BaseSoC
+    board = base(sys_clk_freq=round(clock_mhz * 1e6), l2_size=0, with_led_chaser=False, **_BARE, **target.options)
+    return board.sdram.controller.settings.phy

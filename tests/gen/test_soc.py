@@ -1,0 +1,275 @@
+"""Systems of LiteX: the host's part, the files, and with LiteX the system itself."""
+
+import json
+import re
+import socket
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+
+import numpy as np
+import pytest
+from amaranth.hdl import Shape
+
+from boards.registry import BOARDS
+from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, Status, address_of
+from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
+from cores.config import NpuConfig
+from gen.cli import main
+from gen.compiler import compile_graph
+from gen.program.program import Program
+from gen.soc import project
+from gen.soc.host import Host, HostError
+from gen.soc.serve import serve
+from gen.soc.simulator import simulate
+from gen.soc.targets import TARGETS, get_target
+from sim import functional
+from tests.random_layers import random_graph, random_inputs
+
+_MEMORY, _NPU, _CSR = 0x4000_0000, 0x9000_0000, 0x1000
+_DESCRIPTION = {
+    "clock_mhz": 50.0,
+    "registers": {name: _CSR + 4 * number for number, name in enumerate((
+        "sdram_dfii_control", "sdram_dfii_pi0_command", "sdram_dfii_pi0_command_issue", "sdram_dfii_pi0_address",
+        "sdram_dfii_pi0_baddress"))},
+    "regions": {"main_ram": {"base": _MEMORY, "size": 1 << 20}, "npu": {"base": _NPU, "size": 4096}},
+    "memory": {"kind": "SDR", "leveling": False, "start": [
+        {"what": "a command", "address": 1024, "bank": 2, "register": "sdram_dfii_pi0_command", "value": 11,
+         "cycles": 0},
+        {"what": "the controller", "address": 0, "bank": 0, "register": "sdram_dfii_control", "value": 1,
+         "cycles": 0}]},
+}
+
+
+class Bus:
+    """Memory, and a machine that is the instruction-level simulator; ``log`` has what is written elsewhere."""
+
+    def __init__(self, config: NpuConfig) -> None:
+        self.config = config
+        self.memory = np.zeros(_DESCRIPTION["regions"]["main_ram"]["size"], np.uint8)
+        self.log: list[tuple[int, int]] = []
+        lanes = config.oc_lanes | config.ic_lanes << 8 | config.nnz_lanes << 16 | config.pixel_lanes << 24
+        fixed = {"id": MAGIC, "version": VERSION, "config": config.digest, "lanes": lanes}
+        self.registers = {register.address: fixed.get(register.name, 0) for register in REGISTERS}
+
+    def read(self, addr: int, length: int | None = None):
+        if addr >= _NPU:
+            return self.registers[addr - _NPU]
+        words = self.memory[addr - _MEMORY:][:4 * (length or 1)].view("<u4").tolist()
+        return words[0] if length is None else words
+
+    def write(self, addr: int, datas: list[int]) -> None:
+        if _MEMORY <= addr < _NPU:
+            self.memory[addr - _MEMORY:][:4 * len(datas)] = np.array(datas, "<u4").view(np.uint8)
+        elif addr >= _NPU:
+            self._set(addr - _NPU, *datas)
+        else:
+            self.log.append((addr, *datas))
+
+    def _get(self, name: str) -> int:
+        return self.registers[address_of(name)]
+
+    def _set(self, address: int, value: int) -> None:
+        self.registers[address] = value
+        if address == address_of("control") and value & Control.CLEAR:
+            self.registers[address_of("status")] = 0
+        if address == address_of("control") and value & Control.START:
+            start = self._get("program_low") - _MEMORY
+            code = self.memory[start:start + 16 * self._get("program_length")].tobytes()
+            data = self._get("data_low") - _MEMORY
+            image = self.memory[data:data + self._get("data_beats") * self.config.beat_bytes]
+            functional.run(self.config, code, image, write_start=self._get("write_start"))
+            self.registers[address_of("status")] = Status.DONE
+            self.registers[address_of(f"counter_{COUNTERS[0]}_low")] = 123
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return compile_graph(random_graph(3, layers=2), BOARDS["ecp5"].config(16))[0]
+
+
+def test_the_memory_is_woken_as_the_description_says():
+    bus = Bus(BOARDS["ecp5"].config(16))
+    Host(bus, _DESCRIPTION).wake_memory()
+    at = _DESCRIPTION["registers"]
+    assert bus.log == [
+        (at["sdram_dfii_pi0_address"], 1024), (at["sdram_dfii_pi0_baddress"], 2), (at["sdram_dfii_pi0_command"], 11),
+        (at["sdram_dfii_pi0_command_issue"], 1), (at["sdram_dfii_pi0_address"], 0), (at["sdram_dfii_pi0_baddress"], 0),
+        (at["sdram_dfii_control"], 1)]
+
+
+def test_a_memory_that_forgets():
+    class Forgetful(Bus):
+        def write(self, addr: int, datas: list[int]) -> None:
+            super().write(addr, [data & ~0x100 for data in datas])
+
+    with pytest.raises(HostError, match="does not hold what is written"):
+        Host(Forgetful(BOARDS["ecp5"].config(16)), _DESCRIPTION).wake_memory()
+
+
+def test_inferences_one_after_the_other(program: Program):
+    """Each leaves what the simulator makes of its input alone, whatever the one before it was."""
+    host = Host(Bus(program.config), _DESCRIPTION)
+    job = host.load(program)
+    assert job.data % 4096 == 0 and job.instructions == len(program.instructions)
+    expected = program.image()
+    for number in range(3):
+        inputs = random_inputs(random_graph(3, layers=2), number)
+        assert host.infer(program, job, inputs) == 123
+        for tensor, values in inputs.items():
+            program.pack_input(expected, tensor, values)
+        functional.run(program.config, program.code, expected, write_start=program.write_start)
+        assert np.array_equal(host.data_region(job, program.config.beat_bytes), expected)
+
+
+def test_a_program_that_does_not_fit(program: Program):
+    small = {**_DESCRIPTION, "regions": {**_DESCRIPTION["regions"], "main_ram": {"base": _MEMORY, "size": 4096}}}
+    with pytest.raises(HostError, match="do not fit into 4,096 bytes"):
+        Host(Bus(program.config), small).load(program)
+
+
+def test_a_program_that_never_ends(program: Program):
+    class Busy(Bus):
+        def _set(self, address: int, value: int) -> None:
+            self.registers[address] = value
+
+    host = Host(Busy(program.config), _DESCRIPTION)
+    with pytest.raises(HostError, match="is not done after 0.01 s"):
+        host.infer(program, host.load(program), {}, patience=0.01)
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--board", "zu3eg"], "no LiteX system for 'zu3eg'; there are: ulx3s, ecpix5"),
+    (["--simulate", "model.onnx"], "--simulate MODEL and --input FILE go together"),
+    (["--bitstream", "--serve", "1"], "--bitstream and --serve exclude each other"),
+    (["--simulate", "a.onnx", "--input", "a.npz", "-o", "folder"], "-o goes with the system's files"),
+    (["--serve", "70000"], "must be a port in 0..65535, not 70000"),
+    (["--clock", "900"], "must be in 1..400 MHz"),
+    (["--clock", "fast"], "must be a number of MHz, not fast"),
+])
+def test_arguments_that_make_no_sense(arguments: list[str], message: str, capsys: pytest.CaptureFixture):
+    assert main(["soc", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_without_litex(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["soc", "-o", str(tmp_path / "out")]) == 1
+    assert "migen is not installed, which systems of LiteX need: pip install npugen[litex]" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+# -- with LiteX ----------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def litex() -> None:
+    for module in ("litex", "litedram", "litex_boards", "liteeth"):
+        pytest.importorskip(module, reason=f"{module} is not installed: pip install '.[litex]'")
+
+
+def _instance(verilog: str) -> dict[str, str]:
+    """Port -> what it is joined to, of the machine in LiteX's Verilog."""
+    body = re.search(r"^npu npu\($(.*?)^\);", verilog, re.MULTILINE | re.DOTALL)
+    assert body
+    return dict(re.findall(r"\.(\w+)\s*\((.*?)\)", body.group(1)))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
+    """The same each time; the machine's ports are joined; the description has what a host asks for."""
+    monkeypatch.setattr(project, "emit_verilog", lambda config: "module npu(); endmodule\n")
+    target = get_target(name)
+    config = target.board.config(16)
+    files = project.board_files(target, config, clock_mhz=target.clock_mhz, baud=115_200)
+    assert files == project.board_files(target, config, clock_mhz=target.clock_mhz, baud=115_200)
+    ports = _instance(files["soc.v"])
+    memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
+    assert set(ports) == {"clk", "rst", "irq", *(f"s_axi_{name}" for name in AxiLite().members), *(
+        f"m_axi_{name}" for bus in (Axi4Read(**memory), Axi4Write(**memory)) for name in bus.members)}
+    assert all(ports.values())
+    assert 'LOCATE COMP "serial_tx"' in files["soc.lpf"]
+    assert " -top soc" in files["soc.ys"] and "rename -hide" in files["soc.ys"]
+    description = json.loads(files["system.json"])
+    assert description["board"] == name and description["regions"]["npu"]["size"] == 4096
+    assert {"sdram_dfii_control", "npu_ev_status"} <= set(description["registers"])
+    assert description["memory"]["start"][-1] == {
+        "what": "controller takes over", "address": 0, "bank": 0, "register": "sdram_dfii_control", "value": 1,
+        "cycles": 0}
+    commands = {step["what"]: step["value"] for step in description["memory"]["start"]}
+    assert commands["Precharge All" if name == "ulx3s" else "ZQ Calibration"] == {"ulx3s": 11, "ecpix5": 3}[name]
+
+
+@pytest.mark.parametrize("arguments, status, message", [
+    (["--address-width", "40"], 2, "address_width must be at most 32 in LiteX, not 40"),
+    (["--clock", "399"], 1, "LiteX cannot make this system: a lower --clock may help"),
+])
+def test_systems_that_litex_cannot_make(arguments: list[str], status: int, message: str, litex, tmp_path: Path,
+                                        capsys: pytest.CaptureFixture):
+    assert main(["soc", *arguments, "-o", str(tmp_path / "out")]) == status
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", TARGETS)
+def test_digits_on_a_simulated_system(name: str, litex, digits: Path, capsys: pytest.CaptureFixture):
+    """Twelve digits over UARTBone and LiteDRAM: all right, every byte of memory as simulated."""
+    assert main(["soc", "--board", name, "--simulate", str(digits / "digits_int8.onnx"), "--input",
+                 str(digits / "digits_test.npz"), "--limit", "12", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["right"] == 12 and result["wrong_bytes"] == 0 and len(result["cycles"]) == 12
+    assert result["compared"] > 50_000
+    assert all(cycles >= result["ideal_cycles"] for cycles in result["cycles"])
+
+
+def _hollow(config: NpuConfig) -> str:
+    """Module ``npu`` with nothing in it."""
+    memory = {"address_width": config.address_width, "data_bits": config.beat_bits}
+    ports, silence = ["input clk", "input rst", "output irq"], ["irq"]
+    for prefix, signature, driven in (("m_axi", Axi4Read(**memory), "Out"), ("m_axi", Axi4Write(**memory), "Out"),
+                                      ("s_axi", AxiLite(), "In")):
+        for name, member in signature.members.items():
+            output = member.flow.name == driven
+            width = Shape.cast(member.shape).width
+            ports.append(f"{'output' if output else 'input'} [{width - 1}:0] {prefix}_{name}")
+            silence += [f"{prefix}_{name}"] if output else []
+    return f"module npu({', '.join(ports)});\n{''.join(f'assign {port} = 0;' for port in silence)}\nendmodule\n"
+
+
+@pytest.mark.full
+def test_a_bitstream(litex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path):
+    """All of LiteX's part, mapped, placed, routed and packed; without the machine, which takes an hour."""
+    monkeypatch.setattr(project, "emit_verilog", _hollow)
+    assert main(["soc", "--board", "ulx3s", "-o", str(tmp_path), "--bitstream", "--json"]) == 0
+    route = json.loads(capsys.readouterr().out)["route"]
+    assert route["mhz"] > 50 and route["used"]["EHXPLLL"] == 1 and route["used"]["TRELLIS_FF"] > 500
+    assert (tmp_path / "soc.bit").read_bytes()[:2] == b"\xff\x00"
+
+
+@pytest.mark.full
+def test_litex_server_and_client(litex):
+    """LiteX's own server takes the simulated line for a serial port, and its client reads and writes the bus."""
+    from litex.tools.litex_client import RemoteClient
+    from litex.tools.litex_server import RemoteServer
+    from litex.tools.remote.comm_uart import CommUART
+
+    target = get_target("ulx3s")
+    line, description = simulate(target, target.board.config(16), clock_mhz=target.clock_mhz)
+    port: Queue[int] = Queue()
+    Thread(target=serve, args=(line, 0), kwargs={"ready": port.put}, daemon=True).start()
+    server = RemoteServer(CommUART(f"socket://localhost:{port.get()}"), "localhost", _free_port())
+    server.open()
+    Thread(target=server._serve_thread, daemon=True).start()
+    client = RemoteClient(port=server.bind_port)
+    client.open()
+    host = Host(client, description)
+    host.wake_memory()
+    values = np.arange(4096, dtype=np.uint16).view(np.uint8)
+    host.write_bytes(4096, values)
+    assert np.array_equal(host.read_bytes(4096, values.size), values)
+    assert host.read32(address_of("id")) == MAGIC
+    client.close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("localhost", 0)) as listener:
+        return listener.getsockname()[1]
