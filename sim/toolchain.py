@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,9 +15,12 @@ from pathlib import Path
 from cores.errors import NpugenError
 
 __all__ = [
-    "ToolError", "child_process", "find_compiler", "find_ecppack", "find_nextpnr", "find_yosys",
-    "verilator_environment", "verilator_root",
+    "ToolError", "child_process", "find_compiler", "find_ecppack", "find_nextpnr", "find_yosys", "keep_runtime",
+    "lend_runtime", "verilator_environment", "verilator_root",
 ]
+
+#: Objects of Verilator's own library, which every build compiles: they do not depend on what is simulated.
+_RUNTIME = "verilated*.o"
 
 
 class ToolError(NpugenError):
@@ -54,6 +58,28 @@ def verilator_environment(base: Mapping[str, str] | None = None) -> dict[str, st
     environment["MAKEFLAGS"] = f"CFG_CXXFLAGS_PCH_I=-include PYTHON3={sys.executable}"
     environment.pop("MFLAGS", None)
     return environment
+
+
+def lend_runtime(store: Path, build: Path) -> None:
+    """Put the objects of Verilator's library that `keep_runtime` has kept into the folder of a build to come."""
+    later = time.time() + 3600  # newer than the makefile of that build, on which they depend
+    for item in store.glob(_RUNTIME):
+        shutil.copy(item, build / item.name)
+        os.utime(build / item.name, (later, later))
+
+
+def keep_runtime(build: Path, store: Path) -> None:
+    """Keep the objects of Verilator's library of a finished build, for others with the same flags and tools."""
+    if store.exists():
+        return
+    scratch = store.with_name(f"{store.name}.{os.getpid()}")
+    scratch.mkdir(parents=True, exist_ok=True)
+    for item in build.glob(_RUNTIME):
+        shutil.copy(item, scratch)
+    try:
+        scratch.rename(store)
+    except OSError:     # another process has kept its own meanwhile
+        shutil.rmtree(scratch)
 
 
 def find_compiler(path: str | None = None) -> Path:

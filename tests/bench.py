@@ -16,7 +16,6 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -28,7 +27,7 @@ from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 from cores.emit import emit_component
-from sim.toolchain import verilator_environment
+from sim.toolchain import keep_runtime, lend_runtime, verilator_environment
 from tests.cores.simulation import stream_ports
 
 __all__ = ["LANGUAGES", "Language", "WAIVED", "bench_parameters", "produced_streams", "run_bench", "verilog_of"]
@@ -71,14 +70,6 @@ def produced_streams() -> list[str]:
     return json.loads(os.environ.get("NPUGEN_STREAMS", "[]"))
 
 
-def _share_runtime(source: Path, target: Path) -> None:
-    """Copy Verilator's library objects, which are the same in every build."""
-    later = time.time() + 3600  # newer than the makefile of the build to come, on which they depend
-    for item in source.glob("verilated*.o"):
-        shutil.copy(item, target / item.name)
-        os.utime(target / item.name, (later, later))
-
-
 def _build(verilog: str, name: str, waves: bool, simulator: str, arguments: list[str]) -> Path:
     """Folder of the compiled simulation, made once for each Verilog text."""
     key = hashlib.sha256("\0".join([verilog, str(waves), simulator, *arguments]).encode()).hexdigest()[:16]
@@ -90,7 +81,7 @@ def _build(verilog: str, name: str, waves: bool, simulator: str, arguments: list
     (scratch / f"{_TOP}.v").write_text(_publish_ports(verilog) if simulator == "verilator" else verilog)
     log = scratch / "build.log"
     runtime = folder.with_name(f"runtime-{hashlib.sha256(repr((arguments, waves)).encode()).hexdigest()[:16]}")
-    _share_runtime(runtime, scratch)
+    lend_runtime(runtime, scratch)
     try:
         get_runner(simulator).build(
             sources=[scratch / f"{_TOP}.v"], hdl_toplevel=_TOP, build_dir=scratch, build_args=arguments,
@@ -99,8 +90,7 @@ def _build(verilog: str, name: str, waves: bool, simulator: str, arguments: list
     except Exception as error:
         raise AssertionError(f"{name}: {simulator} failed ({error}):\n{log.read_text()[-4000:]}") from None
     if simulator == "verilator":
-        runtime.mkdir(exist_ok=True)
-        _share_runtime(scratch, runtime)
+        keep_runtime(scratch, runtime)
     try:
         scratch.rename(folder)
     except OSError:  # another process has made the same build meanwhile

@@ -26,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("NPUGEN_SEED", "") in ("", "random"):
         draw = os.environ.get("NPUGEN_SEED") == "random"
         os.environ["NPUGEN_SEED"] = str(int.from_bytes(os.urandom(4), "little") if draw else DEFAULT_SEED)
+    if not config.getoption("--full"):      # most simulations are done before optimising them would pay
+        os.environ.setdefault("NPUGEN_RTL_QUICK", "1")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

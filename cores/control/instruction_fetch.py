@@ -66,10 +66,12 @@ class InstructionFetch(wiring.Component):
         word = Signal(8 * INSTRUCTION_BYTES)
         response = Signal(AxiResponse)
         word_valid, word_taken, quiet = Signal(), Signal(), Signal()
+        stopped = Signal()
         m.submodules.check = check = InstructionCheck(self.config)
         # It is done with an instruction in the cycle in which that is dispatched.
         assert check.LATENCY == self.WORD_CYCLES + self.DISPATCH_CYCLES - 1
-        self._fetch(m, check=check, response=response, valid=word_valid, taken=word_taken, quiet=quiet)
+        self._fetch(m, check=check, response=response, valid=word_valid, taken=word_taken, quiet=quiet,
+                    stopped=stopped)
         with m.If(check.take):
             m.d.sync += word.eq(check.word)
         queues_empty, queue_ready, push = Signal(), Signal(), Signal()
@@ -93,7 +95,8 @@ class InstructionFetch(wiring.Component):
 
         failed, failure = Signal(), Signal(ErrorCode)
         m.d.sync += [self.error.valid.eq(failed), self.error.code.eq(failure), self.error.index.eq(self.index)]
-        with m.FSM():
+        with m.FSM() as control:
+            m.d.comb += stopped.eq(control.ongoing("STOPPED"))
             with m.State("STOPPED"):
                 with m.If(self.start):
                     m.next = "CHECK"
@@ -134,10 +137,11 @@ class InstructionFetch(wiring.Component):
                         m.next = "STOPPED"
         return m
 
-    def _fetch(self, m: Module, *, check, response, valid, taken, quiet):
+    def _fetch(self, m: Module, *, check, response, valid, taken, quiet, stopped):
         """Requests with reserved room, the beat buffer, and the gearbox from beats to instructions.
 
-        An instruction that ``check`` takes is ``valid``, with its bus ``response``, until it is ``taken``.
+        An instruction that ``check`` takes is ``valid``, with its bus ``response``, until it is ``taken``. With END a
+        beat behind it leaves the buffer; for the room that this makes nothing is asked, as all is ``stopped`` then.
         """
         beat_bytes = self.config.beat_bytes
         m.submodules.buffer = buffer = Fifo(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
@@ -178,7 +182,7 @@ class InstructionFetch(wiring.Component):
         wants, asked = Signal(), Signal()
         request = self.request
         m.d.comb += [
-            wants.eq((left != 0) & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
+            wants.eq((left != 0) & ~stopped & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
             asked.eq(request.valid & request.ready),
         ]
         # What is taken from the buffer shows here before its instruction can be dispatched.

@@ -1,6 +1,7 @@
 """Time of the load engine: a requester that runs ahead, and a writer that delivers in order."""
 
 from collections.abc import Generator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -42,14 +43,24 @@ def _width(geometry: Instruction) -> int:
     return geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
 
 
+@dataclass(frozen=True)
+class _Handed:
+    """An instruction: when it came to the queue, and from when to when the requester waited for its stores alone."""
+
+    index: int
+    there: int
+    held_from: int
+    held_until: int
+
+
 class Requester:
     """Asks for the data of each instruction as soon as its stores are in memory and there is room for it."""
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
         self.clock = 0
-        #: For each instruction handed to the writer: its index, and how long it was held up by stores, and till when.
-        self.handed: list[tuple[int, int, int]] = []
+        #: Of each instruction handed to the writer.
+        self.handed: list[_Handed] = []
 
     def run(self) -> Steps:
         shared = self.shared
@@ -62,12 +73,13 @@ class Requester:
                 yield "an instruction or room for it"
             index = shared.pending[Queue.LOAD][queue.popped]
             instruction = shared.program[index]
-            seen = max(queue.next_readable(), seen_from, shared.contexts.next_writable())
+            there = queue.next_readable()
+            seen = max(there, seen_from, shared.contexts.next_writable())
             stored = yield from shared.take(Queue.LOAD, Queue.STORE, instruction["stores"])
             accepted = max(seen + LoadRequester.LOOK, stored + LoadRequester.LOOK, free)
             queue.pop_one(accepted)
             shared.contexts.push_one(accepted)
-            self.handed.append((index, max(0, min(stored + LoadRequester.LOOK, accepted) - max(seen, free)), accepted))
+            self.handed.append(_Handed(index, there, max(seen, free), max(seen, free, stored)))
             self.clock = seen_from = accepted + 1
             yield None
             if instruction.opcode in SETTERS:
@@ -148,8 +160,8 @@ class Writer:
         while True:
             while not shared.contexts.available:
                 yield "a load"
-            index, held_up, asked = self.requester.handed[shared.contexts.popped]
-            instruction = shared.program[index]
+            handed = self.requester.handed[shared.contexts.popped]
+            index, instruction = handed.index, shared.program[handed.index]
             at_head = max(at_head, shared.contexts.next_readable())
             is_box = instruction.opcode == Opcode.LOAD_ACT
             if instruction.opcode in SETTERS:
@@ -159,11 +171,11 @@ class Writer:
                 seen = max(self.walk.take(announced) + 1 + LoadDispatch.LOOK, self.clock)
                 if instruction["post_compute"] and not is_box:
                     seen = max(seen, runs.settable)
-            waiting = max(seen, idle)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
+            lacked = NEVER      # first cycle in which no token is lacked
             if instruction["wait_compute"]:
-                tokens = max(tokens, token_free) + LoadDispatch.LOOK
-            accepted = max(seen, tokens)
+                lacked = max(tokens, token_free)
+            accepted = max(seen, lacked + LoadDispatch.LOOK)
             if instruction["wait_compute"]:
                 token_free = accepted + LoadDispatch.LEAVE + 1
             if is_box:
@@ -171,10 +183,8 @@ class Writer:
                 check_box(shared.config, index, geometry, instruction, gather)
                 accepted = max(accepted, transformed + LoadDispatch.LOOK)
             shared.contexts.pop_one(accepted)
-            shared.spent(engine, "wait_compute", index, max(0, tokens - waiting))
-            shared.spent(engine, "wait_store", index, min(held_up, max(0, asked - idle)))
-            shared.spent(engine, "setup", index, int(accepted >= idle))
-            first = max(idle, min(seen, asked - held_up))
+            first = max(idle, handed.there)
+            self._wait(handed, first, max(at_head, first), lacked, accepted)
             last = done = accepted
             at_head = accepted + 1 + (0 if instruction.opcode in SETTERS else LoadDispatch.LEAVE)
             if instruction.opcode == Opcode.LOAD_SET:
@@ -216,6 +226,15 @@ class Writer:
             shared.finished[engine] += 1
             shared.idle_from[engine] = max(last + 2, transformed + 1, runs.last + 2) + behind
             yield None
+
+    def _wait(self, handed: _Handed, first: int, at_head: int, lacked: int, accepted: int) -> None:
+        """Cycles from ``first``, in which nothing else is in hand, until the instruction is ``accepted``."""
+        # That stores are lacked shows a cycle later, and no longer when the writer has the instruction.
+        stores = max(0, min(handed.held_until + 1, at_head) - max(handed.held_from + 1, first))
+        tokens = max(0, lacked - at_head)
+        setup = max(0, accepted + 1 - first) - stores - tokens
+        for state, cycles in (("wait_store", stores), ("wait_compute", tokens), ("setup", setup)):
+            self.shared.spent(Queue.LOAD, state, handed.index, cycles)
 
     def _box(self, index: int, geometry: Instruction, instruction: Instruction, accepted: int) -> TimedSteps:
         """LOAD_ACT: a pixel a cycle, those of the padding without waiting for data. Returns the last pixel's cycle."""

@@ -21,6 +21,7 @@ from .dram import data_base
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import FIFO, RELEASE_CYCLES, STORE_TO_BUS
 from .state import Shared, Steps, TimedSteps
+from .store_states import StoreStates
 
 __all__ = ["Store"]
 
@@ -98,7 +99,7 @@ class Store:
             last, left = yield from self._store(
                 index, geometry, instruction, taken + setup, go, bends=bool(geometry["add"]) and bends)
             free = max(last + 1, self._runs_free) + 1
-            shared.spent(engine, "wait_bus", index, free - last - 1)
+            self._states.end(free)
             self._in_hand(index, taken + 1, free - 1)
             if instruction["post_compute"]:
                 kept = left + LocalWriter.LATENCY + write_latency(shared.config) - 1
@@ -129,6 +130,7 @@ class Store:
             latency += WinogradSums.WORDS - 1
         # Further cycles of a place that is vacant, until a pixel has it: a beat has moved up into the write engine.
         vacant = StoreEngine.ROOM_CYCLES - 1 + (0 if local else FIFO)
+        states = self._states = StoreStates(shared, index, go, add=add, tiles=bool(tiles))
         time, sent, run = go, go, go + StoreRuns.RUN_CYCLES
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
@@ -160,18 +162,17 @@ class Store:
                         if group > 1:
                             places = np.repeat(places, group)[filled:filled + count]
                         allowed = np.maximum(places, time + 1)
-                        unhindered = time + pace * count
-                        if in_bursts:
-                            unhindered = int(_bursts(np.full(count, time + 1), origin)[-1])
-                        busy = unhindered - time
                         allowed[0] = max(allowed[0], loaded + 1)
-                        parameters = max(0, loaded - time)
+                        needs: dict[str, np.ndarray] = {}       # in the order of `StoreStates`
                         if residual:
-                            allowed = np.maximum(allowed, shared.side.readable(count))
+                            needs["wait_side"] = shared.side.readable(count)
                         if pooled:
                             columns = column + np.arange(count)
                             ready = shared.pooled.readable(-(-(column % copies + count) // copies))
-                            allowed = np.maximum(allowed, ready[columns // copies - column // copies])
+                            needs["wait_compute"] = ready[columns // copies - column // copies]
+                        for there in needs.values():
+                            allowed = np.maximum(allowed, there)
+                        needs["wait_bus"] = places
                         if in_bursts:
                             times = _bursts(allowed, origin)
                         elif add:
@@ -192,8 +193,7 @@ class Store:
                         leaving = earliest(np.maximum(whole + latency, sent))
                         self._beats.push(whole)
                         self._beats.pop(leaving)
-                        late = int(times[-1]) + pace - 1 - unhindered
-                        self._account(index, busy, late, parameters, residual, pooled)
+                        states.pixels(times, needs)
                         first = int(times[0]) if first == NEVER else first
                         time, pixels = int(times[-1]) + pace - 1, pixels - count
                         sent = int(leaving[-1]) + 1 if len(leaving) else sent
@@ -229,25 +229,20 @@ class Store:
         late = StoreSequencer.STATE_CYCLES
         self.shared.in_hand(Queue.STORE, index, first + late, last + late)
 
-    def _account(self, index: int, busy: int, late: int, parameters: int, residual: bool, pooled: bool) -> None:
-        shared = self.shared
-        shared.spent(Queue.STORE, "busy", index, busy)
-        side = min(parameters, late)
-        shared.spent(Queue.STORE, "wait_side", index, side)
-        state = "wait_compute" if pooled else "wait_side" if residual else "wait_bus"
-        shared.spent(Queue.STORE, state, index, late - side)
-
     def _parameters(self, wanted: int) -> TimedSteps:
         """Take a block's parameters from the side ring; returns the cycle of the last beat."""
         side = self.shared.side
         time = max(wanted, self._parameters_free) - 1
-        missing = PARAMETER_BYTES
+        missing, arrived, taken = PARAMETER_BYTES, np.empty(0, np.int64), np.empty(0, np.int64)
         while missing:
             while not side.available:
                 yield "channel parameters"
             count = min(missing, side.available)
-            times = earliest(np.maximum(side.readable(count), time + 1))
+            there = side.readable(count)
+            times = earliest(np.maximum(there, time + 1))
             side.pop(times)
+            arrived, taken = np.concatenate([arrived, there]), np.concatenate([taken, times])
             time, missing = int(times[-1]), missing - count
             yield None
+        self._states.parameters(arrived, taken)
         return time

@@ -54,7 +54,7 @@ BINARY_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", with_full(BINARY_CONFIGS, "16", "depthwise"))
+@pytest.mark.parametrize("name", with_full(BINARY_CONFIGS, "16", "64", "depthwise"))
 def test_binary_compute(name):
     config = BINARY_CONFIGS[name]
     run_bench(ComputeEngine(config), module="tests.cores.bench_binary_compute", name=f"binary_compute_{name}",

@@ -7,9 +7,11 @@ from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
 from tests.bench import run_bench
 
-#: A beat for the weights and one for the indices; several of each, of a number and of size that do not fill them.
+#: A beat for the weights and one for the indices; three beats that a step may lack, which with the beat before them
+#: need one bit more; several of each, of a number and of size that do not fill them.
 CONFIGS = {
     "16": NpuConfig.preset(16),
+    "three": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, binary_rows=8, gather=1),
     "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, gather=1, binary_rows=16),
     "exact": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, select_fanin=8, winograd=2),
 }
