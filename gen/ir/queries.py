@@ -51,7 +51,8 @@ def only_signs(layer: Layer) -> bool:
         return False
     stage = layer.requantize
     return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not second_stage(layer)
-            and not stage.bias.any() and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
+            and layer.table is None and not stage.bias.any()
+            and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
 
 
 def only_clips(layer: Layer) -> bool:

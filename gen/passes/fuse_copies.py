@@ -1,12 +1,14 @@
-"""A copy that only clips, upsamples or bends goes into the layer in front of it."""
+"""A copy that only clips, upsamples, bends or looks up goes into the layer in front of it."""
 
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
-from gen.ir.graph import Bend, Conv, Graph, Layer, Requantize, Residual, second_stage
+from cores.arch.numerics import TABLE_BYTES
+from gen.ir.graph import Bend, Conv, Graph, Layer, Requantize, Residual, Table, second_stage
 from gen.ir.queries import count_readers, only_clips, used_tensors
+from sim.golden import look_up
 
 __all__ = ["fuse_copies"]
 
@@ -24,7 +26,7 @@ def _takes(maker: Layer, copy: Layer) -> bool:
     A store has one second stage, and one that adds would add a tensor of the larger size. Windows would be pooled again
     for each copy of a row.
     """
-    if second_stage(maker) and (copy.bend or copy.upsample != (1, 1)):
+    if second_stage(maker) and (copy.bend or copy.upsample != (1, 1)) or maker.table and copy.bend:
         return False
     if copy.bend and (copy.upsample != (1, 1) or copy.requantize.zero_point != maker.requantize.zero_point):
         return False
@@ -35,6 +37,12 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
     down, across = (n * m for n, m in zip(maker.upsample, copy.upsample, strict=True))
     merged = replace(maker, output=copy.output, upsample=(down, across),
                      onnx_nodes=(*maker.onnx_nodes, *copy.onnx_nodes))
+    if copy.table and maker.table:
+        return replace(merged, table=_behind(maker.table, copy, copy.table.values))
+    if maker.table:
+        return replace(merged, table=_behind(maker.table, copy, np.arange(-TABLE_BYTES // 2, TABLE_BYTES // 2)))
+    if copy.table:
+        merged = replace(merged, table=replace(copy.table, middle=graph.tensors[copy.input]))
     if maker.residual:
         return replace(merged, residual=_clipped(maker.residual, copy.requantize))
     if maker.bend:
@@ -45,10 +53,17 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
     return merged
 
 
-def fuse_copies(graph: Graph) -> Graph:
-    """Merge a copy that only clips, upsamples or bends into the layer that made its input, if nobody else reads that.
+def _behind(table: Table, copy: Layer, values: np.ndarray) -> Table:
+    """A table that does what ``table`` and, behind it, a copy do, which clips and then takes ``values``."""
+    clipped = np.clip(table.values, copy.requantize.low, copy.requantize.high)
+    return replace(table, values=look_up(clipped, values).astype(np.int8))
 
-    A copy that clips or bends is an activation function with a quantisation of its own; one that upsamples is a Resize.
+
+def fuse_copies(graph: Graph) -> Graph:
+    """Merge a copy that only clips, upsamples, bends or looks up into the layer that made its input, if nobody else
+    reads that.
+
+    One that upsamples is a Resize, any other an activation function with a quantisation of its own.
     """
     readers = count_readers(graph)
     layers: list[Layer] = []

@@ -13,6 +13,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.handlers import HANDLERS
+from gen.onnx.handlers.function import HANDLERS as FUNCTIONS
 from gen.onnx.model import NodeError
 from gen.onnx.values import Constant
 from gen.onnx.weights import weights_of
@@ -144,7 +145,7 @@ class _Planner:
     def _is_machine(self, node: NodeProto) -> bool:
         domain = "" if node.domain == "ai.onnx" else node.domain
         return (node.name not in self._keep_float and node.op_type not in _HOST
-                and (domain, node.op_type) in HANDLERS and not self._is_product(node)
+                and (domain, node.op_type) in HANDLERS.keys() - FUNCTIONS.keys() and not self._is_product(node)
                 and self._types.get(node.output[0]) == TensorProto.FLOAT)
 
     def _is_product(self, node: NodeProto) -> bool:
