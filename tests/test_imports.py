@@ -43,7 +43,7 @@ EDGES = {
     "gen.files": "",
     "gen.options": "",
     "gen.ir": "cores.arch cores.errors sim.golden",
-    "gen.passes": "cores.arch cores.config gen.ir sim.golden",
+    "gen.passes": "cores.config gen.ir sim.golden",
     "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.errors gen.onnx",

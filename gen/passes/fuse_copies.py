@@ -5,7 +5,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from cores.arch.numerics import TABLE_BYTES
 from gen.ir.graph import Bend, Conv, Graph, Layer, Requantize, Residual, Table, second_stage
 from gen.ir.queries import count_readers, only_clips, used_tensors
 from sim.golden import look_up
@@ -37,10 +36,8 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
     down, across = (n * m for n, m in zip(maker.upsample, copy.upsample, strict=True))
     merged = replace(maker, output=copy.output, upsample=(down, across),
                      onnx_nodes=(*maker.onnx_nodes, *copy.onnx_nodes))
-    if copy.table and maker.table:
-        return replace(merged, table=_behind(maker.table, copy, copy.table.values))
     if maker.table:
-        return replace(merged, table=_behind(maker.table, copy, np.arange(-TABLE_BYTES // 2, TABLE_BYTES // 2)))
+        return replace(merged, table=_behind(maker.table, copy, graph.tensors[copy.output].shape))
     if copy.table:
         merged = replace(merged, table=replace(copy.table, middle=graph.tensors[copy.input]))
     if maker.residual:
@@ -53,10 +50,15 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
     return merged
 
 
-def _behind(table: Table, copy: Layer, values: np.ndarray) -> Table:
-    """A table that does what ``table`` and, behind it, a copy do, which clips and then takes ``values``."""
-    clipped = np.clip(table.values, copy.requantize.low, copy.requantize.high)
-    return replace(table, values=look_up(clipped, values).astype(np.int8))
+def _behind(table: Table, copy: Layer, shape: tuple[int, int, int]) -> Table:
+    """A table that does what ``table`` and, behind it, a copy do, for a result of this shape."""
+    values = np.clip(table.values, copy.requantize.low, copy.requantize.high).astype(np.int8)
+    if copy.table:
+        values = look_up(values, copy.table.values)
+    middle = table.middle
+    if middle.shape != shape:       # upsampled, it is no tensor of the model
+        middle = replace(middle, name=f"{middle.name}/upsampled", shape=shape, onnx_name="")
+    return Table(middle, values)
 
 
 def fuse_copies(graph: Graph) -> Graph:
