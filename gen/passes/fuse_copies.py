@@ -6,8 +6,8 @@ from typing import TypeVar
 import numpy as np
 
 from gen.ir.graph import Bend, Conv, Graph, Layer, Requantize, Residual, Table, second_stage
-from gen.ir.queries import count_readers, only_clips, used_tensors
-from sim.golden import look_up
+from gen.ir.queries import count_readers, is_uniform, only_clips, used_tensors
+from sim.golden import run_layer
 
 __all__ = ["fuse_copies"]
 
@@ -20,14 +20,20 @@ def _clipped(stage: Stage, clip: Requantize) -> Stage:
 
 
 def _takes(maker: Layer, copy: Layer) -> bool:
-    """Whether a layer can do what a copy does, beside its own work.
+    """Whether a layer can do what a copy does, beside its own work; in its table, if it has one, that is anything.
 
     A store has one second stage, and one that adds would add a tensor of the larger size. Windows would be pooled again
     for each copy of a row.
     """
-    if second_stage(maker) and (copy.bend or copy.upsample != (1, 1)) or maker.table and copy.bend:
+    if second_stage(maker) and copy.upsample != (1, 1):
         return False
-    if copy.bend and (copy.upsample != (1, 1) or copy.requantize.zero_point != maker.requantize.zero_point):
+    if maker.table:
+        if not is_uniform(copy):
+            return False
+    elif not only_clips(copy):
+        return False
+    elif copy.bend and (second_stage(maker) or copy.upsample != (1, 1)
+                        or copy.requantize.zero_point != maker.requantize.zero_point):
         return False
     return copy.upsample == (1, 1) or isinstance(maker, Conv) or maker.kernel == (1, 1)
 
@@ -52,10 +58,9 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
 
 def _behind(table: Table, copy: Layer, shape: tuple[int, int, int]) -> Table:
     """A table that does what ``table`` and, behind it, a copy do, for a result of this shape."""
-    values = np.clip(table.values, copy.requantize.low, copy.requantize.high).astype(np.int8)
-    if copy.table:
-        values = look_up(values, copy.table.values)
-    middle = table.middle
+    first, middle = copy.requantize, table.middle
+    of_one = replace(first, bias=first.bias[:1], multiplier=first.multiplier[:1], shift=first.shift[:1])
+    values = run_layer(replace(copy, requantize=of_one, upsample=(1, 1)), table.values.reshape(1, 1, -1)).reshape(-1)
     if middle.shape != shape:       # upsampled, it is no tensor of the model
         middle = replace(middle, name=f"{middle.name}/upsampled", shape=shape, onnx_name="")
     return Table(middle, values)
@@ -63,7 +68,7 @@ def _behind(table: Table, copy: Layer, shape: tuple[int, int, int]) -> Table:
 
 def fuse_copies(graph: Graph) -> Graph:
     """Merge a copy that only clips, upsamples, bends or looks up into the layer that made its input, if nobody else
-    reads that.
+    reads that; any copy into one that has a table.
 
     One that upsamples is a Resize, any other an activation function with a quantisation of its own.
     """
@@ -71,7 +76,7 @@ def fuse_copies(graph: Graph) -> Graph:
     layers: list[Layer] = []
     for layer in graph.layers:
         made = next((i for i, earlier in enumerate(layers) if earlier.output == layer.input), None)
-        if (made is None or readers[layer.input] != 1 or layer.residual or not only_clips(layer)
+        if (made is None or readers[layer.input] != 1 or layer.residual or graph.tensors[layer.output].signs
                 or not _takes(layers[made], layer)):
             layers.append(layer)
         else:

@@ -149,3 +149,25 @@ def test_no_function_of_one_tensor(rng: Rng, tmp_path: Path) -> None:
         folder.mkdir()
         with pytest.raises(GraphError, match="two activations|not single numbers|unquantised result of node conv"):
             load_model(b.save(folder), tables=True)
+
+
+@pytest.mark.parametrize("behind", ["another scale", "LeakyRelu", "Relu", "Resize", "Sigmoid"])
+def test_copies_go_into_the_table(behind: str, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """What a copy does to a value that is looked up is one more step of the same function."""
+    b = Builder(rng, opset=18)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3)))
+    z = b.requantize(silu(b, y), 0.03)
+    match behind:
+        case "another scale":
+            result = b.quantize(z, 0.047)
+        case "Resize":
+            result = b.quantize(b.node("Resize", z, "", b.constant(np.float32([1, 1, 2, 2])), mode="nearest",
+                                       nearest_mode="floor", coordinate_transformation_mode="asymmetric"), 0.03, 0)
+        case _:
+            result = b.quantize(b.node(behind, z), 0.03)
+    b.output(result)
+    imported = load_model(b.save(tmp_path), tables=True)
+    (layer,) = imported.graph.layers
+    assert isinstance(layer, Conv) and layer.table and not layer.bend
+    assert compare_model(imported, b.samples()).largest <= 1
+    simulate(imported.graph, seed)
