@@ -74,11 +74,11 @@ class ValueTable(wiring.Component):
             for lane in range(first, first + _SHARED):
                 value = self.values[lane].as_unsigned()
                 read = memory.read_port()
-                m.d.comb += read.addr.eq(value[1:])
+                # No port reads while one writes, so that nothing has to be done about both at one place.
+                m.d.comb += [read.addr.eq(Mux(write, place, value[1:]) if lane == first else value[1:]),
+                             read.en.eq(~write)]
                 if lane == first:
-                    # One port for both: it reads where it does not write.
-                    m.d.comb += [read.addr.eq(Mux(write, place, value[1:])), read.en.eq(~write),
-                                 port.addr.eq(read.addr)]
+                    m.d.comb += port.addr.eq(read.addr)
                 self._lane(m, lane, read.data)
         valid = Signal()
         m.d.sync += [valid.eq(self.valid), self.output_valid.eq(valid)]
