@@ -32,9 +32,12 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "gather": ("gather",),
     "binary": ("gather", "binary_rows"),
     "winograd": ("winograd",),
+    "table": ("table",),
 }
 
 
+#: Fields that files made before them lack: a machine without the unit is the one that it was, with its programs.
+_LATER = frozenset({"table"})
 #: Bytes of a ``config.json`` beyond any.
 _MAX_FILE = 1 << 16
 
@@ -103,6 +106,8 @@ class NpuConfig:
     winograd: int = 0
     #: 1: a STORE can write to the input buffer, so that a pointwise layer follows a depthwise one without memory.
     local_store: int = 0
+    #: 1: a STORE can look its results up in a table of 256 bytes: any function of a value.
+    table: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -128,7 +133,7 @@ class NpuConfig:
             value = getattr(self, name)
             self._require(name, _is_power_of_two(value) and low <= value <= high, f"be a power of two in {low}..{high}")
         self._require("address_width", 32 <= self.address_width <= 64, "be in 32..64")
-        for name in ("depthwise", "gather", "binary_engine", "local_store"):
+        for name in ("depthwise", "gather", "binary_engine", "local_store", "table"):
             self._require(name, getattr(self, name) in (0, 1), "be 0 or 1")
         rows = self.binary_rows
         self._require("binary_rows", rows == 0 or _is_power_of_two(rows) and max(1, tm // 32) <= rows <= tm,
@@ -284,7 +289,9 @@ class NpuConfig:
                 for fields in FEATURES.values() for field in fields}
 
     def to_dict(self) -> dict[str, int]:
-        return dataclasses.asdict(self)
+        """All fields but those of `_LATER` that are 0."""
+        values = dataclasses.asdict(self)
+        return {name: value for name, value in values.items() if value or name not in _LATER}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2, sort_keys=True)
@@ -296,7 +303,7 @@ class NpuConfig:
         unknown = sorted(set(values) - known)
         if unknown:
             raise ConfigError(f"unknown configuration field {unknown[0]!r}; known: {', '.join(sorted(known))}")
-        missing = sorted(known - set(values))
+        missing = sorted(known - set(values) - _LATER)
         if missing:
             raise ConfigError(f"configuration without {', '.join(missing)}; all fields must be there, as in the "
                               "config.json that the command `build` writes")

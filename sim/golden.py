@@ -7,10 +7,10 @@ into the bias (``bias - zero_point * sum(w)``), and padding is done with the zer
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, TABLE_BYTES
 
 __all__ = [
-    "bend", "binary_popcount", "conv2d_accumulate", "finish", "pool_accumulate", "quantize_multiplier",
+    "bend", "binary_popcount", "conv2d_accumulate", "finish", "look_up", "pool_accumulate", "quantize_multiplier",
     "quantize_residual", "requantize", "residual_add", "run_layer", "run_stages", "upsample", "winograd_accumulate",
     "winograd_input", "winograd_output", "winograd_tiles", "winograd_weights",
 ]
@@ -93,6 +93,11 @@ def bend(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, l
     a = np.asarray(a, np.int64)
     total = a * np.where(a < 0, multiplier_b, multiplier_a)
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
+
+
+def look_up(values, table: np.ndarray) -> np.ndarray:
+    """What becomes of int8 ``values``, of any shape; ``table`` int8 (256,), of -128 first."""
+    return table[np.asarray(values, np.int64) + TABLE_BYTES // 2]
 
 
 def upsample(x: np.ndarray, factors: tuple[int, int]) -> np.ndarray:
@@ -232,7 +237,7 @@ def _accumulate(layer, x: np.ndarray, padding: int) -> np.ndarray:
 
 def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
                zero_point: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Results of a layer's first and last stage; the same array if there is only one.
+    """Results of a layer's first stage, and of all; the same array if there is only one.
 
     ``layer`` is a Conv or Pool of `gen.ir.graph`, ``x`` its input (..., C, H, W) int8, ``zero_point`` its zero point (a
     convolution without ``pad_value`` pads with it), ``residual`` the tensor that the layer adds.
@@ -252,7 +257,12 @@ def run_stages(layer, x: np.ndarray, residual: np.ndarray | None = None, *,
 
 
 def finish(layer, middle: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
-    """What a layer's last stage makes of the result of its first."""
+    """What a layer's second stage and its table, if it has such, make of the result of its first."""
+    values = _second_stage(layer, middle, residual)
+    return values if layer.table is None else look_up(values, layer.table.values)
+
+
+def _second_stage(layer, middle: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
     if layer.bend is not None:
         last = layer.bend
         return bend(middle.astype(np.int16) - layer.requantize.zero_point, last.multiplier_a, last.multiplier_b,

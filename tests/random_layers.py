@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS
-from gen.ir.graph import Bend, Conv, Graph, Layer, Pool, Requantize, Residual, Tensor, output_size
+from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS, TABLE_BYTES
+from gen.ir.graph import Bend, Conv, Graph, Layer, Pool, Requantize, Residual, Table, Tensor, output_size
 from gen.ir.verify import verify
 
-__all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs"]
+__all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs", "with_tables"]
 
 
 #: Largest sum of a channel's absolute weights: a sum of products then fits 27 bits, and so does a bias beside it.
@@ -230,6 +230,17 @@ def random_graph(seed: int, *, layers: int | None = None, max_channels: int = 13
         tensor = builder.pool(tensor) if builder.chance(0.2) else builder.conv(tensor)
     graph = Graph(f"random{seed}", builder.tensors, tuple(builder.layers), {"input": (entrance.name, ())},
                   {"output": (tensor.name, ())})
+    verify(graph)
+    return graph
+
+
+def with_tables(graph: Graph, seed: int, *, share: float = 0.7) -> Graph:
+    """A graph of which a ``share`` of the layers have tables, two of them at random."""
+    rng = np.random.default_rng(seed)
+    tables = rng.integers(-128, 128, (2, TABLE_BYTES)).astype(np.int8)
+    layers = [replace(layer, table=Table(graph.tensors[layer.output], tables[rng.integers(2)]))
+              if rng.random() < share else layer for layer in graph.layers]
+    graph = replace(graph, layers=tuple(layers))
     verify(graph)
     return graph
 

@@ -32,10 +32,12 @@ EDGES = {
     "sim.errors": "cores.arch cores.errors",
     "sim.golden": "cores.arch",
     "sim.signs": "cores.arch",
+    "sim.table": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
                   "sim.hazards",
-    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs sim.timing",
+    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs sim.table "
+           "sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors sim sim.errors sim.timing",
     "sim.devices": "cores cores.arch cores.config sim sim.errors sim.rtl",
     # compiler
@@ -50,7 +52,7 @@ EDGES = {
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
     "gen.memory": "",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory",
-    "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling",
+    "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling sim.table",
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
                    "sim.golden",
     "gen.compiler": "cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",

@@ -49,12 +49,13 @@ class Opcode(enum.IntEnum):
     STORE = 12
     LOAD_GATHER = 13
     LOAD_WINOGRAD = 14
+    STORE_TABLE = 15
 
     @property
     def queue(self) -> Queue:
         if self <= Opcode.SYNC:
             return Queue.CONTROL
-        if self <= Opcode.LOAD_SIDE or self >= Opcode.LOAD_GATHER:
+        if self <= Opcode.LOAD_SIDE or self in (Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD):
             return Queue.LOAD
         return Queue.COMPUTE if self <= Opcode.POOL else Queue.STORE
 
@@ -119,11 +120,12 @@ HEADER: tuple[Field, ...] = (
 
 #: Operations that only set what those behind them in their queue use.
 SETTERS = frozenset({Opcode.LOAD_SET, Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD, Opcode.COMPUTE_SET, Opcode.STORE_SET,
-                     Opcode.STORE_ADD})
+                     Opcode.STORE_ADD, Opcode.STORE_TABLE})
 
 #: Operations and fields that only a machine with an optional unit has: the field of `NpuConfig` that says so. Elsewhere
 #: the operation is illegal, and the hardware takes the field for zero.
-_OPCODE_FEATURES: Mapping[Opcode, str] = {Opcode.LOAD_GATHER: "gather", Opcode.LOAD_WINOGRAD: "winograd"}
+_OPCODE_FEATURES: Mapping[Opcode, str] = {Opcode.LOAD_GATHER: "gather", Opcode.LOAD_WINOGRAD: "winograd",
+                                         Opcode.STORE_TABLE: "table"}
 FIELD_FEATURES: Mapping[Opcode, Mapping[str, str]] = {
     Opcode.LOAD_SET: {"sign": "binary_rows", "pad_zero": "binary_rows"},
     Opcode.COMPUTE_SET: dict.fromkeys(("spread", "window", "alternate", "shift"), "depthwise"),
@@ -268,6 +270,11 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("low", 8, signed=True),
         Field("high", 8, signed=True),
         Field("bend", 1),
+    ),
+    # What the STOREs behind it make of their results, until the next one.
+    Opcode.STORE_TABLE: (
+        Field("use", 1),                         # the value of the table in each one's place
+        Field("load", 1),                        # take the table from the side ring first
     ),
     # Accumulators (or the pool unit's stream) -> requantise -> memory.
     Opcode.STORE: (

@@ -5,7 +5,7 @@ The rules themselves are stated in `sim/golden.py`; docs/numerics.md says why re
 
 __all__ = [
     "CONSTANT_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES",
-    "POOL_WIDTH", "POSITIONS", "SIGN_BLOCKS",
+    "POOL_WIDTH", "POSITIONS", "SIGN_BLOCKS", "TABLE_BYTES",
 ]
 
 #: Bits of an unsigned requantisation multiplier: with its sign it fills the 18-bit port of a DSP slice.
@@ -26,5 +26,7 @@ POOL_WIDTH = 24
 #: A byte holds the signs of eight values: those of as many pixels of a block are a beat of a map of signs, those of as
 #: many int8 blocks an entry of the input buffer.
 MAP_PIXELS = SIGN_BLOCKS = 8
+#: A table has a byte for each int8 value.
+TABLE_BYTES = 256
 #: Positions of a transformed Winograd tile: products that its four pixels are made of.
 POSITIONS = 16

@@ -47,17 +47,22 @@ class InstructionCheck(wiring.Component):
             "queue": Out(Queue),  # where it goes
         })
 
+    @property
+    def _operations(self) -> list[Opcode]:
+        """Those that are looked at; one that no machine had before tables has no rules on a machine without."""
+        return [op for op in Opcode if op is not Opcode.STORE_TABLE or self.config.table]
+
     def _rules(self) -> list[tuple[Collection[Opcode], list[int], bool]]:
         """Operations, bits, and whether it is a 1 among these that is wrong in them, or that there is none."""
         # Bits that the same operations forbid share a rule.
-        forbidden = {op: _forbidden(op) for op in Opcode}
+        forbidden = {op: _forbidden(op) for op in self._operations}
         groups: dict[frozenset[Opcode], list[int]] = {}
         for bit in range(HEADER[0].bits, _BITS):
-            if operations := frozenset(op for op in Opcode if bit in forbidden[op]):
+            if operations := frozenset(op for op in forbidden if bit in forbidden[op]):
                 groups.setdefault(operations, []).append(bit)
         rules: list[tuple[Collection[Opcode], list[int], bool]] = [
             (sorted(operations), bits, True) for operations, bits in groups.items()]
-        for op in Opcode:
+        for op in self._operations:
             position, needed = _HEADER_BITS, []
             for field in LAYOUTS[op]:
                 bits = list(range(position, position + field.bits))
@@ -85,7 +90,7 @@ class InstructionCheck(wiring.Component):
             opcode.matches(*operations) & (one if wrong else ~one)
             for one, (operations, _, wrong) in zip(found, rules, strict=True))).any())
         with m.Switch(opcode):
-            for op in Opcode:
+            for op in self._operations:
                 with m.Case(op):
                     m.d.sync += self.queue.eq(op.queue)
         return m

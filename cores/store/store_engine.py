@@ -17,6 +17,7 @@ from .local_writer import LocalWriter
 from .requantizer import Requantizer
 from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
+from .value_table import ValueTable
 
 __all__ = ["StoreEngine"]
 
@@ -30,7 +31,7 @@ class StoreEngine(wiring.Component):
     ``winograd``. A pixel sets out only when the buffer behind the requantizer has room for it, so nothing in the
     pipeline ever stops. ``read_data`` is read the cycle after ``read_enable``. Golden models:
     ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.winograd_output``,
-    ``sim.signs.pack_map``.
+    ``sim.golden.look_up``, ``sim.signs.pack_map``.
     """
 
     #: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT
@@ -80,6 +81,21 @@ class StoreEngine(wiring.Component):
         residual = Signal(config.beat_bits, reset_less=True)
         with m.If(sequencer.take_residual):
             m.d.sync += residual.eq(self.side.payload)
+        side_ready = parameters.beats.ready | sequencer.take_residual
+        results, results_come = requantizer.output, requantizer.output_valid
+        if config.table:
+            m.submodules.table = table = ValueTable(config)
+            m.d.comb += [
+                table.enable.eq(sequencer.table_wanted),
+                table.beats.valid.eq(self.side.valid),
+                table.beats.payload.eq(self.side.payload),
+                sequencer.table_loaded.eq(table.loaded),
+                table.use.eq(sequencer.table_used),
+                table.values.eq(results),
+                table.valid.eq(results_come),
+            ]
+            side_ready = side_ready | table.beats.ready
+            results, results_come = table.output, table.output_valid
         m.d.comb += [
             sequencer.side_valid.eq(self.side.valid),
             sequencer.pooled_valid.eq(self.pooled.valid),
@@ -98,7 +114,7 @@ class StoreEngine(wiring.Component):
             parameters.beats.payload.eq(self.side.payload),
             parameters.release.eq(requantizer.released),
             sequencer.parameters_loaded.eq(parameters.loaded),
-            self.side.ready.eq(parameters.beats.ready | sequencer.take_residual),
+            self.side.ready.eq(side_ready),
             self.pooled.ready.eq(sequencer.pooled_ready),
 
             self.read_enable.eq(sequencer.read),
@@ -112,8 +128,8 @@ class StoreEngine(wiring.Component):
             requantizer.first.eq(sequencer.geometry),
             requantizer.second.eq(sequencer.second),
 
-            buffer.w_en.eq(requantizer.output_valid),
-            buffer.w_data.eq(Value.cast(requantizer.output)),
+            buffer.w_en.eq(results_come),
+            buffer.w_data.eq(Value.cast(results)),
             self.data.payload.eq(buffer.r_data),
         ]
         if config.local_store:

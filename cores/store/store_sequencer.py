@@ -30,6 +30,9 @@ class StoreSequencer(wiring.Component):
     `RESIDUAL_CYCLES` behind its pixel's first word: neither the accumulators' enable nor the side ring waits for all
     that a pixel waits for.
 
+    A STORE_TABLE that loads leaves the queue with the last beat of its table; these are taken from the cycle behind
+    that in which it could have left.
+
     The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
     local row that begins outside the input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an
     error nothing moves until reset. ``state`` is that of the cycle before.
@@ -65,6 +68,11 @@ class StoreSequencer(wiring.Component):
             "pooled_ready": Out(1),             # it is taken if it is there
             "parameters_wanted": Out(1),        # take those of the next block
             "parameters_loaded": In(1),         # they are complete
+            **({
+                "table_used": Out(1),           # results are looked up
+                "table_wanted": Out(1),         # take a table
+                "table_loaded": In(1),          # it is complete
+            } if config.table else {}),
             "runs_start": Out(1),               # begin the STORE's runs
             "runs_idle": In(1),                 # they are all taken
             "runs_failed": In(1),               # one would be outside its region
@@ -184,12 +192,26 @@ class StoreSequencer(wiring.Component):
 
         # -- instructions ---------------------------------------------------------------------------------------------
         is_store, taken, ended = (Signal(name=name) for name in ("is_store", "taken", "ended"))
+        # What is at the queue's head leaves it; an instruction that is noted there, if only to leave later.
+        may_leave, in_hand = is_store | self.drained, self.queue.ready
+        if config.table:
+            table = instruction_layout(Opcode.STORE_TABLE)(self.queue.p.word)
+            is_table, loads, begins = (Signal(name=name) for name in ("is_table", "loads_table", "begins_table"))
+            m.d.comb += [
+                is_table.eq(opcode == Opcode.STORE_TABLE),
+                loads.eq(is_table & table.load),
+                begins.eq(resting & ~self.halt & self.drained & loads & self.queue.valid),
+            ]
+            m.d.sync += self.table_wanted.eq(begins & ~self.table_loaded)
+            with m.If(is_table & self.queue.valid & self.queue.ready):
+                m.d.sync += self.table_used.eq(table.use)
+            may_leave, in_hand = Mux(loads, self.table_loaded, may_leave), in_hand | begins
         m.d.comb += [
             is_store.eq(opcode == Opcode.STORE),
-            self.queue.ready.eq(resting & ~self.halt & (is_store | self.drained)),
+            self.queue.ready.eq(resting & ~self.halt & may_leave),
             taken.eq(resting & ~self.halt & self.queue.valid & is_store),
         ]
-        with m.If(self.queue.valid & self.queue.ready):
+        with m.If(self.queue.valid & in_hand):
             m.d.sync += self.index.eq(self.queue.p.index)
         for code, target in ((Opcode.STORE_SET, geometry), (Opcode.STORE_ADD, self.second)):
             with m.If(resting & ~self.halt & self.drained & self.queue.valid & (opcode == code)):
@@ -238,6 +260,9 @@ class StoreSequencer(wiring.Component):
         ]
         with m.If(resting):
             m.d.sync += self.state.eq(_STATE["idle"])
+            if config.table:
+                with m.If(self.table_wanted):
+                    m.d.sync += self.state.eq(Mux(self.side_valid, _STATE["setup"], _STATE["wait_side"]))
         with m.Elif(waiting & ~token & ~refused):
             m.d.sync += self.state.eq(_STATE["wait_compute"])
         with m.Elif(running):

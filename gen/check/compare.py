@@ -8,7 +8,7 @@ compared at the tensors behind the outputs, before dequantising and Softmax.
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ _CUT = "/cut"
 class LayerDifference:
     """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
 
-    A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add" or "bend".
+    A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add" or "bend";
+    so has one with a table.
     A tensor that is made of parts has one of its own name, with the ``op`` "concat".
     """
 
@@ -128,11 +129,13 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     _, kept = reference.run(graph, inputs, keep=True)
     assert kept is not None
     for layer in graph.layers:
-        if second := second_stage(layer):
+        second = second_stage(layer)
+        if second or layer.table:
             residual = kept[layer.residual.other] if layer.residual else None
-            middle, _ = run_stages(layer, kept[layer.input], residual,
-                                   zero_point=graph.tensors[layer.input].zero_point)
-            kept[second.middle.name] = middle
+            middle, last = run_stages(replace(layer, table=None), kept[layer.input], residual,
+                                      zero_point=graph.tensors[layer.input].zero_point)
+            kept |= {second.middle.name: middle} if second else {}
+            kept |= {layer.table.middle.name: last} if layer.table else {}
     return kept
 
 
@@ -150,6 +153,9 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
         if (second := second_stage(layer)) and second.middle.onnx_name:
             results.append((layer.name, op, second.middle))
             op = "add" if layer.residual else "bend"    # the middle is an input of its own
+        if layer.table and layer.table.middle.onnx_name:
+            results.append((layer.name, op, layer.table.middle))
+            op = "table"
         if graph.tensors[layer.output].onnx_name:
             results.append((layer.name, op, graph.tensors[layer.output]))
     joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output))

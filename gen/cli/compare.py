@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.onnx.importer import load_model
     from gen.run.inputs import input_specs, read_samples
 
-    imported = load_model(arguments.model, shapes=dict(arguments.shape))
+    imported = load_model(arguments.model, shapes=dict(arguments.shape), tables=True)
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     samples = read_samples(arguments.input, input_specs(imported.graph, shapes), limit=arguments.limit)
     if samples.remark:

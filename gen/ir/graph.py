@@ -17,7 +17,7 @@ import numpy as np
 from gen.ir.host import HostStep
 
 __all__ = ["MAX_VALUES", "Bend", "Conv", "Graph", "Layer", "NarrowWinograd", "Part", "Pool", "Requantize", "Residual",
-           "Tensor", "is_binary", "output_size", "pad_value", "second_stage", "unscaled"]
+           "Table", "Tensor", "is_binary", "output_size", "pad_value", "second_stage", "unscaled"]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
@@ -101,6 +101,17 @@ class Bend:
 
 
 @dataclass(frozen=True, eq=False)
+class Table:
+    """What becomes of a layer's own result ``middle`` (never in memory), value by value. See `sim.golden.look_up`.
+
+    ``values``: (256,) int8, of -128 first.
+    """
+
+    middle: Tensor
+    values: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class NarrowWinograd:
     """A 3x3 convolution's sums made of int8 tiles and int8 weights, both rounded; see docs/numerics.md.
 
@@ -120,7 +131,7 @@ class Conv:
     subtracted, so -255..255. ``pads``: top, left, bottom, right; padding has ``pad_value``, None stands for the input's
     zero point. A convolution whose input has ``signs`` and whose weights are -1 and +1 is binary. With ``winograd`` its
     sums are those of that form, which ``requantize`` goes with. ``upsample``: so often each row and each column of its
-    result is there, in front of what is added. ``bend`` is instead of ``residual``.
+    result is there, in front of what is added. ``bend`` is instead of ``residual``; ``table`` comes last.
     """
 
     name: str
@@ -138,6 +149,7 @@ class Conv:
     winograd: NarrowWinograd | None = None
     upsample: tuple[int, int] = (1, 1)
     bend: Bend | None = None
+    table: Table | None = None
 
     op = "conv"
 
@@ -146,7 +158,7 @@ class Conv:
 class Pool:
     """Window maximum or sum of each channel; padding has ``pad_value``. A 1x1 sum is a copy through the requantiser.
 
-    ``upsample``, ``bend``: as of a `Conv`.
+    ``upsample``, ``bend``, ``table``: as of a `Conv`.
     """
 
     name: str
@@ -162,6 +174,7 @@ class Pool:
     onnx_nodes: tuple[str, ...] = ()
     upsample: tuple[int, int] = (1, 1)
     bend: Bend | None = None
+    table: Table | None = None
 
     op = "pool"
 

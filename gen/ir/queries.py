@@ -7,7 +7,7 @@ import numpy as np
 from gen.ir.graph import Graph, Layer, Pool, Tensor, second_stage
 from gen.ir.parts import origin, wholes
 
-__all__ = ["count_readers", "only_clips", "only_signs", "read_by", "used_tensors"]
+__all__ = ["count_readers", "is_uniform", "only_clips", "only_signs", "read_by", "used_tensors"]
 
 
 def read_by(layer: Layer) -> tuple[str, ...]:
@@ -51,7 +51,14 @@ def only_signs(layer: Layer) -> bool:
         return False
     stage = layer.requantize
     return ((stage.zero_point, stage.low, stage.high) == (1, -1, 1) and not second_stage(layer)
-            and not stage.bias.any() and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
+            and layer.table is None and not stage.bias.any()
+            and bool((stage.multiplier == np.int64(2) << stage.shift).all()))
+
+
+def is_uniform(layer: Layer) -> bool:
+    """Whether a layer is a copy that does the same with all channels."""
+    stage = layer.requantize
+    return _reads_single(layer) and not any(np.ptp(numbers) for numbers in (stage.bias, stage.multiplier, stage.shift))
 
 
 def only_clips(layer: Layer) -> bool:

@@ -1,12 +1,13 @@
 """What values the channels of a feature map can have: of any int8 input, what clips and sums leave."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from gen.ir.graph import Conv, Graph, Layer, Pool, Tensor, pad_value
 from gen.ir.parts import ByChannel
-from sim.golden import finish, requantize
+from sim.golden import finish, look_up, requantize
 
 __all__ = ["Range", "any_values", "input_ranges", "product_range", "sum_range", "window_range"]
 
@@ -52,6 +53,15 @@ def product_range(weights: np.ndarray, depthwise: bool, inputs: Range) -> Range:
     return positive @ low + negative @ high, positive @ high + negative @ low
 
 
+def _looked_up(layer: Layer, low: np.ndarray, high: np.ndarray) -> Range:
+    """What a layer's table, if it has one, makes of values in ``low``..``high``."""
+    if layer.table is None:
+        return low, high
+    found = [look_up(np.arange(least, most + 1), layer.table.values)
+             for least, most in zip(low.tolist(), high.tolist(), strict=True)]
+    return np.array([values.min() for values in found]), np.array([values.max() for values in found])
+
+
 def input_ranges(graph: Graph) -> Mapping[str, Range]:
     """What each layer, by name, can read: values of its input's channels, and padding."""
     reads: dict[str, Range] = {}
@@ -73,6 +83,8 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
                            first.high)[:, 0, 0]
                 for end in sum_range(layer, inputs))
         others = ranges[layer.residual.other] if layer.residual else (None, None)
-        low, high = (finish(layer, own, other) for own, other in zip((low, high), others, strict=True))
-        ranges[layer.output] = np.array([low, high], np.int64)
+        # And what follows them, but for a table.
+        monotone = replace(layer, table=None)
+        low, high = (finish(monotone, own, other) for own, other in zip((low, high), others, strict=True))
+        ranges[layer.output] = np.array(_looked_up(layer, low, high), np.int64)
     return reads

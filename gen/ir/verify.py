@@ -10,7 +10,15 @@ from itertools import chain
 
 import numpy as np
 
-from cores.arch.numerics import CONSTANT_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, POSITIONS
+from cores.arch.numerics import (
+    CONSTANT_BITS,
+    FIRST_BITS,
+    MAX_SHIFT,
+    MIN_SHIFT,
+    MULTIPLIER_BITS,
+    POSITIONS,
+    TABLE_BYTES,
+)
 from gen.ir.errors import GraphError
 from gen.ir.graph import (
     MAX_VALUES,
@@ -22,6 +30,7 @@ from gen.ir.graph import (
     Pool,
     Requantize,
     Residual,
+    Table,
     Tensor,
     output_size,
     pad_value,
@@ -129,6 +138,8 @@ def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collect
         yield from _second_stage_problems(layer.residual, graph.tensors[layer.residual.other], target)
     if layer.bend:
         yield from _bend_problems(layer, layer.bend, target)
+    if layer.table:
+        yield from _table_problems(layer.table, target)
     if target.signs and not _makes_signs(layer, source):
         yield "output is not limited to -1 and +1"
 
@@ -233,6 +244,13 @@ def _bend_problems(layer: Layer, stage: Bend, target: Tensor) -> Iterator[str]:
     yield from _range_problems(stage, 8)
 
 
+def _table_problems(table: Table, target: Tensor) -> Iterator[str]:
+    if table.middle.shape != target.shape:
+        yield f"what its table is of is {table.middle.shape}, the output {target.shape}"
+    if table.values.shape != (TABLE_BYTES,) or table.values.dtype != np.int8:
+        yield f"a table must be ({TABLE_BYTES},) int8, not {table.values.shape} {table.values.dtype}"
+
+
 def _scaling_problems(multipliers: tuple[int, int], shifts: tuple[int, int]) -> Iterator[str]:
     """Of the least and the largest multiplier and shift of a stage."""
     for name, (least, most), (low, high) in (("multipliers", multipliers, _MULTIPLIER), ("shifts", shifts, _SHIFT)):
@@ -251,7 +269,7 @@ def _range_problems(stage: Requantize | Residual | Bend, bits: int) -> Iterator[
 def _makes_signs(layer: Layer, source: Tensor) -> bool:
     """Whether a layer's output is proven to be -1 and +1: ``2 * sum + 1`` clipped, or the maximum of such values."""
     stage, scale = layer.requantize, layer.requantize.multiplier / np.exp2(layer.requantize.shift)
-    if second_stage(layer) or (stage.low, stage.high) != (-1, 1):
+    if second_stage(layer) or layer.table or (stage.low, stage.high) != (-1, 1):
         return False
     if isinstance(layer, Pool) and layer.maximum and source.signs:
         return stage.zero_point == 0 and bool((scale == 1).all()) and not stage.bias.any()

@@ -73,6 +73,10 @@ class Emitter:
             self._settings[opcode] = fields
             self._program.append(_Entry(opcode, self.layer, fields))
 
+    def set_table(self, *, use: bool, load: bool) -> None:
+        """Emit STORE_TABLE; the LOAD_SIDE of a table that is to be loaded follows."""
+        self._program.append(_Entry(Opcode.STORE_TABLE, self.layer, {"use": int(use), "load": int(load)}))
+
     def set_load(self, fields: dict[str, int], mode: Opcode | None = None, mode_fields: dict[str, int] | None = None,
                  ) -> None:
         """LOAD_SET and the operation behind it that changes what loads do, unless the queue is in that state."""

@@ -151,3 +151,5 @@ class PlacedLayer:
     mapped: MappedLayer
     weights: int
     parameters: int
+    #: Of its table, if it has one.
+    table: int | None = None

@@ -16,6 +16,7 @@ from gen.memory.placement import Placement, aligned
 from gen.memory.region import Constants, Lifetime, arrange
 from gen.tiling.geometry import MAX_BEATS
 from gen.tiling.weights import PARAMETER_BEATS
+from sim.table import pack_table
 
 __all__ = ["PlacedGraph", "in_memory", "pack_parameters"]
 
@@ -59,7 +60,9 @@ class PlacedGraph:
                 else:
                     weights = constants.reserve(layer.weight_beats)
                     parameters = constants.reserve(len(layer.output_blocks(1)) * PARAMETER_BEATS)
-                placed.append(PlacedLayer(number, layer, weights, parameters))
+                table = layer.layer.table
+                place = None if table is None else constants.add(pack_table(table.values, config.beat_bytes))
+                placed.append(PlacedLayer(number, layer, weights, parameters, place))
                 number += 1
             steps.append(tuple(placed))
         write_start = aligned(constants.beats, config.ic_lanes)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue, largest_field
-from cores.arch.numerics import MAP_PIXELS
+from cores.arch.numerics import MAP_PIXELS, TABLE_BYTES
 from gen.ir.graph import second_stage
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import PlacedLayer, Region
@@ -55,6 +55,9 @@ class Stores:
         self._next_of_compute: list[int] = []
         #: Position of the STORE of each tile, as far as they are emitted.
         self._positions: list[int] = []
+        #: The table that the store engine has, by its place in memory, and the one that it looks results up in.
+        self._loaded: int | None = None
+        self._used: int | None = None
 
     @property
     def opened(self) -> int:
@@ -142,6 +145,7 @@ class Stores:
                 Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
                 constant=residual.constant if residual else 0, shift=second.shift, zero_point=second.zero_point,
                 low=second.low, high=second.high, bend=int(bend is not None))
+        self._use_table(tile.layer)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         position = emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
@@ -154,6 +158,19 @@ class Stores:
                 self._load_parameters(tile, block, 1)
                 self._load_residual(tile, residual.other, block, copy)
         return position
+
+    def _use_table(self, layer: PlacedLayer) -> None:
+        """Have results looked up in a layer's table, or in none."""
+        table = layer.table
+        if table == self._used:
+            return
+        load = table not in (None, self._loaded)
+        self._emitter.set_table(use=table is not None, load=load)
+        self._used = table
+        if load and table is not None:
+            self._loaded = table
+            self._emitter.emit(Opcode.LOAD_SIDE, offset=table, rows=1, row_pitch=0,
+                               cols=TABLE_BYTES // layer.mapped.config.beat_bytes)
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:
         self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,

@@ -42,6 +42,10 @@ def choose(site: Site) -> Mapping:
 
 def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> MappedGraph:
     """Choose a mapping for each layer. Raises CompileError for one that the configuration cannot run."""
+    looking = next((layer.name for layer in graph.layers if layer.table), None)
+    if looking is not None and not config.table:
+        raise CompileError(f"layer {looking}: needs a table of its function, which this machine does not have; "
+                           "--features table gives it one")
     survey = Survey(graph, config, options)
     binary = survey.ask(BinaryLayers)
     layers = [choose(survey.site(layer, map_out=layer.output in binary.maps))

@@ -7,7 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 from gen.ir.errors import GraphError
-from gen.ir.graph import MAX_VALUES, Bend, Layer, Part, Requantize, Residual, Tensor
+from gen.ir.graph import MAX_VALUES, Bend, Layer, Part, Requantize, Residual, Table, Tensor
 from gen.ir.host import HostStep
 from gen.onnx.model import ModelInput, Node, NodeError
 from gen.onnx.names import unique
@@ -197,7 +197,8 @@ class GraphBuilder:
     # -- layers --------------------------------------------------------------------------------------------------
 
     def add_layer(self, value: Pending, requantize: Requantize, residual: Residual | None = None, *,
-                  bend: Bend | None = None, result: Result, part: Part | None = None) -> Quantised:
+                  bend: Bend | None = None, table: Table | None = None, result: Result,
+                  part: Part | None = None) -> Quantised:
         """Put the layer of ``value`` into the graph; ``part``: its output is part of another tensor."""
         name = unique(value.name, self._layer_names)
         self._layer_names.add(name)
@@ -208,11 +209,13 @@ class GraphBuilder:
         tensor = self._add_tensor(f"{name}/result", value.shape, value.order, result, part)
         last = residual or bend or requantize
         self._clip_bounds[tensor] = last.low, last.high
+        if table is not None:
+            self._clip_bounds[tensor] = int(table.values.min()), int(table.values.max())
         if part is not None:
             self._widen(part.whole, self._clip_bounds[tensor])
         nodes = (*value.nodes, result.node.name) if result.node else value.nodes
         self.layers.append(value.layer(name=name, output=tensor, requantize=requantize, residual=residual, bend=bend,
-                                       onnx_nodes=nodes, **value.arguments))
+                                       table=table, onnx_nodes=nodes, **value.arguments))
         return Quantised(tensor, value.order, result.quantisation.unsigned, value.moved_by)
 
 

@@ -7,6 +7,7 @@ from gen.onnx.builder import GraphBuilder
 from gen.onnx.channels import chosen
 from gen.onnx.edges import cropped
 from gen.onnx.fold import Folder
+from gen.onnx.functions import Functions
 from gen.onnx.model import Node, NodeError
 from gen.onnx.refusals import rearranged_in_front_of, refusal
 from gen.onnx.values import Real, Value, channels_shape, is_plain, is_whole
@@ -23,6 +24,8 @@ class Context:
     #: Evaluates nodes, here those that only move elements.
     folder: Folder
     opset: int
+    #: What values are functions of others.
+    functions: Functions
 
     def activation(self, value: Value | None, what: str = "its input") -> Real:
         """``value`` as a dequantised tensor of the graph, all of it, which may be part of another.

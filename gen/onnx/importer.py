@@ -27,6 +27,7 @@ from gen.onnx.context import Context
 from gen.onnx.edges import TAKE_PADDING, stored
 from gen.onnx.exact_sums import exact_sums
 from gen.onnx.fold import Folder
+from gen.onnx.functions import Functions
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSED
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
@@ -66,8 +67,10 @@ class Imported:
 class Importer:
     """State of one walk."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, tables: bool = False) -> None:
+        """``tables``: the machine has tables of functions."""
         self._model = model
+        self._functions = Functions(model, tables=tables)
         self._graph = GraphBuilder()
         self._folder = Folder(model)
         self._values: dict[str, Value] = {}
@@ -125,11 +128,20 @@ class Importer:
         arrays = _constants(node, {n: v for n, v in zip(node.inputs, inputs, strict=True) if n})
         if arrays is not None:
             return [Constant(a) for a in self._folder(node, arrays)]
+        try:
+            result = self._handled(node, inputs)
+        except NodeError as refused:
+            return [self._functions.instead(node, inputs, refused)]
+        self._functions.note(node, inputs, result[0])
+        return result
+
+    def _handled(self, node: Node, inputs: list[Value | None]) -> list[Value]:
+        """What the handler of a node makes of it."""
         handler = HANDLERS.get((node.domain, node.op))
         if handler is None:
             raise NodeError(_unknown(node))
         try:
-            result = handler(Context(node, self._graph, self._folder, self._model.opset), inputs)
+            result = handler(Context(node, self._graph, self._folder, self._model.opset, self._functions), inputs)
         except (NodeError, GraphError):
             raise
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
@@ -218,13 +230,14 @@ def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.n
     return arrays
 
 
-def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes | None = None) -> Imported:
+def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes | None = None,
+               tables: bool = False) -> Imported:
     """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
 
     With ``content`` the model is that, found inside the file at ``path``, which it is named by. ``shapes`` of inputs
-    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`).
+    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``tables``: the machine has tables of functions.
     """
-    return Importer(read(path, shapes) if content is None else parse(str(path), content)).run()
+    return Importer(read(path, shapes) if content is None else parse(str(path), content), tables=tables).run()
 
 
 def load(path: str | Path) -> Graph:

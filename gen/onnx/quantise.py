@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS
-from gen.ir.graph import Bend, Part, Requantize, Residual, Tensor
+from gen.ir.graph import Bend, Part, Requantize, Residual, Table, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
 from gen.onnx.edges import integers_of_padded, padding
@@ -22,6 +22,7 @@ from gen.onnx.values import (
     PendingBend,
     PendingConcat,
     PendingPool,
+    PendingTable,
     Quantisation,
     Quantised,
     QuantisedPadded,
@@ -52,6 +53,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit_sum(context, value, quantisation)
         case PendingBend():
             return _emit_bend(context, value, quantisation)
+        case PendingTable():
+            return _emit_table(context, value, quantisation)
         case PendingConcat():
             return _emit_concat(context, value, quantisation)
         case Pending():
@@ -148,6 +151,17 @@ def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation)
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order,
                     moved_by=value.moved_by)
     return graph.add_layer(layer, same(middle, source.shape[0]), bend=bend, result=Result(context.node, quantisation))
+
+
+def _emit_table(context: Context, value: PendingTable, quantisation: Quantisation) -> Quantised:
+    """A copy that is looked up; `fuse_copies` moves that into the layer in front of it."""
+    real = context.activation(value.real)
+    source = context.graph.tensors[real.quantised.tensor]
+    middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
+    table = Table(middle, context.functions.table(value, quantisation))
+    layer = replace(copy(context, real), name=value.name, nodes=value.nodes, moved_by=value.moved_by)
+    return context.graph.add_layer(layer, same(middle, source.shape[0]), table=table,
+                                   result=Result(context.node, quantisation))
 
 
 def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,

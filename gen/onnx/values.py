@@ -19,8 +19,8 @@ from gen.onnx.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingBend", "PendingConcat", "PendingPool",
-    "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value", "channels_shape",
-    "is_plain", "is_whole", "layout_steps",
+    "PendingTable", "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value",
+    "channels_shape", "is_plain", "is_whole", "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -204,6 +204,15 @@ class PendingBend(_Result):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class PendingTable(_Result):
+    """ONNX value ``value``: a function, value by value, of the quantised one ``source``, which stands for ``real``."""
+
+    real: Real
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PendingConcat(_Result):
     """Tensors of one height and width behind each other, the channels of the first one first."""
 
@@ -246,7 +255,7 @@ class Host:
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingBend | PendingConcat | PendingPool | Condition | Host)
+         | PendingBend | PendingTable | PendingConcat | PendingPool | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -58,8 +58,9 @@ class Probed:
 
 
 class _Prober(Importer):
-    def __init__(self, model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto]) -> None:
-        super().__init__(model)
+    def __init__(self, model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto], *,
+                 tables: bool) -> None:
+        super().__init__(model, tables=tables)
         self._types = types
         self.host = dict(host)
         #: Nodes that turned out to be at fault for what is refused behind them, and why.
@@ -120,14 +121,16 @@ class _Prober(Importer):
             self.unquantised.setdefault(name, reader)
 
 
-def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto]) -> Probed:
+def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto], *,
+          tables: bool = False) -> Probed:
     """A walk in which the nodes of ``host`` are left to the processor from the start, and those that turn out to be at
     fault for what is refused behind them.
 
-    ``types``: of the model's values. Raises GraphError for a model that is too large, or not one.
+    ``types``: of the model's values; ``tables``: the machine has tables of functions. Raises GraphError for a model
+    that is too large, or not one.
     """
     while True:
-        prober = _Prober(model, host, types)
+        prober = _Prober(model, host, types, tables=tables)
         found = prober.probe()
         if not prober.blamed:
             return found

@@ -136,7 +136,7 @@ def _copy_of(edit: _Edit, name: str) -> int | None:
     stage = layer.requantize
     if not isinstance(layer, Pool) or layer.maximum or any(layer.pads):
         return None
-    if second_stage(layer) or layer.upsample != (1, 1):
+    if second_stage(layer) or layer.table or layer.upsample != (1, 1):
         return None
     # Channels beside its own have sums of zero, which must stay the tensor's zero.
     fits = stage.zero_point == tensor.zero_point and stage.low <= stage.zero_point <= stage.high

@@ -37,7 +37,8 @@ def fuse_residual(graph: Graph) -> Graph:
             continue
         operands = {layer.input, residual.other}
         candidates = [i for i, earlier in enumerate(layers)
-                      if earlier.output in operands and readers[earlier.output] == 1 and not second_stage(earlier)]
+                      if earlier.output in operands and readers[earlier.output] == 1
+                      and not (second_stage(earlier) or earlier.table)]
         if not candidates:
             layers.append(layer)
             continue
@@ -46,7 +47,7 @@ def fuse_residual(graph: Graph) -> Graph:
             residual = replace(residual, middle=graph.tensors[layer.input])
         else:
             residual = _swapped(graph, layer, residual)
-        layers.append(replace(maker, output=layer.output, residual=residual,
+        layers.append(replace(maker, output=layer.output, residual=residual, table=layer.table,
                               onnx_nodes=(*maker.onnx_nodes, *layer.onnx_nodes)))
     if len(layers) == len(graph.layers):
         return graph

@@ -13,9 +13,11 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from gen.onnx.handlers import HANDLERS
+from gen.onnx.handlers.function import HANDLERS as FUNCTIONS
 from gen.onnx.model import NodeError
 from gen.onnx.values import Constant
 from gen.onnx.weights import weights_of
+from gen.quantize.functions import functions
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
 
@@ -47,6 +49,7 @@ class _Kind(Enum):
     FLOAT = auto()      # made by an operator that stays float
     RESULT = auto()     # of a layer, not quantised yet
     SUM = auto()        # the same, which takes nothing but clips any more
+    FUNCTION = auto()   # a function of a quantised value, which a table can be, not quantised yet
     GRID = auto()       # quantised, or a part of something quantised
     SIGN = auto()       # -1 and +1, as a Sign makes them
 
@@ -102,6 +105,7 @@ class _Planner:
         self._roots: dict[str, str] = {}
         self._makers: dict[str, str] = {}
         self._plan = Plan()
+        self._functions = functions(model, (node.name for node in model.graph.node if self._has_weights(node)))
 
     def run(self) -> Plan:
         for node in self._graph.node:
@@ -114,7 +118,10 @@ class _Planner:
         inputs = [name for name in node.input if name in self._kinds]
         kinds = {self._kinds[name] for name in inputs}
         weighted = self._is_weighted(node)
-        if not self._is_machine(node) or not inputs or (kinds == {_Kind.FLOAT} and not weighted):
+        if self._is_function(node):
+            self._quantise(self._functions[node.output[0]])
+            self._give(node, _Kind.FUNCTION)
+        elif not self._is_machine(node) or not inputs or (kinds == {_Kind.FLOAT} and not weighted):
             # What reads nothing but float values stays float, too: nothing is gained.
             for name in inputs:
                 self._settle(name)
@@ -144,7 +151,8 @@ class _Planner:
     def _is_machine(self, node: NodeProto) -> bool:
         domain = "" if node.domain == "ai.onnx" else node.domain
         return (node.name not in self._keep_float and node.op_type not in _HOST
-                and (domain, node.op_type) in HANDLERS and not self._is_product(node)
+                and (domain, node.op_type) in HANDLERS and (domain, node.op_type) not in FUNCTIONS
+                and not self._is_product(node)
                 and self._types.get(node.output[0]) == TensorProto.FLOAT)
 
     def _is_product(self, node: NodeProto) -> bool:
@@ -152,10 +160,18 @@ class _Planner:
         return (node.op_type in (*_WEIGHTED, *_AFFINE) and node.op_type != "Add"
                 and sum(name in self._kinds for name in node.input) > 1)
 
+    def _is_function(self, node: NodeProto) -> bool:
+        """Whether a table can be what a node computes of a value that the machine has."""
+        source = self._functions.get(node.output[0])
+        return (source is not None and node.name not in self._keep_float
+                and self._kinds.get(source) in (_Kind.INPUT, _Kind.RESULT, _Kind.SUM, _Kind.GRID)
+                and all(self._kinds[name] is not _Kind.FLOAT for name in node.input if name in self._kinds))
+
     def _is_weighted(self, node: NodeProto) -> bool:
-        if node.op_type not in _WEIGHTED or node.input[0] not in self._kinds:
-            return False
-        return node.input[1] in self._constants
+        return self._has_weights(node) and node.input[0] in self._kinds
+
+    def _has_weights(self, node: NodeProto) -> bool:
+        return node.op_type in _WEIGHTED and node.input[1] in self._constants
 
     def _layer(self, node: NodeProto) -> None:
         source, weights = node.input[:2]
@@ -187,6 +203,8 @@ class _Planner:
 
     def _shape(self, node: NodeProto, source: str) -> None:
         self._settle(source)
+        if self._kinds[source] is _Kind.FUNCTION:
+            self._quantise(source)
         self._give(node, self._kinds[source])
         if source in self._roots:
             self._roots[node.output[0]] = self._roots[source]

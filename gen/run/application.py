@@ -93,7 +93,7 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         ranges = source if isinstance(source, SampledRanges) else None
         try:
             cut = partition(path, content, rebuild=host.rebuild, ranges=ranges, leave=host.leave,
-                            shapes=options.shapes)
+                            shapes=options.shapes, tables=bool(config.table))
         except GraphError:
             raise refused from None
         try:
@@ -125,7 +125,7 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         content = segment.model.SerializeToString(deterministic=True)
         if segment.place == "accelerator":
             named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
-            imported = load_model(named, content)
+            imported = load_model(named, content, tables=bool(config.table))
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             workload = of_model(imported, config, options, samples=inputs or None, board=board)
             found.append(workload)

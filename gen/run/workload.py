@@ -92,7 +92,7 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
         return of_program(path, Program.load(path), config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
-    imported = load_model(path, content, shapes=options.shapes)
+    imported = load_model(path, content, shapes=options.shapes, tables=bool(config.table))
     samples = None if winograd_samples is None else read_samples(
         winograd_samples, input_specs(imported.graph, _input_shapes(imported))).inputs
     return of_model(imported, config, options, samples=samples, board=board)
@@ -108,7 +108,7 @@ def of_program(path: Path, program: Program, config: NpuConfig | None, options: 
     _require_options(path, program, options)
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
-    again = of_model(load_model(path, program.model), program.config,
+    again = of_model(load_model(path, program.model, tables=bool(program.config.table)), program.config,
                      CompileOptions(density=program.density, winograd_shifts=program.winograd))
     for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
         if names != {name: tensor for name, (tensor, _) in ends.items()}:

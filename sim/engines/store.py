@@ -5,7 +5,7 @@ from collections.abc import Generator
 import numpy as np
 
 from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue
-from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES
+from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, TABLE_BYTES
 
 from .. import golden
 from ..errors import HazardError, MachineError
@@ -13,6 +13,7 @@ from ..hazards import Stage
 from ..machine import Machine, Steps
 from ..signs import pack_map
 from ..storage import entry_places
+from ..table import unpack_table
 from ..winograd import tile_places
 from .sums import sum_places
 
@@ -21,6 +22,7 @@ __all__ = ["store_engine"]
 
 def store_engine(machine: Machine) -> Steps:
     geometry = second = None
+    table = used = None     # the one that is there; the one that results are looked up in
     while True:
         index, instruction = yield from machine.fetch(Queue.STORE)
         match instruction.opcode:
@@ -28,11 +30,18 @@ def store_engine(machine: Machine) -> Steps:
                 geometry = instruction
             case Opcode.STORE_ADD:
                 second = instruction
+            case Opcode.STORE_TABLE:
+                if instruction["load"]:
+                    beats = yield from _take_side(machine, TABLE_BYTES // machine.config.beat_bytes, "a table")
+                    table = unpack_table(beats)
+                if instruction["use"] and table is None:
+                    raise HazardError(index, "it looks up in a table that was never loaded")
+                used = table if instruction["use"] else None
             case _:
                 assert geometry is not None
                 if geometry["add"] and second is None:
                     raise HazardError(index, "no STORE_ADD is in front of it")
-                yield from _store(machine, index, geometry, second, instruction)
+                yield from _store(machine, index, geometry, second, instruction, used)
                 local = bool(geometry["local"])
                 machine.require(not (local and instruction["post_load"]), index, "a local STORE has no post_load")
                 # STOREs finish in order: a STORE_SET, which changes their kind, waits for those before it.
@@ -43,8 +52,8 @@ def store_engine(machine: Machine) -> Steps:
 
 
 def _store(machine: Machine, index: int, geometry: Instruction, second: Instruction | None,
-           instruction: Instruction) -> Steps:
-    """STORE: for each block its parameters, then its pixels with their residual beats.
+           instruction: Instruction, table: np.ndarray | None) -> Steps:
+    """STORE: for each block its parameters, then its pixels with their residual beats. ``table``: that of its results.
 
     With ``repeats`` neighbouring columns have the same sums.
     """
@@ -54,6 +63,8 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
     cols, count = int(columns[-1]) + 1, rows * len(columns)
     if geometry["local"] and geometry["binary"]:
         raise HazardError(index, "signs are not stored to the input buffer")
+    if table is not None and geometry["binary"]:
+        raise HazardError(index, "signs are not looked up")
     if geometry["winograd"] and instruction["pooled"]:
         raise HazardError(index, "pooled pixels are not sums of tiles")
     if not instruction["pooled"]:
@@ -78,6 +89,8 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
         sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
         values = _requantize(machine, index, geometry, second, parameters, sums, residual)
+        if table is not None:
+            values = golden.look_up(values, table)
         write = _keep_rows if geometry["local"] else _write_rows
         write(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
         yield None

@@ -14,6 +14,7 @@ from cores.store.requantizer import Requantizer
 from cores.store.store_engine import StoreEngine
 from cores.store.store_runs import StoreRuns
 from cores.store.store_sequencer import StoreSequencer
+from cores.store.value_table import ValueTable
 from cores.store.winograd_sums import WinogradSums
 
 from .bus import burst_lengths
@@ -77,13 +78,15 @@ class Store:
             instruction = shared.program[index]
             taken = max(queue.next_readable(), free)
             if instruction.opcode != Opcode.STORE:
-                taken = max(taken, drained)
+                began = taken = max(taken, drained)
+                if instruction.opcode == Opcode.STORE_TABLE and instruction["load"]:
+                    taken = yield from self._table(index, taken)
                 queue.pop_one(taken)
                 if instruction.opcode == Opcode.STORE_SET:
                     geometry = instruction
-                else:
+                elif instruction.opcode == Opcode.STORE_ADD:
                     bends = bool(instruction["bend"])
-                self._in_hand(index, taken, taken)
+                self._in_hand(index, began, taken)
                 free = taken + 1
                 shared.finished[engine] += 1
                 yield None
@@ -124,7 +127,7 @@ class Store:
         pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add and not in_bursts else 1
         # Pixels of a beat.
         group = MAP_PIXELS if geometry["binary"] else 1
-        latency = Requantizer.latency(config, add=add)
+        latency = Requantizer.latency(config, add=add) + (ValueTable.LATENCY if config.table else 0)
         latency += FIFO if local else STORE_TO_BUS
         if tiles:
             latency += WinogradSums.WORDS - 1
@@ -228,6 +231,21 @@ class Store:
     def _in_hand(self, index: int, first: int, last: int) -> None:
         late = StoreSequencer.STATE_CYCLES
         self.shared.in_hand(Queue.STORE, index, first + late, last + late)
+
+    def _table(self, index: int, begin: int) -> TimedSteps:
+        """Take a table from the side ring, from the cycle behind ``begin`` on; returns that of its last beat."""
+        shared = self.shared
+        side, cycles, time = shared.side, ValueTable.load_cycles(shared.config), begin
+        for _ in range(ValueTable.load_beats(shared.config)):
+            while not side.available:
+                yield "a table"
+            first = max(time + 1, side.next_readable())
+            shared.spent(Queue.STORE, "wait_side", index, first - time - 1)
+            shared.spent(Queue.STORE, "setup", index, cycles)
+            time = first + cycles - 1
+            side.pop_one(time)
+            yield None
+        return time
 
     def _parameters(self, wanted: int) -> TimedSteps:
         """Take a block's parameters from the side ring; returns the cycle of the last beat."""

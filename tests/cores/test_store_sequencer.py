@@ -17,6 +17,7 @@ CONFIGS = {
     "two_places": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, binary_rows=1, acc_depth=64),
     "spread": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, local_store=1, acc_depth=64),
     "winograd": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, winograd=1, acc_depth=512),
+    "table": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, table=1, acc_depth=64),
 }
 STATES = ENGINE_STATES["store"]
 #: Cycles that a pixel is under way in the requantizer, or what is behind it.
@@ -46,6 +47,7 @@ class SequencerBench(Bench):
         self.reads: deque = deque(maxlen=WORDS)     # words read in the last cycles
         self.residuals = self.wanted_residuals = 0
         self.residual_due = False           # in the next cycle
+        self.tables = self.wanted_tables = 0
         # Cycles: at work; of the second stage; that may be, as the STORE has set out; and those reported as busy.
         self.works, self.adds, self.behind, self.reported = set(), set(), set(), set()
         self.errors: list = []
@@ -62,6 +64,9 @@ class SequencerBench(Bench):
             instructions.append(Instruction(Opcode.STORE_SET, **{**geometry.fields, **fields}))
             if fields["add"]:
                 instructions.append(Instruction(Opcode.STORE_ADD, **random_second_stage(rng)))
+            if self.config.table and rng.random() < 0.7:
+                use, load = rng.integers(2, size=2).tolist()
+                instructions.append(Instruction(Opcode.STORE_TABLE, use=use, load=load))
             flags = {flag: int(rng.integers(2)) for flag in ("wait_compute", "post_compute", "post_load")}
             instructions.append(Instruction(
                 Opcode.STORE, offset=int(rng.integers(1 << 20)), bank=int(rng.integers(2)), blocks=store["blocks"],
@@ -70,24 +75,28 @@ class SequencerBench(Bench):
 
     def program(self, instructions: list[Instruction]) -> None:
         """Send them, and expect their pixels."""
-        second = None
+        second, used = None, 0
         for index, instruction in enumerate(instructions, start=int(self.rng.integers(1000))):
             self.to_send["queue"].append({"index": index, "word": int.from_bytes(encode(instruction), "little")})
             if instruction.opcode == Opcode.STORE_SET:
                 geometry = instruction
             elif instruction.opcode == Opcode.STORE_ADD:
                 second = instruction
+            elif instruction.opcode == Opcode.STORE_TABLE:
+                used = instruction["use"]
+                self.wanted_tables += instruction["load"]
             else:
-                self._expect(geometry, second, instruction, index)
+                self._expect(geometry, second, used, instruction, index)
 
-    def _expect(self, geometry, second, store, index) -> None:
+    def _expect(self, geometry, second, used, store, index) -> None:
         size, cols = geometry["rows"] * geometry["cols"], geometry["cols"]
         words, selects = store_places(self.config, geometry, store)
         for number, (word, select) in enumerate(zip(words.tolist(), selects.tolist(), strict=True)):
             pixel = number % size
             column, copies = pixel % cols, 1 + store["repeats"]
             self.pixels.append({
-                "index": index, "geometry": geometry, "second": second, "store": store, "word": word,
+                "index": index, "geometry": geometry, "second": second, "used": used, "store": store, "word": word,
+                "tables": self.wanted_tables,
                 "select": select, "begins": number == 0, "block": self.blocks + number // size,
                 "block_start": pixel == 0, "block_end": pixel == size - 1, "row_end": column == cols - 1,
                 "leaves": column == cols - 1 or column % copies == copies - 1,
@@ -115,6 +124,11 @@ class SequencerBench(Bench):
             for name, value in {**ready, **room, "compute_level": self.level, "drained": drained,
                                 "parameters_loaded": load, "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
+            if self.config.table:
+                loaded = ctx.get(sequencer.table_wanted) and not self.pauses(0.9)
+                assert drained or not loaded
+                ctx.set(sequencer.table_loaded, int(loaded))
+                self.tables += loaded
             names = ("issue", "read", "read_address", "pooled_ready", "take_residual", "compute_take", "post_compute",
                      "runs_start", "error", "index", "idle", "geometry", "second", "store", "state")
             queue = sequencer.queue
@@ -123,7 +137,7 @@ class SequencerBench(Bench):
             if reset:
                 posts = False
                 continue
-            sets = (word & 15) in (Opcode.STORE_SET, Opcode.STORE_ADD)
+            sets = (word & 15) in (Opcode.STORE_SET, Opcode.STORE_ADD, Opcode.STORE_TABLE)
             assert drained or not (offered and taken and sets), "the requantizer reads what is set"
             cycle = dict(zip(names, found, strict=True))
             if cycle["error"].valid:
@@ -141,6 +155,9 @@ class SequencerBench(Bench):
             if cycle["take_residual"]:
                 self.residuals += 1
                 self.ready["side_valid"] = False
+            if self.config.table and self.pixels and cycle["issue"].valid:
+                used = ctx.get(sequencer.table_used)
+                assert (used, self.tables) == (self.pixels[0]["used"], self.pixels[0]["tables"])
             posts = self.compare(cycle, ready) if self.pixels else False
             if cycle["runs_start"]:
                 assert not self.runs_busy

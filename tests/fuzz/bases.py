@@ -17,7 +17,7 @@ __all__ = ["Bases", "Sample"]
 
 _DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 _SMALL = NpuConfig.preset(16)
-_EVERYTHING = NpuConfig.preset(64, depthwise=1, gather=1, binary_rows=4, winograd=1, local_store=1)
+_EVERYTHING = NpuConfig.preset(64, depthwise=1, gather=1, binary_rows=4, winograd=1, local_store=1, table=1)
 
 
 def _residual(rng: np.random.Generator) -> onnx.ModelProto:
@@ -66,6 +66,17 @@ def _operators(rng: np.random.Generator) -> onnx.ModelProto:
     y = b.node("QLinearAdd", x, *scales[0], y, *scales[1], *scales[2], domain="com.microsoft")
     y = b.node("QLinearGlobalAveragePool", y, *scales[2], *scales[1], domain="com.microsoft")
     b.output(b.node("QLinearMatMul", b.node("Flatten", y), *scales[1], *weights(4, 3), *scales[0]), rank=2)
+    return b.build()
+
+
+def _functions(rng: np.random.Generator) -> onnx.ModelProto:
+    """Functions of a value: with a quantisation in between, with constants, behind a sum."""
+    b = Builder(rng)
+    x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(8, 3, 3, 3)))
+    y = b.requantize(b.node("Mul", x, b.requantize(b.node("Sigmoid", x), 1 / 256, -128)))
+    z = b.node("Clip", b.node("Add", y, b.scale(3)), b.scale(0), b.scale(6))
+    z = b.requantize(b.node("Div", b.node("Mul", y, z), b.scale(6)))
+    b.output(b.quantize(b.node("Elu", b.requantize(b.node("Add", x, z)), alpha=0.5)))
     return b.build()
 
 
@@ -132,12 +143,14 @@ class Bases:
         """``folder``: for files on the way; ``more``: further models."""
         models = [make(np.random.default_rng(0)).SerializeToString() for make in (_residual, _mobile, _operators)]
         models += [path.read_bytes() for path in (_DIGITS, *more)]
+        machines = {model: (_SMALL, _EVERYTHING) for model in models}
+        machines[_functions(np.random.default_rng(0)).SerializeToString()] = (_EVERYTHING,)
         bases = []
-        for model in models:
+        for model, configs in machines.items():
             path = folder / "base.onnx"
             path.write_bytes(model)
             programs = []
-            for config in (_SMALL, _EVERYTHING):
+            for config in configs:
                 workload = open_workload(path, config)
                 workload.program.save(folder / "base.npu")
                 programs.append((folder / "base.npu").read_bytes())

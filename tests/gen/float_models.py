@@ -8,7 +8,7 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-__all__ = ["FloatBuilder", "depthwise_network", "residual_network"]
+__all__ = ["FloatBuilder", "depthwise_network", "mobile_network", "residual_network", "yolo_network"]
 
 
 class FloatBuilder:
@@ -95,3 +95,43 @@ def depthwise_network(rng: np.random.Generator, spread: float = 1.0) -> onnx.Mod
                 (array * factors.reshape(-1, *[1] * (array.ndim - 1))).astype(np.float32), constant.name))
         x, channels = b.node("Relu", b.same_conv(x, 16, 16, group=16, name=f"depth{stage}")), 16
     return b.model(b.same_conv(x, 16, 5, kernel=1, name="y"))
+
+
+def mobile_network(rng: np.random.Generator) -> onnx.ModelProto:
+    """Blocks as MobileNetV3 has them, without squeeze and excite: 3x32x32 images, HardSwish as its first exporters
+    wrote it, and as ONNX has it now."""
+    b = FloatBuilder(rng, ["N", 3, 32, 32], opset=18)
+
+    def composed(x: str) -> str:
+        gate = b.node("Clip", b.node("Add", x, b.constant(3.0)), b.constant(0.0), b.constant(6.0))
+        return b.node("Div", b.node("Mul", x, gate), b.constant(6.0))
+
+    x = composed(b.same_conv("x", 3, 8, strides=[2, 2]))
+    for _ in range(2):
+        y = b.node("HardSwish", b.same_conv(x, 8, 24, kernel=1))
+        y = b.node("HardSwish", b.same_conv(y, 24, 24, kernel=5, group=24))
+        x = b.node("Add", x, b.same_conv(y, 24, 8, kernel=1))
+    x = b.node("Flatten", b.node("GlobalAveragePool", b.node("HardSwish", b.same_conv(x, 8, 32, kernel=1))))
+    return b.model(b.node("Gemm", x, b.weights(32, 10), b.constant(rng.normal(size=10))))
+
+
+def yolo_network(rng: np.random.Generator) -> onnx.ModelProto:
+    """Blocks as YOLOv5 has them: SiLU, a bottleneck, pools of pools side by side, upsampled and put together."""
+    b = FloatBuilder(rng, ["N", 3, 32, 32], opset=13)
+
+    def conv(x: str, channels: int, outputs: int, **attributes: Any) -> str:
+        y = b.same_conv(x, channels, outputs, **attributes)
+        return b.node("Mul", y, b.node("Sigmoid", y))
+
+    first = conv(conv("x", 3, 8, strides=[2, 2]), 8, 16, strides=[2, 2])
+    inner = conv(first, 16, 8, kernel=1)
+    inner = b.node("Add", inner, conv(conv(inner, 8, 8, kernel=1), 8, 8))
+    first = conv(b.node("Concat", inner, conv(first, 16, 8, kernel=1), axis=1), 16, 16, kernel=1)
+    pools = [conv(conv(first, 16, 16, strides=[2, 2]), 16, 8, kernel=1)]
+    for _ in range(3):
+        pools.append(b.node("MaxPool", pools[-1], kernel_shape=[5, 5], pads=[2, 2, 2, 2], strides=[1, 1]))
+    small = conv(b.node("Concat", *pools, axis=1), 32, 16, kernel=1)
+    scales = b.constant(np.float32([1, 1, 2, 2]))
+    large = b.node("Resize", small, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric",
+                   nearest_mode="floor")
+    return b.model(b.same_conv(conv(b.node("Concat", large, first, axis=1), 32, 16), 16, 6, kernel=1))

@@ -157,7 +157,7 @@ def _resized(b: Builder, x: str, scales: list[float], *, mode: str = "nearest", 
 
 
 MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
-    (lambda b, x: b.node("Sigmoid", x), ("(Sigmoid): Sigmoid has no layer on the machine", "Relu, Clip or LeakyRelu")),
+    (lambda b, x: b.node("Sigmoid", x), ("(Sigmoid): Sigmoid has no layer on the machine", "--features table")),
     (lambda b, x: b.node("Shrink", x), ("Shrink has no layer on the machine", "docs/models.md")),
     (lambda b, x: b.node("PRelu", x, b.constant(np.array([[[0.1]], [[0.2]], [[0.1]]], np.float32))),
      ("prelu", "has 3 different slopes", "one for a layer")),

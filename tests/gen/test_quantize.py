@@ -8,10 +8,11 @@ import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
-from gen.check.compare import compare
+from gen.check.compare import compare, compare_layers
 from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.onnx.read import read
+from gen.partition.partition import partition
 from gen.prune.measure import run_model
 from gen.quantize.bias import with_biases
 from gen.quantize.calibrate import distributions
@@ -88,6 +89,36 @@ def test_products_of_activations_stay_float(rng: Rng, samples: np.ndarray):
     product = b.node("Mul", first, b.node("Sigmoid", first, name="sigmoid"), name="product")
     found = quantized(b.model(b.conv(product, 4, 4, name="last")), samples)
     assert set(found.plan.tensors) == {"x", "first", "product", "last"}
+
+
+@pytest.mark.parametrize("name", ["SiLU", "HardSwish", "HardSigmoid", "composed", "Mish"])
+def test_functions_become_one_table(name: str, rng: Rng, samples: np.ndarray, tmp_path: Path):
+    """As exporters write them, also where a pool and a Concat follow; the last one, at an output, stays float."""
+    def function(b: FloatBuilder, x: str) -> str:
+        match name:
+            case "SiLU":
+                return b.node("Mul", x, b.node("Sigmoid", x))
+            case "HardSigmoid":
+                return b.node("Mul", x, b.node("HardSigmoid", x, alpha=1 / 6, beta=0.5))
+            case "composed":
+                gate = b.node("Clip", b.node("Add", x, b.constant(3.0)), b.constant(0.0), b.constant(6.0))
+                return b.node("Div", b.node("Mul", x, gate), b.constant(6.0))
+        return b.node(name, x)
+
+    b = FloatBuilder(rng, ["N", 3, 12, 12], opset=18)
+    y = function(b, b.same_conv("x", 3, 8, name="first"))
+    pooled = b.node("MaxPool", y, kernel_shape=[5, 5], pads=[2, 2, 2, 2], strides=[1, 1])
+    z = function(b, b.same_conv(b.node("Concat", y, pooled, axis=1), 16, 8, name="second"))
+    end = b.node("Sigmoid", b.same_conv(b.node("Add", y, z), 8, 4, name="last"), name="end")
+    found = quantized(b.model(end), samples)
+    assert len([tensor for tensor in found.plan.tensors if tensor not in ("x", "last")]) == 6
+    assert "end" not in found.plan.tensors
+    onnx.save(found.model, tmp_path / "q.onnx")
+    cut = partition(tmp_path / "q.onnx", tables=True)
+    assert [*cut.host] == ["end"] and (cut.subgraphs, cut.switches) == (1, 1)
+    graph = load_model(tmp_path / "q.onnx", cut.segments[0].model.SerializeToString(), tables=True)
+    assert sorted(layer.table is not None for layer in graph.graph.layers if layer.op == "conv") == [False, True, True]
+    assert all(row.differing == 0 for row in compare_layers(graph, {"x": samples[:2]}) if row.op == "table")
 
 
 def test_outputs_that_are_no_floats(rng: Rng, samples: np.ndarray):

@@ -11,6 +11,7 @@ from sim import golden
 from sim.golden import (
     bend,
     conv2d_accumulate,
+    look_up,
     pool_accumulate,
     quantize_multiplier,
     quantize_residual,
@@ -19,6 +20,7 @@ from sim.golden import (
     run_layer,
     run_stages,
 )
+from sim.table import pack_table, unpack_table
 
 Rng = np.random.Generator
 
@@ -158,7 +160,7 @@ def test_residual_add(rng: Rng) -> None:
 def layer(**changes: object) -> SimpleNamespace:
     first = SimpleNamespace(bias=[10, 20], multiplier=[1, 2], shift=[12, 12], zero_point=3, low=-50, high=60)
     fields = dict(name="l", op="pool", maximum=False, kernel=(1, 1), stride=(1, 1), pads=(1, 0, 0, 0), pad_value=9,
-                  requantize=first, residual=None, winograd=None, upsample=(1, 1), bend=None)
+                  requantize=first, residual=None, winograd=None, upsample=(1, 1), bend=None, table=None)
     return SimpleNamespace(**{**fields, **changes})
 
 
@@ -170,6 +172,17 @@ def test_stages(rng: Rng) -> None:
     middle, y = run_stages(layer(residual=second), x, other)
     assert np.array_equal(middle, run_layer(layer(), x))
     assert np.array_equal(y, residual_add(middle, other, 1 << 14, 1 << 15, 77, 15, 1, -9, 9))
+
+
+def test_look_up(rng: Rng) -> None:
+    table = rng.integers(-128, 128, 256).astype(np.int8)
+    x = np.array([-128, -1, 0, 127], np.int8)
+    assert look_up(x, table).tolist() == [table[0], table[127], table[128], table[255]]
+    beats = pack_table(table, 16)
+    assert beats.shape == (16, 16) and np.array_equal(unpack_table(beats), table)
+    assert beats.reshape(-1)[x.view(np.uint8)].view(np.int8).tolist() == look_up(x, table).tolist()
+    middle, y = run_stages(layer(table=SimpleNamespace(values=table)), x.reshape(1, 2, 2))
+    assert np.array_equal(y, table[middle.astype(int) + 128])
 
 
 def test_bend(rng: Rng) -> None:

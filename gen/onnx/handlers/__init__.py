@@ -11,6 +11,7 @@ from gen.onnx.handlers import (
     concat,
     conv,
     conv_transpose,
+    function,
     layout,
     pad,
     pool,
@@ -27,6 +28,6 @@ __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
 for family in (
-        quantisation, conv, conv_transpose, product, pool, resize, add, affine, activation, pad, concat, layout,
-        softmax, sign, qlinear):
+        quantisation, conv, conv_transpose, product, pool, resize, add, affine, activation, function, pad, concat,
+        layout, softmax, sign, qlinear):
     HANDLERS.include(family.HANDLERS)

@@ -9,10 +9,6 @@ __all__ = ["REFUSALS", "REFUSED"]
 
 #: Operators of ONNX -> what is said behind their name, with the way out if there is one.
 REFUSALS: Mapping[tuple[str, ...], str] = {
-    ("Sigmoid", "HardSigmoid", "HardSwish", "Swish", "Tanh", "Elu", "Selu", "Celu", "Gelu", "Mish", "Softplus",
-     "Softsign", "Exp", "Log", "Erf", "Sqrt", "Reciprocal", "Pow", "Abs"):
-        "has no layer on the machine, which has no table of a function; train with Relu, Clip or LeakyRelu in its "
-        "place",
     ("Max", "Min", "Sum", "Mean"):
         "has no layer on the machine; of two tensors it computes the sum (Add), with a constant Clip is both of "
         "Max and Min",

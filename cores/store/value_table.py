@@ -1,0 +1,93 @@
+"""Value table: what becomes of each int8 value, byte by byte from memory."""
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from ..arch.numerics import TABLE_BYTES
+from ..config import NpuConfig
+
+__all__ = ["ValueTable"]
+
+#: Bytes of a word: what a port of a block RAM takes in a cycle, and one look-up table can choose from.
+_WORD = 2
+#: Lanes that share a memory, a port each; the first one's is also that for writing.
+_SHARED = 2
+
+
+class ValueTable(wiring.Component):
+    """Replace each byte of a beat by that of the table in its place, or, without ``use``, by itself.
+
+    A beat a cycle, `LATENCY` cycles. While ``enable`` is high, the beats of a table are taken, which are written
+    in `load_cycles` each; no values are under way then. Golden model: ``sim.golden.look_up``.
+    """
+
+    LATENCY = 2
+
+    @staticmethod
+    def load_cycles(config: NpuConfig) -> int:
+        """Cycles that a beat of a table takes; it leaves in the last of them."""
+        return config.beat_bytes // _WORD
+
+    @staticmethod
+    def load_beats(config: NpuConfig) -> int:
+        """Beats of a table."""
+        return TABLE_BYTES // config.beat_bytes
+
+    def __init__(self, config: NpuConfig):
+        self.config = config
+        beat = data.ArrayLayout(signed(8), config.ic_lanes)
+        super().__init__({
+            "enable": In(1),        # take the beats of a table
+            "beats": In(stream.Signature(config.beat_bits)),  # from the side ring
+            "loaded": Out(1),       # the last of them is taken
+            "use": In(1),           # look values up; stands still while some are under way
+            "values": In(beat),     # a beat
+            "valid": In(1),         # it is one
+            "output": Out(beat),    # what becomes of it
+            "output_valid": Out(1),  # it is one
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        words = TABLE_BYTES // _WORD
+        write, place, word = Signal(), Signal(range(words)), Signal(8 * _WORD)
+        count = Signal(range(words))
+        of_beat = count[:exact_log2(self.load_cycles(self.config))]
+        accept = Signal()
+        m.d.comb += [
+            accept.eq(self.enable & self.beats.valid),
+            self.beats.ready.eq(self.enable & of_beat.all()),
+            self.loaded.eq(accept & count.all()),
+        ]
+        m.d.sync += [write.eq(accept), place.eq(count), word.eq(self.beats.payload.word_select(of_beat, 8 * _WORD))]
+        with m.If(accept):
+            m.d.sync += count.eq(count + 1)
+
+        for first in range(0, self.config.ic_lanes, _SHARED):
+            m.submodules[f"memory{first}"] = memory = Memory(
+                shape=8 * _WORD, depth=words, init=[], attrs={"ram_style": "block"})
+            port = memory.write_port()
+            m.d.comb += [port.data.eq(word), port.en.eq(write)]
+            for lane in range(first, first + _SHARED):
+                value = self.values[lane].as_unsigned()
+                read = memory.read_port()
+                # No port reads while one writes, so that nothing has to be done about both at one place.
+                m.d.comb += [read.addr.eq(Mux(write, place, value[1:]) if lane == first else value[1:]),
+                             read.en.eq(~write)]
+                if lane == first:
+                    m.d.comb += port.addr.eq(read.addr)
+                self._lane(m, lane, read.data)
+        valid = Signal()
+        m.d.sync += [valid.eq(self.valid), self.output_valid.eq(valid)]
+        return m
+
+    def _lane(self, m: Module, lane: int, word: Signal) -> None:
+        """Chooses between the bytes of a word, and the value itself."""
+        value = Signal(8, name=f"value{lane}", reset_less=True)
+        m.d.sync += [
+            value.eq(self.values[lane]),
+            self.output[lane].eq(Mux(self.use, word.word_select(value[0], 8), value).as_signed()),
+        ]

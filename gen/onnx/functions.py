@@ -1,0 +1,169 @@
+"""Results that are functions of one quantised tensor, value by value: what a table of 256 entries stands for.
+
+The importer notes of each node that computes element by element what its results are functions of. Where a node has no
+layer, or not this one, such a function takes its place (`PendingTable`), up to the QuantizeLinear behind it. The table
+is what onnxruntime makes of all 256 values with the model's own nodes: quantised nodes in between as well, so a Sigmoid
+with a quantisation of its own and the product behind it are one table.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from cores.arch.numerics import TABLE_BYTES
+from gen.onnx.model import MICROSOFT, Model, Node, NodeError
+from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
+from gen.onnx.values import Constant, PendingTable, Quantisation, Quantised, QuantisedConstant, Real, Value
+
+__all__ = ["ELEMENTWISE", "Functions"]
+
+#: Quantised values that a result is known to be a function of, and nodes of such a function, for time.
+_NEAREST, _LONGEST = 8, 64
+#: Operators whose constants may be infinite.
+_BOUNDED = ("Clip", "Max", "Min")
+_QUANTISING = ("QuantizeLinear", "DequantizeLinear")
+#: Operators of one tensor, or of several of one shape, that compute each element from those in its place: (domain, op).
+ELEMENTWISE = frozenset(("", op) for op in """
+    Abs Add Ceil Celu Clip Cos Div Elu Erf Exp Floor Gelu HardSigmoid HardSwish Identity LeakyRelu Log Max Mean Min Mish
+    Mul Neg PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Sub Sum Swish Tan Tanh
+    ThresholdedRelu
+""".split()) | frozenset((MICROSOFT, op) for op in ("FastGelu", "Gelu", "QuickGelu"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A node that computes element by element, and its constant inputs."""
+
+    number: int
+    node: Node
+    constants: Mapping[str, np.ndarray]
+
+
+class Functions:
+    """What is known of the values of one model; ``tables``: whether the machine has tables."""
+
+    def __init__(self, model: Model, *, tables: bool) -> None:
+        self.tables = tables
+        self._opsets = [helper.make_opsetid(o.domain, o.version) for o in model.proto.opset_import]
+        #: Value -> quantised ones that it is a function of, the nearest first; and what makes it.
+        self._sources: dict[str, tuple[str, ...]] = {}
+        self._steps: dict[str, _Step] = {}
+        #: Quantised value -> what it stands for.
+        self._reals: dict[str, Real] = {}
+        self._evaluated: dict[tuple[str, str], np.ndarray] = {}
+
+    def note(self, node: Node, inputs: Sequence[Value | None], result: Value | None) -> None:
+        """What a node's first result is a function of; ``result`` is None for one that there is no layer for."""
+        name = node.outputs[0]
+        if node.op == "DequantizeLinear" and isinstance(inputs[0], Quantised) and isinstance(result, Real):
+            self._reals.setdefault(node.inputs[0], result)
+            self._sources.setdefault(node.inputs[0], (node.inputs[0],))
+        sources = self._common(node, inputs)
+        if not sources:
+            return
+        self._sources[name] = (name, *sources)[:_NEAREST] if node.op == "QuantizeLinear" else sources
+        self._steps[name] = _Step(len(self._steps), node, {n: array for n, v in zip(node.inputs, inputs, strict=True)
+                                                  if (array := _array(v)) is not None})
+
+    def _common(self, node: Node, inputs: Sequence[Value | None]) -> tuple[str, ...]:
+        """The quantised values that all of a node's inputs are functions of."""
+        if (node.domain, node.op) not in ELEMENTWISE and node.op not in _QUANTISING:
+            return ()
+        varying = [n for n, v in zip(node.inputs, inputs, strict=True) if n and _array(v) is None]
+        if not varying or not all(name in self._sources for name in varying):
+            return ()
+        first, *others = (self._sources[name] for name in varying)
+        found = tuple(source for source in first
+                      if source in self._reals and all(source in other for other in others))
+        rank = self._reals[found[0]].order.ndim if found else 0
+        # Constants of more elements are not the same everywhere, of more axes change the shape.
+        single = all(array.size == 1 and array.ndim <= rank and (node.op in _BOUNDED or np.isfinite(array).all())
+                     for v in inputs if (array := _array(v)) is not None)
+        return found if single else ()
+
+    def instead(self, node: Node, inputs: Sequence[Value | None], refused: NodeError) -> PendingTable:
+        """The function that a node is which was ``refused``. Raises NodeError if it is none, or there are no tables."""
+        sources = self._common(node, inputs)
+        if not sources or node.op in _QUANTISING:
+            raise refused
+        if not self.tables:
+            raise NodeError(f"{refused}; it is a function of each value by itself, which --features table puts on the "
+                            "accelerator", at=refused.at)
+        self.note(node, inputs, None)
+        real = self._reals[sources[0]]
+        return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,
+                            moved_by=real.moved_by, real=real, value=node.outputs[0], source=sources[0])
+
+    def table(self, value: PendingTable, quantisation: Quantisation) -> np.ndarray:
+        """int8 (256,), of -128 first: what becomes of each value of the tensor that ``value`` is a function of."""
+        results = self._values(value.value, value.source).reshape(-1)
+        scale = np.float32(quantisation.scale)
+        point = np.array(quantisation.zero_point, np.uint8 if quantisation.unsigned else np.int8)
+        node = helper.make_node("QuantizeLinear", ["x", "scale", "point"], ["y"])
+        quantised = _evaluate(node, [helper.make_opsetid("", 13)],
+                                 {"x": results.astype(np.float32), "scale": np.asarray(scale), "point": point})
+        return (quantised ^ 128).view(np.int8) if quantisation.unsigned else quantised
+
+    def _made(self, name: str, source: str) -> list[str]:
+        """What leads from a source to a value, in order."""
+        found, waiting = {name}, [name]
+        while waiting:
+            step = self._steps[waiting.pop()]
+            more = {n for n in step.node.inputs if n and n != source and n not in step.constants} - found
+            found |= more
+            waiting += more
+            if len(found) > _LONGEST:
+                raise NodeError(f"is a function of more than {_LONGEST} nodes; put QuantizeLinear and DequantizeLinear "
+                                "into it")
+        return sorted(found, key=lambda made: self._steps[made].number)
+
+    def _nodes(self, name: str, source: str) -> tuple[str, ...]:
+        """The nodes that a table stands for."""
+        steps = [self._steps[made].node for made in self._made(name, source)]
+        return tuple(node.name for node in steps if node.op not in _QUANTISING)
+
+    def _values(self, name: str, source: str) -> np.ndarray:
+        """A value, for each that the source can have."""
+        real = self._reals[source]
+        numbers = np.arange(TABLE_BYTES).astype(np.uint8) if real.quantised.unsigned else (
+            np.arange(-TABLE_BYTES // 2, TABLE_BYTES // 2).astype(np.int8))
+        known = {source: numbers.reshape((1,) * (real.order.ndim - 1) + (-1,))}
+        for made in self._made(name, source):
+            step = self._steps[made]
+            if (made, source) not in self._evaluated:
+                values = {**step.constants, **{n: known[n] for n in step.node.inputs if n in known}}
+                self._evaluated[made, source] = _evaluate(step.node.proto, self._opsets, values)
+            known[made] = self._evaluated[made, source]
+        return known[name]
+
+
+def _array(value: Value | None) -> np.ndarray | None:
+    """A constant as the numbers that it stands for."""
+    if isinstance(value, QuantisedConstant):
+        return value.real.astype(np.float32)
+    return value.array if isinstance(value, Constant) else None
+
+
+def _evaluate(node: onnx.NodeProto, opsets: Sequence[onnx.OperatorSetIdProto],
+              values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The first result of a node, by onnxruntime, or where that does not know it by ONNX's own reference."""
+    inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+              for name, array in values.items()]
+    outputs = [onnx.ValueInfoProto(name=node.output[0])]
+    model = helper.make_model(helper.make_graph([node], "function", inputs, outputs), opset_imports=opsets,
+                              ir_version=helper.find_min_ir_version_for([o for o in opsets if not o.domain]))
+    try:
+        return RuntimeModel(model, threads=1).run(values)[0]
+    except OnnxruntimeError:
+        pass
+    try:
+        with np.errstate(all="ignore"):
+            results: list[Any] = list(ReferenceEvaluator(model).run(None, dict(values)))
+            return np.asarray(results[0])
+    except Exception:   # onnx raises anything
+        raise NodeError("its constants do not fit it; export the model again") from None

@@ -1,0 +1,173 @@
+"""Functions of a value as tables: against onnxruntime on every value, and on the functional simulator."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from cores.config import NpuConfig
+from gen.check.compare import compare_model
+from gen.ir import reference
+from gen.ir.errors import CompileError, GraphError
+from gen.ir.graph import Conv, Graph, Pool
+from gen.onnx.importer import Imported, load_model
+from gen.run.application import open_application
+from tests.compiled import compile_kept
+from tests.gen.qdq import Builder
+from tests.gen.test_compiler import run_and_compare
+
+Rng = np.random.Generator
+CONFIG = NpuConfig.preset(16, table=1)
+
+#: Operator -> its attributes, and constants behind its first input.
+OPERATORS: dict[str, tuple[dict, list[float]]] = {
+    "Sigmoid": ({}, []), "HardSigmoid": ({"alpha": 0.3}, []), "HardSwish": ({}, []), "Tanh": ({}, []), "Elu": ({}, []),
+    "Selu": ({}, []), "Celu": ({"alpha": 0.7}, []), "Gelu": ({"approximate": "tanh"}, []), "Mish": ({}, []),
+    "Softplus": ({}, []), "Softsign": ({}, []), "ThresholdedRelu": ({"alpha": 0.5}, []), "Exp": ({}, []),
+    "Log": ({}, []), "Erf": ({}, []), "Sqrt": ({}, []), "Reciprocal": ({}, []), "Abs": ({}, []), "Pow": ({}, [2.0]),
+    "LeakyRelu": ({"alpha": -0.3}, []), "Max": ({}, [0.5]), "Min": ({}, [0.5]), "Sin": ({}, []), "Floor": ({}, []),
+}
+
+
+def silu(b: Builder, x: str, between: Callable[[str], str] = lambda y: y) -> str:
+    return b.node("Mul", x, between(b.node("Sigmoid", x)))
+
+
+def hard_swish(b: Builder, x: str) -> str:
+    """As MobileNetV3 was first exported: x * relu6(x + 3) / 6."""
+    gate = b.node("Clip", b.node("Add", x, b.scale(3)), b.scale(0), b.scale(6))
+    return b.node("Div", b.node("Mul", x, gate), b.scale(6))
+
+
+def simulate(graph: Graph, seed: int) -> None:
+    """Run the program of a graph in strict mode."""
+    run_and_compare(*compile_kept(graph, CONFIG), seed, ("load", "store"))
+
+
+def exact(b: Builder, folder: Path) -> Imported:
+    """A model without a difference to onnxruntime, on samples that hold every value."""
+    path = b.save(folder)
+    value = b.inputs[0]
+    limits = np.iinfo(b.number)
+    shape = [d.dim_value for d in value.type.tensor_type.shape.dim[1:]]
+    x = np.resize(np.arange(limits.min, limits.max + 1), (1, *shape)).astype(b.number)
+    theirs = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"]).run(None, {value.name: x})
+    imported = load_model(path, tables=True)
+    ours, _ = reference.run(imported.graph, {value.name: x})
+    for mine, expected in zip(ours.values(), theirs, strict=True):
+        np.testing.assert_array_equal(mine, expected)
+    assert compare_model(imported, {value.name: x}).largest == 0
+    return imported
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+@pytest.mark.parametrize("op", OPERATORS)
+def test_operators(op: str, number: type, rng: Rng, tmp_path: Path) -> None:
+    attributes, constants = OPERATORS[op]
+    b = Builder(rng, opset=20, number=number)
+    positive = op in ("Log", "Sqrt", "Reciprocal")    # elsewhere no number comes out
+    least = {np.int8: -128, np.uint8: 0}[number]
+    x = b.dequantize(b.input(1, 4, 8, 32), 0.05, least if positive else None)
+    b.output(b.quantize(b.node(op, x, *(b.scale(c) for c in constants), **attributes), 0.03))
+    (layer,) = exact(b, tmp_path).graph.layers
+    assert isinstance(layer, Pool) and layer.table and layer.op == "pool"
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+@pytest.mark.parametrize("name, function", [
+    ("SiLU", silu), ("SiLU, quantised in between", lambda b, x: silu(b, x, lambda y: b.requantize(y, 1 / 256, -128 if
+     b.number is np.int8 else 0))), ("hard swish", hard_swish), ("square", lambda b, x: b.node("Mul", x, x)),
+    ("two", lambda b, x: b.node("Tanh", b.requantize(b.node("Exp", x), 0.02))),
+    ("clipped", lambda b, x: b.node("Clip", b.node("Sigmoid", x), b.scale(0.25), b.scale(0.5)))])
+def test_chains_in_the_layer_in_front(name: str, function: Callable, number: type, rng: Rng, seed: int,
+                                          tmp_path: Path) -> None:
+    """One convolution with one table, in which the simulator and onnxruntime find the same."""
+    b = Builder(rng, number=number)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 9, 9)), b.weights(20, 3, 3, 3)))
+    b.output(b.quantize(function(b, y)))
+    path = b.save(tmp_path)
+    imported = load_model(path, tables=True)
+    (layer,) = imported.graph.layers
+    assert isinstance(layer, Conv) and layer.table
+    rows = compare_model(imported, b.samples()).layers
+    assert [row.op for row in rows] == ["conv", "table"] and rows[1].differing == 0
+    simulate(imported.graph, seed)
+
+
+def test_behind_a_sum(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """The layer adds, and looks the sum up; the table in front of the sum is a copy of its own."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 8, 6, 6))
+    y = b.requantize(silu(b, b.requantize(b.node("Conv", x, b.weights(8, 8, 1, 1)))))
+    b.output(b.quantize(silu(b, b.requantize(b.node("Add", x, y)))))
+    graph = load_model(b.save(tmp_path), tables=True).graph
+    assert [(type(layer), bool(layer.residual), bool(layer.table)) for layer in graph.layers] == [
+        (Conv, False, True), (Pool, True, True)]
+    simulate(graph, seed)
+
+
+def test_two_readers(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """What is quantised in front of the function is read elsewhere: the table is a copy."""
+    b = Builder(rng)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3)))
+    b.output(b.quantize(silu(b, y)))
+    b.output(b.quantize(b.node("Conv", y, b.weights(4, 8, 1, 1))))
+    graph = load_model(b.save(tmp_path), tables=True).graph
+    assert sorted((layer.op, bool(layer.table)) for layer in graph.layers) == [
+        ("conv", False), ("conv", False), ("pool", True)]
+    simulate(graph, seed)
+
+
+def test_without_tables(rng: Rng, tmp_path: Path) -> None:
+    """The processor has the function, and is told what would change that; the reason of what is no function stays."""
+    b = Builder(rng)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3)))
+    z = b.requantize(b.node("Sigmoid", y))
+    b.output(b.quantize(b.node("Conv", z, b.weights(4, 8, 1, 1))))
+    path = b.save(tmp_path)
+    with pytest.raises(GraphError, match=r"\(Sigmoid\): .* which --features table puts on the accelerator"):
+        load_model(path)
+    found = open_application(path, NpuConfig.preset(16)).partition
+    assert found is not None and [node.partition(" ")[0][:7] for node in found.host] == ["sigmoid"]
+    assert open_application(path, CONFIG).partition is None
+    with pytest.raises(CompileError, match="needs a table of its function, .*; --features table gives it one"):
+        compile_kept(load_model(path, tables=True).graph, NpuConfig.preset(16))
+
+
+def test_no_function_of_one_tensor(rng: Rng, tmp_path: Path) -> None:
+    for number, make in enumerate((
+            lambda b, x, y: b.node("Mul", x, y),
+            lambda b, x, y: b.node("Pow", x, b.constant(np.float32([[[[1]], [[2]], [[3]]]]))),
+            lambda b, x, y: b.node("Sigmoid", b.node("Conv", x, b.weights(3, 3, 1, 1))))):
+        b = Builder(rng)
+        x = b.dequantize(b.input(1, 3, 8, 8))
+        y = b.requantize(b.node("Conv", x, b.weights(3, 3, 1, 1)))
+        b.output(b.quantize(make(b, x, y)))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with pytest.raises(GraphError, match="two activations|not single numbers|unquantised result of node conv"):
+            load_model(b.save(folder), tables=True)
+
+
+@pytest.mark.parametrize("behind", ["another scale", "LeakyRelu", "Relu", "Resize", "Sigmoid"])
+def test_copies_go_into_the_table(behind: str, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """What a copy does to a value that is looked up is one more step of the same function."""
+    b = Builder(rng, opset=18)
+    y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3)))
+    z = b.requantize(silu(b, y), 0.03)
+    match behind:
+        case "another scale":
+            result = b.quantize(z, 0.047)
+        case "Resize":
+            result = b.quantize(b.node("Resize", z, "", b.constant(np.float32([1, 1, 2, 2])), mode="nearest",
+                                       nearest_mode="floor", coordinate_transformation_mode="asymmetric"), 0.03, 0)
+        case _:
+            result = b.quantize(b.node(behind, z), 0.03)
+    b.output(result)
+    imported = load_model(b.save(tmp_path), tables=True)
+    (layer,) = imported.graph.layers
+    assert isinstance(layer, Conv) and layer.table and not layer.bend
+    assert compare_model(imported, b.samples()).largest <= 1
+    simulate(imported.graph, seed)

@@ -1,0 +1,57 @@
+"""Networks of today's activation functions: quantised, compiled for a machine with tables, against onnxruntime."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from cores.config import NpuConfig
+from gen.check.compare import compare_layers
+from gen.compiler import compile_graph
+from gen.ir import reference
+from gen.onnx.importer import Imported, load_model
+from gen.onnx.runtime import RuntimeModel
+from gen.options import CompileOptions
+from gen.quantize.options import QuantizeOptions
+from gen.quantize.quantize import quantize
+from sim.rtl import RtlMachine
+from tests.compiled import compile_kept
+from tests.gen.float_models import mobile_network, yolo_network
+from tests.gen.test_compiler import run_and_compare
+from tests.sim.on_rtl import check_on_rtl
+
+Rng = np.random.Generator
+CONFIG = NpuConfig.preset(16, table=1)
+
+
+@pytest.fixture(params=[mobile_network, yolo_network])
+def imported(request: pytest.FixtureRequest, rng: Rng, tmp_path: Path) -> tuple[Imported, np.ndarray]:
+    """A network, wholly on the accelerator, and samples of its input."""
+    make: Callable[[Rng], onnx.ModelProto] = request.param
+    samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)
+    model = quantize(make(rng), {"x": samples}, QuantizeOptions()).model
+    onnx.save(model, tmp_path / "q.onnx")
+    return load_model(tmp_path / "q.onnx", tables=True), samples
+
+
+def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
+    """A table behind each convolution that has a function, no layer for the function alone, no value of a table off."""
+    model, samples = imported
+    functions = sum(node.op in ("Sigmoid", "HardSwish") for node in model.model.nodes)
+    tables = [layer for layer in model.graph.layers if layer.table]
+    assert functions <= len(tables) and {layer.op for layer in tables} == {"conv"}
+    rows = compare_layers(model, {"x": samples[:2]})
+    assert all(row.differing == 0 for row in rows if row.op == "table") and max(row.largest for row in rows) <= 1
+    theirs = RuntimeModel(model.model.proto).run({"x": samples[:1]})[0]
+    ours, _ = reference.run(model.graph, {"x": samples[:1]})
+    assert (next(iter(ours.values())) == theirs).mean() > 0.9
+    run_and_compare(*compile_kept(model.graph, CONFIG), seed, ("load", "store"))
+
+
+@pytest.mark.full
+def test_networks_on_the_rtl(imported: tuple[Imported, np.ndarray], seed: int) -> None:
+    program, graph = compile_graph(imported[0].graph, CONFIG, CompileOptions(keep_all=True))
+    with RtlMachine(CONFIG) as machine:
+        check_on_rtl(machine, program, graph, seed)

@@ -1,0 +1,75 @@
+"""Random layers that look their results up in tables, on the generated Verilog."""
+
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from cores.arch.isa import Opcode
+from cores.config import NpuConfig
+from gen.ir.graph import Graph, Pool, Table, Tensor
+from gen.onnx.units import same
+from sim.cycles import estimate
+from sim.rtl import Bus, RtlMachine
+from tests.compiled import compile_kept, compile_random
+from tests.random_layers import random_graph, random_pairs, with_tables
+from tests.selection import with_full
+
+from .on_rtl import check_on_rtl
+
+CONFIGS = {
+    "16": NpuConfig.preset(16, table=1, input_depth=512),
+    "fused": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, input_depth=512, acc_depth=64, weight_depth=512,
+                       depthwise=1, local_store=1, table=1),
+    "winograd": NpuConfig.preset(16, table=1, winograd=1, gather=1, binary_rows=2, ic_lanes=32, oc_lanes=32),
+}
+
+
+X = Tensor("x", (8, 6, 9), 1.0, 0)
+Y = Tensor("middle", (8, 6, 9), 1.0, 0)
+
+
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "fused"))
+def machine(request):
+    with RtlMachine(CONFIGS[request.param], seed=1) as machine:
+        yield machine
+
+
+def check(machine: RtlMachine, seed: int, *, max_size: int) -> int:
+    """Run random layers; returns the tables that were loaded."""
+    make = random_pairs if machine.config.local_store and seed % 2 else random_graph
+    program, graph = compile_random(machine.config, seed, max_size=max_size,
+                                    make=lambda seed, **sizes: with_tables(make(seed, **sizes), seed))
+    check_on_rtl(machine, program, graph, seed, reused=True)
+    return sum(i.opcode is Opcode.STORE_TABLE and i["load"] for i in program.instructions)
+
+
+def test_random_layers(machine, seed):
+    assert sum(check(machine, seed + number, max_size=16) for number in range(16)) > 8
+
+
+def test_time_model(machine, seed):
+    """To the cycle, what a STORE_TABLE takes: that is all that the two programs differ in."""
+    config, cycles = machine.config, []
+    layer = Pool("copy", "x", "y", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, same(X, 8))
+    tables = [Table(Y, np.roll(np.arange(-128, 128), turn).astype(np.int8)) for turn in (0, 5)]
+    for chosen in ([None, None], [tables[0], None], tables):
+        names = ("x", "y", "z")
+        layers = [replace(layer, name=f"to {target}", input=source, output=target, table=table)
+                  for (source, target), table in zip(pairwise(names), chosen, strict=True)]
+        graph = Graph("copies", {name: replace(X, name=name) for name in names}, layers, {"x": ("x", ())},
+                      {"z": ("z", ())})
+        program, graph = compile_kept(graph, config)
+        result = check_on_rtl(machine, program, graph, seed, bus=Bus())
+        cycles.append((result.counters["cycles"], estimate(config, program.code).cycles))
+    measured, modelled = np.diff(np.array(cycles), axis=0).T
+    assert measured.tolist() == modelled.tolist() and measured.min() > 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(4))
+def test_many_random_layers(machine, seed, part):
+    for number in range(12):
+        check(machine, seed + 100 * part + number, max_size=24)
