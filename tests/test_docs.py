@@ -11,7 +11,7 @@ from tests.file_map import PAGE, file_map
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-CODE = "\n".join(path.read_text() for path in DOCUMENTS)
+CODE = "\n".join(path.read_text() for path in DOCUMENTS).replace("\\\n", " ")     # long commands in two lines
 
 
 @pytest.mark.parametrize("line", sorted(set(re.findall(r"(?:^ +|`)python -m (gen \w+ [^`\n]*)", CODE, re.M))))
