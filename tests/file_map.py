@@ -32,7 +32,7 @@ def _summary(path: Path) -> str:
     if path.parent == ROOT / "gen" / "cli" and path.stem in COMMANDS:
         return f"`gen {path.stem}`: {COMMANDS[path.stem]}."
     if path.suffix != ".py":
-        return path.read_text().partition("\n")[0].lstrip("/ ")
+        return path.read_text().partition("\n")[0].strip("/* ")
     module = ast.parse(path.read_text())
     definitions = [node for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)
                    and not node.name.startswith("_")]

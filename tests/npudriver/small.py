@@ -1,4 +1,4 @@
-"""A small model for the driver's tests: one convolution, about two thousand cycles."""
+"""A small model for the driver's tests: one convolution, less than a thousand cycles."""
 
 from functools import cache
 from pathlib import Path

@@ -19,7 +19,7 @@ from .small import CONFIG, expected, machine_of_json, program, samples
 
 #: Different samples, whose results are known; streams take them in a random order.
 _KNOWN = 8
-#: Seconds, of the device's time, that an inference may take; it takes 30 microseconds.
+#: Seconds, of the device's time, that an inference may take; it takes 9 microseconds.
 _TIMEOUT = 0.02
 _RETRIES = 20
 
