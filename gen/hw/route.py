@@ -13,8 +13,7 @@ from .families import flat_netlist
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
-__all__ = ["RouteReport", "place_and_route", "read_report", "run_nextpnr"]
-
+__all__ = ["RouteReport", "place_and_route", "read_report"]
 
 _REPORT = "report.json"
 
@@ -54,7 +53,7 @@ def read_report(report: dict[str, Any], family: str, *, target_mhz: float | None
         used={name: use["used"] for name, use in report["utilization"].items() if use["used"]})
 
 
-def run_nextpnr(command: Sequence[str], folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+def _run_nextpnr(command: Sequence[str], folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
     """Run the tool in ``folder``; returns its report. Raises SynthesisError with the first error that it says."""
     said = ""
     with child_process([*command, "--report", _REPORT], folder) as process:
@@ -85,7 +84,7 @@ def place_and_route(verilog: str, top: str, board: Board, *, cache: Path | None 
 
     def make() -> RouteReport:
         with mapped(verilog, script, progress) as folder:
-            report = run_nextpnr([*command, *options, "--json", "netlist.json"], folder, progress)
+            report = _run_nextpnr([*command, *options, "--json", "netlist.json"], folder, progress)
             return read_report(report, board.family)
 
     return kept(cache, f"{cache_key(verilog, script, *options)}.route.json",
