@@ -1,10 +1,10 @@
 """Buffer writer: the delivering half of the load engine."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.instruction_layout import INDEX_BITS
+from ..arch.instruction_layout import INDEX_BITS, queue_layout
 from ..arch.isa import Queue
 from ..arch.registers import STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat, write_latency
@@ -71,6 +71,7 @@ class BufferWriter(wiring.Component):
         connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
         active, to_path, to_tiles = dispatch.active, dispatch.to_path, dispatch.to_tiles
         entry, begun = self.queue.payload.entry, Signal()
+        path_idle = path.idle if config.gather else Const(1)
         tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
         if config.winograd:
             m.submodules.tiles = tiles = TileLoader(config)
@@ -80,19 +81,21 @@ class BufferWriter(wiring.Component):
             dispatch.settled.eq(path.settled),
             dispatch.tiled.eq(tiled),
             dispatch.tiles_idle.eq(tiles_idle),
+            dispatch.drained.eq(path.drained if config.gather else 1),
             dispatch.width.eq(path.width),
             path.setting.eq(dispatch.setting),
             Value.cast(path.word).eq(entry.word),
             path.extent.eq(self.queue.payload.extent),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
-            path.box.eq(dispatch.boxes.payload),
-            path.start.eq(begun & ~tiled),
-            placer.start.eq(begun),
-            placer.base.eq(dispatch.base),
+            placer.start.eq(path.begin if config.gather else begun),
+            placer.base.eq(path.base if config.gather else dispatch.base),
             walk.left.eq(path.left),
             walk.cols.eq(dispatch.geometry.cols),
         ]
-        connect(m, dispatch.boxes, walk.boxes)
+        if config.gather:
+            self._to_walk(m, dispatch, path, walk, tiled)
+        else:
+            connect(m, dispatch.boxes, walk.boxes)
         # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its first
         # one behind it.
         m.d.sync += begun.eq(dispatch.start_box)
@@ -113,29 +116,25 @@ class BufferWriter(wiring.Component):
             self.input.ready.eq(walk.pixels.valid & pixel.is_data & sink_ready),
             path.enter.valid.eq(step & to_path),
             path.enter.beat.eq(self.input.payload),
-            *[path.enter[name].eq(pixel[name]) for name in ("is_data", "row_end", "block_end", "end")],
-            # A gathered box ends when its last run has left, any other load with its last pixel.
-            dispatch.finish.eq((step & pixel.end & ~to_path) | path.finish if config.gather else step & pixel.end),
+            *[path.enter[name].eq(pixel[name]) for name in ("is_data", "row_end", "block_end")],
+            dispatch.finish.eq(step & pixel.end),
         ]
 
         # -- entries --------------------------------------------------------------------------------------------------
         # A token posted with the last entry is seen when that can be read.
         posted = Signal()
-        m.d.sync += [posted.eq(dispatch.finish & dispatch.post & ~to_tiles), self.input_index.eq(dispatch.index)]
+        m.d.sync += [posted.eq(dispatch.finish & dispatch.post & ~to_tiles & ~(to_path if config.gather else 0)),
+                     self.input_index.eq(dispatch.index)]
         m.d.comb += [
             placer.pixels.eq(path.placed),
             self.overrun.eq(placer.overrun),
-            self.overrun_index.eq(self.input_index),
+            self.overrun_index.eq(path.index if config.gather else self.input_index),
             port.entry.enable.eq(placer.enable),
             port.entry.address.eq(placer.entry),
-            port.entry.post.eq(posted),
+            port.entry.post.eq(posted | (path.post if config.gather else 0)),
             port.value.eq(path.value),
             self.post_compute.eq(port.post_compute),
         ]
-        if config.gather:       # which tells of a box's end when the last entry is placed
-            m.d.sync += posted.eq(step & pixel.end & dispatch.post & ~to_tiles & ~to_path)
-            with m.If(to_path & path.finish & dispatch.post):
-                m.d.comb += port.entry.post.eq(1)
         connect(m, port.write, flipped(self.write))
         kept = Const(0)
         if config.local_store:
@@ -149,7 +148,7 @@ class BufferWriter(wiring.Component):
         # -- report ---------------------------------------------------------------------------------------------------
         queue = self.queue
         m.d.comb += [
-            self.idle.eq(~active & ~queue.valid & ~port.busy),
+            self.idle.eq(~active & ~queue.valid & ~port.busy & path_idle),
             # Without a further instruction it is the last one whose beats are still on their way.
             self.index.eq(Mux(active | ~queue.valid, dispatch.index, entry.index)),
         ]
@@ -187,10 +186,26 @@ class BufferWriter(wiring.Component):
             m.d.comb += self.state.eq(_STATE["wait_store"])
         with m.Elif(active):
             m.d.comb += self.state.eq(_STATE["wait_ring"])
-        with m.Elif(~tiles_idle):       # between two rows' entries
+        with m.Elif(~tiles_idle | ~path_idle):    # between two rows' entries, or the last ones of a box
             m.d.comb += self.state.eq(_STATE["busy"])
         with m.Elif(queue.valid & dispatch.waits_compute):
             m.d.comb += self.state.eq(_STATE["wait_compute"])
         with m.Elif(queue.valid):
             m.d.comb += self.state.eq(_STATE["setup"])
         return m
+
+    def _to_walk(self, m: Module, dispatch: LoadDispatch, path: GatheredPath, walk: PaddedWalk, tiled: Value) -> None:
+        """A load's box goes to the walk, and one of the gathered path to that at once."""
+        box, entry, gathered = dispatch.boxes.p, self.queue.p.entry, Signal()
+        m.d.comb += [
+            gathered.eq(~box.ring & ~tiled),
+            dispatch.boxes.ready.eq(walk.boxes.ready & (path.boxes.ready | ~gathered)),
+            walk.boxes.valid.eq(dispatch.boxes.valid & (path.boxes.ready | ~gathered)),
+            walk.boxes.p.eq(box),
+            path.boxes.valid.eq(dispatch.boxes.valid & walk.boxes.ready & gathered),
+            path.boxes.p.blocks.eq(box.blocks),
+            path.boxes.p.rows.eq(box.height),
+            path.boxes.p.base.eq(dispatch.base),
+            path.boxes.p.index.eq(entry.index),
+            path.boxes.p.post.eq(data.View(queue_layout(Queue.LOAD), entry.word).load_act.post_compute),
+        ]

@@ -23,7 +23,8 @@ class LoadDispatch(wiring.Component):
     A load's box goes to the walk before that, as soon as the instruction is seen and what the set operations in front
     of it make is there: so its pixels are known when it begins. It waits for its compute token, and a LOAD_ACT for
     tiles that are still being made. It is ``active`` until ``finish``, on its way to one of four places. Operations
-    that set something wait until no load is.
+    that set something wait until no load is, and until all entries are ``drained``; so do loads that post a token but
+    bring none, as tokens are in order.
 
     All that an instruction waits for but the load at hand is looked at `LOOK` cycles before. A load leaves the queue
     `LEAVE` cycles behind its ``start``, and in that cycle its token leaves the counter.
@@ -42,6 +43,7 @@ class LoadDispatch(wiring.Component):
             "settled": In(1),                      # what set operations make is there
             "tiled": In(1),                        # boxes become tiles
             "tiles_idle": In(1),                   # no tiles are being made
+            "drained": In(1),                      # no entries are waiting for their place
             "width": In(Box.members["width"]),     # pixels of a box's row, padding included
             "boxes": Out(stream.Signature(Box)),   # of the next load, ahead of it
             "setting": Out(Setting),               # an instruction that sets something is taken
@@ -68,7 +70,9 @@ class LoadDispatch(wiring.Component):
         is_load = is_box | is_weights | is_side
         walked = Signal()       # the next load's box has gone to the walk
         taken = Signal()        # a load was taken in the cycle before and leaves the queue
-        load_ready, set_ready = Signal(), Signal()      # all but the load at hand allows the next instruction
+        # All but the load at hand allows the next instruction.
+        load_ready = Signal()
+        set_ready = Signal()
         take_set = Signal()
         m.d.comb += [
             # A token that is taken leaves its counter a cycle later.
@@ -89,8 +93,9 @@ class LoadDispatch(wiring.Component):
         ]
         m.d.sync += [
             taken.eq(self.start),
-            load_ready.eq(walked & ~self.start & ~self.waits_compute & (self.tiles_idle | ~is_box)),
-            set_ready.eq(self.queue.valid & ~taken & ~is_load & ~take_set & self.settled),
+            load_ready.eq(walked & ~self.start & ~self.waits_compute
+                          & Mux(is_box, self.tiles_idle, self.drained | ~act.post_compute)),
+            set_ready.eq(self.queue.valid & ~taken & ~is_load & ~take_set & self.settled & self.drained),
             self.compute_take.eq(self.start & act.wait_compute),
         ]
         with m.If(self.boxes.valid & self.boxes.ready):

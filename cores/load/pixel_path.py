@@ -19,7 +19,7 @@ __all__ = ["BoxPixel", "EntryValue", "PixelPath", "path_ports"]
 def BoxPixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """The pixel at hand, ``beat`` if it ``is_data``; ``valid`` when it sets out. What it is the last of."""
     return data.StructLayout({
-        "valid": 1, "beat": config.beat_bits, "is_data": 1, "row_end": 1, "block_end": 1, "end": 1})
+        "valid": 1, "beat": config.beat_bits, "is_data": 1, "row_end": 1, "block_end": 1})
 
 
 def EntryValue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
@@ -41,13 +41,10 @@ def path_ports(config: NpuConfig) -> dict[str, wiring.Member]:
         "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
         "left": Out(instruction_layout(Opcode.LOAD_SET).members["pad_left"]),  # pixels of padding in front of a row
         "width": Out(Box.members["width"]),   # pixels of a row in all
-        "start": In(1),                       # begin ``box``
-        "box": In(Box),                       # the next one
         "room": Out(1),                       # a pixel may enter
         "enter": In(BoxPixel(config)),   # the pixel at hand
         "pixel": Out(config.beat_bits),       # its values, padding or data
         "placed": Out(PlacedPixels(config)),  # entries that set out a cycle ago and want a place
-        "finish": Out(1),                     # the box's last entry sets out
         "value": Out(EntryValue(config)),     # of the entries that set out `LATENCY` cycles ago
         **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # a beat of a local STORE, which goes first
     }
@@ -57,10 +54,9 @@ class PixelPath(wiring.Component):
     """Bring the pixels of a box, data or padding, to the input buffer as they are.
 
     ``setting`` shows it the instructions that say how; from when it is ``settled`` on, a row has ``width`` pixels, of
-    which ``left`` are padding in front. Behind ``start`` the pixels of ``box`` may ``enter`` while there is ``room``.
-    The ``value`` of an entry comes `LATENCY` cycles after it set out, ``placed`` asks for its place one cycle after;
-    ``finish`` comes with the box's last. ``pixel`` is the one at hand. A ``kept`` beat goes in front and is ``value``
-    as long after.
+    which ``left`` are padding in front; they may ``enter`` while there is ``room``. The ``value`` of an entry comes
+    `LATENCY` cycles after it set out, ``placed`` asks for its place one cycle after. ``pixel`` is the one at hand. A
+    ``kept`` beat goes in front and is ``value`` as long after.
 
     Latency 1, a pixel a cycle.
     """
@@ -81,7 +77,6 @@ class PixelPath(wiring.Component):
             self.room.eq(1),
             self.pixel.eq(Mux(enter.is_data, enter.beat, padding)),
             self.placed.next_entry.eq(1),
-            self.finish.eq(enter.valid & enter.end),
         ]
         m.d.sync += [
             self.value.data.eq(self.pixel),

@@ -1,16 +1,12 @@
 """Time of the load engine: a requester that runs ahead, and a writer that delivers in order."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 
 import numpy as np
 
 from cores.arch.isa import SETTERS, Instruction, Opcode, Queue
 from cores.bus.axi import MAX_BURST
-from cores.config import NpuConfig
-from cores.load.gather.byte_window import ByteWindow
 from cores.load.gather.gathered_path import GatheredPath
-from cores.load.gather.run_gatherer import RunGatherer
 from cores.load.gather.run_settings import RunSettings
 from cores.load.load_dispatch import LoadDispatch
 from cores.load.load_requester import LoadRequester
@@ -19,6 +15,7 @@ from cores.load.padded_walk import PaddedWalk
 from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest
 from .latencies import LOAD_ARRIVAL
+from .runs import RowShape, Runs
 from .state import Shared, Steps, TimedSteps
 from .tiles import TileTimer
 
@@ -43,33 +40,6 @@ def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.nd
 def _width(geometry: Instruction) -> int:
     """Pixels of a row with its padding."""
     return geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
-
-
-@dataclass(frozen=True, eq=False)
-class RowShape:
-    """A row's way through the window: ``beats`` enter, ``left`` of them before the data.
-
-    ``needs``: for every run or pair, the last beat that it needs; ``free``: for every beat, how many of them must have
-    left before its place is free.
-    """
-
-    beats: int
-    left: int
-    needs: np.ndarray
-    free: np.ndarray
-
-    @classmethod
-    def of(cls, config: NpuConfig, geometry: Instruction, gather: Instruction) -> "RowShape":
-        lanes, step, outputs = config.beat_bytes, gather["step"], gather["outputs"]
-        length = min(gather["length"], lanes)
-        together = config.write_lanes if step <= lanes else 1
-        left = max(0, -(gather["start"] // lanes))
-        starts = left * lanes + gather["start"] + step * np.arange(outputs)
-        lasts = np.minimum(np.arange(together - 1, outputs + together - 1, together), outputs - 1)
-        needs = (starts[lasts] + length - 1) // lanes
-        beats = max(left + geometry["cols"], int(needs[-1]) + 1)
-        first = starts[::together] // lanes
-        return cls(beats, left, needs, np.searchsorted(first, np.arange(beats), side="right"))
 
 
 class Requester:
@@ -160,7 +130,7 @@ class Writer:
 
     def __init__(self, shared: Shared, requester: Requester) -> None:
         self.shared, self.requester = shared, requester
-        self.walk = Walk()
+        self.walk, self.runs = Walk(), Runs()
         self.clock = 0
 
     def run(self) -> Steps:
@@ -169,7 +139,8 @@ class Writer:
         tiles: Instruction | None = None
         gather: Instruction | None = None
         # What goes to the input buffer passes the gatherer, if there is one.
-        behind = RunGatherer.LATENCY - 1 if shared.config.gather else 0
+        gathers, runs = bool(shared.config.gather), self.runs
+        behind = GatheredPath.LATENCY - 1 if gathers else 0
         at_head = 0         # first cycle in which the next instruction is seen
         token_free = 0      # and in which it is seen which tokens are left
         idle = 0            # first cycle in which the writer is not at work
@@ -180,10 +151,14 @@ class Writer:
             index, held_up, asked = self.requester.handed[shared.contexts.popped]
             instruction = shared.program[index]
             at_head = max(at_head, shared.contexts.next_readable())
+            is_box = instruction.opcode == Opcode.LOAD_ACT
             if instruction.opcode in SETTERS:
-                seen = max(at_head + LoadDispatch.LOOK, self.clock + 1)
+                seen = max(at_head + LoadDispatch.LOOK, self.clock + 1, runs.settable)
             else:
-                seen = max(self.walk.take(at_head) + 1 + LoadDispatch.LOOK, self.clock)
+                announced = runs.announce(at_head) if gathers and is_box and not tiles else at_head
+                seen = max(self.walk.take(announced) + 1 + LoadDispatch.LOOK, self.clock)
+                if instruction["post_compute"] and not is_box:
+                    seen = max(seen, runs.settable)
             waiting = max(seen, idle)
             tokens = yield from shared.take(engine, Queue.COMPUTE, instruction["wait_compute"])
             if instruction["wait_compute"]:
@@ -191,7 +166,7 @@ class Writer:
             accepted = max(seen, tokens)
             if instruction["wait_compute"]:
                 token_free = accepted + LoadDispatch.LEAVE + 1
-            if instruction.opcode == Opcode.LOAD_ACT:
+            if is_box:
                 assert geometry is not None
                 check_box(shared.config, index, geometry, instruction, gather)
                 accepted = max(accepted, transformed + LoadDispatch.LOOK)
@@ -212,22 +187,22 @@ class Writer:
                 tiles, gather = None, instruction
                 last = done = accepted + RunSettings.GATHER_CYCLES
                 self.clock = at_head = last + 1
-            elif instruction.opcode == Opcode.LOAD_ACT and tiles is not None:
+            elif is_box and tiles is not None:
                 assert geometry is not None
                 last, done = yield from self._tiles(index, geometry, tiles, instruction, accepted)
                 self.walk.end(_width(geometry))
                 self.clock, transformed = last, done + 1
-            elif instruction.opcode == Opcode.LOAD_ACT:
+            elif is_box:
                 assert geometry is not None
-                # The gatherer begins while the instruction leaves the queue.
-                begun = accepted + (LoadDispatch.LEAVE + GatheredPath.START_CYCLES - 1 if shared.config.gather else 0)
                 if gather:
-                    last, row = yield from self._runs(index, geometry, gather, instruction, begun)
+                    last, row = yield from self._runs(index, geometry, gather, instruction, accepted)
                 else:
-                    last = yield from self._box(index, geometry, instruction, begun)
-                    last, row = last + bool(shared.config.gather), _width(geometry)
+                    last, row = (yield from self._box(index, geometry, instruction, accepted)), _width(geometry)
+                    if gathers:
+                        runs.pixels(last)
+                done = runs.last if gathers else last
                 self.walk.end(row)
-                self.clock = last + (GatheredPath.FINISH_CYCLES if shared.config.gather else 0)
+                self.clock = last
             else:
                 ring = shared.weights if instruction.opcode == Opcode.LOAD_WGT else shared.side
                 beats = instruction["beats"] if ring is shared.weights else instruction["cols"] * instruction["rows"]
@@ -237,9 +212,9 @@ class Writer:
             if instruction["post_compute"]:
                 shared.post(engine, Queue.COMPUTE, max(last, done) + behind)
             idle = last + 1
-            shared.in_hand(engine, index, min(first, last), last)
+            shared.in_hand(engine, index, min(first, last), max(last, done if gathers and is_box else last))
             shared.finished[engine] += 1
-            shared.idle_from[engine] = max(last + 2, transformed + 1) + behind
+            shared.idle_from[engine] = max(last + 2, transformed + 1, runs.last + 2) + behind
             yield None
 
     def _box(self, index: int, geometry: Instruction, instruction: Instruction, accepted: int) -> TimedSteps:
@@ -306,45 +281,38 @@ class Writer:
 
     def _runs(self, index: int, geometry: Instruction, gather: Instruction, instruction: Instruction,
               accepted: int) -> Generator[str | None, None, tuple[int, int]]:
-        """LOAD_ACT behind LOAD_GATHER. Returns the last run's cycle, and the beats of a row.
+        """LOAD_ACT behind LOAD_GATHER. Returns the last beat's cycle, and the beats of a row.
 
         Row by row: its beats enter the window as they come and as there are places, its runs leave as their beats are
-        there. Runs are timed as if beats never waited for places, which they hardly do.
+        there.
         """
         shared, shape = self.shared, RowShape.of(self.shared.config, geometry, gather)
         top, rows = instruction["pad_top"], instruction["rows"]
-        entered, left = max(accepted, self.walk.first - 1), accepted
-        places = np.full(ByteWindow.SLOTS, accepted)    # when the last beats' places were free
+        entered = max(accepted, self.walk.first - 1)
         for row in range(instruction["blocks"] * (height := top + rows + instruction["pad_bottom"])):
             allowed = np.full(shape.beats, NEVER)
             first = shape.left if top <= row % height < top + rows else shape.beats
             at, end = first, min(first + geometry["cols"], shape.beats)
-            freed = left + shape.free
+            early = np.maximum(entered + 1 + np.arange(shape.beats), self.runs.places(np.arange(shape.beats)))
             while at < end:
                 while not shared.load_data.available:
                     yield "load data"
                 count = min(shared.load_data.available, end - at)
                 allowed[at:at + count] = shared.load_data.readable(count)
                 # Taken no earlier than this; the row's runs are not timed yet.
-                beats = np.arange(at, at + count)
-                early = np.maximum(entered + 1 + beats, freed[np.maximum(beats - len(places), 0)])
-                shared.load_data.pop(earliest(np.maximum(early, allowed[at:at + count])))
+                shared.load_data.pop(earliest(np.maximum(early, allowed)[at:at + count]))
                 at += count
             allowed[0] = max(allowed[0], entered + 1)
-            inside = earliest(allowed)
-            runs = earliest(np.maximum(inside[shape.needs] + 1, left + 1))
-            ends = max(int(runs[-1]), int(inside[-1]))
-            freed = np.minimum(runs[np.minimum(shape.free, len(runs) - 1)], ends)
-            inside = earliest(np.maximum(inside, np.concatenate([places, freed])[:shape.beats] + 1))
-            places = np.concatenate([places, freed])[-len(places):]
-            work = ends - left
-            shared.spent(Queue.LOAD, "busy", index, min(work, max(len(runs), shape.beats)))
-            shared.spent(Queue.LOAD, "wait_bus", index, max(0, work - max(len(runs), shape.beats)))
-            entered, left = int(inside[-1]), ends
+            before = max(entered, self.runs.last)
+            inside = self.runs.row(shape, allowed)
+            entered = int(inside[-1])
+            work, least = max(entered, self.runs.last) - before, max(len(shape.needs), shape.beats)
+            shared.spent(Queue.LOAD, "busy", index, min(work, least))
+            shared.spent(Queue.LOAD, "wait_bus", index, max(0, work - least))
             self.walk.meet(inside)
-            self.clock = left
+            self.clock = entered
             yield None
-        return left, shape.beats
+        return entered, shape.beats
 
     def _stream(self, index: int, ring: TimedFifo, beats: int, accepted: int) -> TimedSteps:
         """LOAD_WGT, LOAD_SIDE: as the ring has room. Returns the last beat's cycle."""
@@ -367,5 +335,3 @@ class Writer:
             self.clock = time
             yield None
         return time
-
-

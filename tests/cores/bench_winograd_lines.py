@@ -82,7 +82,7 @@ class Bench:
             while random.random() < pause:
                 await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
-        dut.release.value = 2 if block_end else 1
+        dut.release.value = 1
         await RisingEdge(dut.clk)
         dut.release.value = 0
 

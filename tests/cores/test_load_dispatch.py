@@ -52,6 +52,7 @@ class DispatchBench(Bench):
             level += level < 3 and not self.pauses(self.scarce)
             self.settled = self.settled or not self.pauses(self.scarce)
             ready = {"settled": self.settled, "tiles_idle": not self.pauses(self.scarce),
+                     "drained": not self.pauses(self.scarce),
                      "finish": self.load is not None and not self.pauses(self.scarce), "compute_level": level,
                      "tiled": self.rng.integers(2), "width": self.width}
             for name, value in ready.items():
@@ -90,10 +91,10 @@ class DispatchBench(Bench):
         self.leaving = takes and is_load
         self.take_due = int(self.leaving and instruction["wait_compute"])
         if is_load:
-            self.allowed = (not takes and self.walked is not None and not waits
-                            and (ready["tiles_idle"] or not is_box))
+            free = ready["tiles_idle"] if is_box else ready["drained"] or not instruction["post_compute"]
+            self.allowed = not takes and self.walked is not None and not waits and free
         else:
-            self.allowed = instruction is not None and not takes and ready["settled"]
+            self.allowed = instruction is not None and not takes and ready["settled"] and ready["drained"]
         if not takes:
             return
         self.program.pop(0)

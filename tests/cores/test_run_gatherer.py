@@ -1,12 +1,15 @@
-"""Run gatherer against the golden model: runs of every length and step, beats and writes that pause."""
+"""Run gatherer behind its walk against the golden model: runs of every length and step, beats and writes that pause."""
 
 import numpy as np
 import pytest
-from amaranth.hdl import Value
+from amaranth.hdl import Module, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import connect, flipped
 
 from cores.arch.isa import Instruction, Opcode
 from cores.config import NpuConfig
 from cores.load.gather.run_gatherer import RunGatherer
+from cores.load.gather.run_walk import RunWalk
 from sim.gather import gather_row
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 from tests.cores.store_values import pack
@@ -22,27 +25,53 @@ CONFIGS = {
 LANES = 8
 
 
-def random_box(config, rng, **chosen):
-    """Fields of `RunLayout` with ``blocks``, ``rows`` and the ``beats`` of each row, no fewer than its runs need."""
-    box = {"outputs": int(rng.integers(1, 12)), "length": int(rng.integers(1, LANES + 1)),
-           "step": int(rng.choice([0, 1, LANES, rng.integers(64)])), "offset": int(rng.integers(LANES)),
-           "skip": int(rng.integers(4)), "place": int(rng.integers(LANES)), "blocks": int(rng.integers(1, 4)),
-           "rows": int(rng.integers(1, 4)), **chosen}
-    end = box["skip"] * LANES + box["offset"] + (box["outputs"] - 1) * box["step"] + box["length"]
-    return {"pairs": int(config.write_lanes > 1 and box["step"] <= LANES),
-            "beats": -(-end // LANES) + int(rng.choice([0, 0, 1, 3])), **box}
+class WalkAndGatherer(wiring.Component):
+    """`RunWalk` in front of `RunGatherer`, whose beats it has to be ahead of."""
+
+    def __init__(self, config: NpuConfig):
+        self.walk, self.gatherer = RunWalk(config), RunGatherer(config)
+        inner = {name: member for part in (self.walk, self.gatherer) for name, member in part.signature.members.items()
+                 if name != "runs"}
+        super().__init__(inner)
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.walk, m.submodules.gatherer = self.walk, self.gatherer
+        connect(m, self.walk.runs, self.gatherer.runs)
+        for part in (self.walk, self.gatherer):
+            for name, member in part.signature.members.items():
+                port, inner = getattr(self, name, None), getattr(part, name)
+                if name == "boxes":
+                    connect(m, flipped(port), inner)
+                elif name != "runs":
+                    target, source = (inner, port) if member.flow is wiring.In else (port, inner)
+                    m.d.comb += Value.cast(target).eq(source)
+        return m
+
+
+def random_boxes(config, rng, **chosen):
+    """Fields of `RunLayout`, ``boxes`` of (blocks, rows), and the ``beats`` of a row, no fewer than its runs need."""
+    fields = {"outputs": int(rng.integers(1, 12)), "length": int(rng.integers(1, LANES + 1)),
+              "step": int(rng.choice([0, 1, LANES, rng.integers(64)])), "offset": int(rng.integers(LANES)),
+              "skip": int(rng.integers(4)), "place": int(rng.integers(LANES)),
+              "boxes": [(int(rng.integers(1, 4)), int(rng.integers(1, 4))) for _ in range(rng.integers(1, 5))],
+              **chosen}
+    end = fields["skip"] * LANES + fields["offset"] + (fields["outputs"] - 1) * fields["step"] + fields["length"]
+    return {"pairs": int(config.write_lanes > 1 and fields["step"] <= LANES),
+            "beats": -(-end // LANES) + int(rng.choice([0, 0, 1, 3, 9])), **fields}
 
 
 def expected_entries(config, box, data, present):
-    """What leaves for every emit; ``data`` and ``present`` int8 (blocks, rows, bytes of a row)."""
+    """What leaves of a box for every emit; ``data`` and ``present`` int8 (blocks, rows, bytes of a row)."""
+    blocks, rows, _ = data.shape
     runs = Instruction(Opcode.LOAD_GATHER, start=0, bytes=data.shape[2],
                        **{name: box[name] for name in ("outputs", "step", "length")})
     begin = box["skip"] * LANES + box["offset"]
     at_once = config.write_lanes if box["pairs"] else 1
     place = box["place"]
-    for block in range(box["blocks"]):
+    for block in range(blocks):
         kept = min(box["length"], LANES - place)
-        for row in range(box["rows"]):
+        for row in range(rows):
             values, there = (gather_row(source[block, row, begin:], runs, 0, LANES)[0][:, :kept]
                              for source in (data, present))
             for first in range(0, box["outputs"], at_once):
@@ -50,7 +79,9 @@ def expected_entries(config, box, data, present):
                 row_end = of_emit.stop == box["outputs"]
                 yield {
                     "emit": (1 << len(of_emit)) - 1, "row_end": row_end,
-                    "block_end": row_end and row == box["rows"] - 1, "wrap": place + box["length"] >= LANES,
+                    "block_end": row_end and row == rows - 1,
+                    "box_end": row_end and (block, row) == (blocks - 1, rows - 1),
+                    "wrap": place + box["length"] >= LANES,
                     "bytes": ((1 << kept) - 1) << place,
                     "data": [pack(values[run], 8) << 8 * place for run in of_emit],
                     "zero": [not there[run].any() for run in of_emit]}
@@ -61,42 +92,49 @@ class GathererBench(Bench):
     """Lets beats enter when there is room, holds runs back, compares what leaves."""
 
     def __init__(self, config, **options):
-        self.config, self.gatherer = config, RunGatherer(config)
+        self.config, self.gatherer = config, WalkAndGatherer(config)
         super().__init__(self.gatherer, **options)
 
-    def _start(self, ctx, box) -> tuple[list, list]:
-        """Begin a box. Returns its beats (beat, present, last of its row), and what is to leave."""
+    def _announce(self, ctx, fields) -> tuple[list, list]:
+        """Boxes of one layout. Returns the beats of each (beat, present), and what is to leave."""
         gatherer, rng = self.gatherer, self.rng
-        shape = box["blocks"], box["rows"], box["beats"] * LANES
-        data = rng.integers(-128, 128, shape).astype(np.int8)
-        present = (rng.random(shape) < rng.choice([0.1, 0.9])).astype(np.int8)
-        ctx.set(gatherer.runs, {name: value for name, value in box.items() if name not in ("blocks", "rows", "beats")})
-        ctx.set(gatherer.blocks, box["blocks"])
-        ctx.set(gatherer.rows, box["rows"])
-        beats = [(pack(data[block, row, at:at + LANES], 8), pack(present[block, row, at:at + LANES], 1),
-                  at + LANES == shape[2])
-                 for block, row in np.ndindex(shape[:2]) for at in range(0, shape[2], LANES)]
-        return beats, list(expected_entries(self.config, box, data, present))
+        layout = {name: fields[name] for name in ("outputs", "length", "step", "offset", "skip", "place", "pairs")}
+        ctx.set(gatherer.layout, layout)
+        ctx.set(gatherer.width, fields["beats"])
+        beats, entries = [], []
+        for blocks, rows in fields["boxes"]:
+            self.to_send["boxes"].append({"blocks": blocks, "rows": rows})
+            shape = blocks, rows, fields["beats"] * LANES
+            data = rng.integers(-128, 128, shape).astype(np.int8)
+            present = (rng.random(shape) < rng.choice([0.1, 0.9])).astype(np.int8)
+            beats.append([(pack(data[block, row, at:at + LANES], 8), pack(present[block, row, at:at + LANES], 1))
+                          for block, row in np.ndindex(shape[:2]) for at in range(0, shape[2], LANES)])
+            entries += expected_entries(self.config, fields, data, present)
+        return beats, entries
 
-    async def gather(self, ctx, boxes, *, broken_off: int | None = None) -> int:
-        """Gather ``boxes`` one behind the other, or the first ``broken_off`` cycles of them.
+    def _may_enter(self, box: int, known: int) -> bool:
+        """A box's first beat comes no sooner than its first run."""
+        sent = self.sent_at["boxes"][known:]
+        return box < len(sent) and self.cycle >= sent[box] + RunWalk.LATENCY
+
+    async def gather(self, ctx, fields, *, broken_off: int | None = None) -> int:
+        """Gather the boxes of ``fields`` one behind the other, or the first ``broken_off`` cycles of them.
 
         Returns the cycles from the first emit to the last.
         """
-        gatherer, rng, waiting = self.gatherer, self.rng, list(boxes)
-        ctx.set(gatherer.start, 1)
-        beats, entries = self._start(ctx, waiting.pop(0))
-        await ctx.tick()
+        gatherer, rng, known = self.gatherer, self.rng, len(self.sent_at["boxes"])
+        beats, entries = self._announce(ctx, fields)
         under_way: list[dict | None] = [None] * RunGatherer.LATENCY
-        emits, cycle, running = [], 0, True
-        while running or waiting or any(under_way):
+        emits, cycle, box = [], 0, 0
+        while box < len(beats) or entries or any(under_way):
             if cycle == broken_off:
                 break
-            ctx.set(gatherer.start, 0)
-            ctx.set(Value.cast(gatherer.runs), random_bits(rng, len(Value.cast(gatherer.runs))))
-            hold, enters = self.pauses(self.stall), ctx.get(gatherer.room) and beats and not self.pauses(self.idle)
-            beat, present, last = beats.pop(0) if enters else (random_bits(rng, 8 * LANES), 0, rng.integers(2))
-            for port, value in ((gatherer.hold, hold), (gatherer.enter, bool(enters)), (gatherer.enter_last, int(last)),
+            hold = self.pauses(self.stall)
+            enters = (box < len(beats) and self._may_enter(box, known) and ctx.get(gatherer.room)
+                      and not self.pauses(self.idle))
+            beat, present = beats[box].pop(0) if enters else (random_bits(rng, 8 * LANES), 0)
+            box += bool(enters and not beats[box])
+            for port, value in ((gatherer.hold, hold), (gatherer.enter, bool(enters)),
                                 (Value.cast(gatherer.beat), beat), (gatherer.present, present)):
                 ctx.set(port, value)
             self._compare_late(ctx, under_way.pop(0))
@@ -105,20 +143,15 @@ class GathererBench(Bench):
                 assert not hold
                 entry = under_way[-1] = entries.pop(0)
                 assert (emit, ctx.get(gatherer.row_end)) == (entry["emit"], entry["row_end"])
+                assert ctx.get(gatherer.box_end) == entry["box_end"]
                 if entry["row_end"]:
                     assert ctx.get(gatherer.block_end) == entry["block_end"]
                     assert ctx.get(gatherer.wrap) == entry["wrap"]
                 emits.append(cycle)
-            if ctx.get(gatherer.finish):
-                assert running and not beats and not entries, "finished before its last beat and run"
-                running = False
-            if not running and waiting and not self.pauses(self.idle):      # perhaps in the cycle of ``finish``
-                ctx.set(gatherer.start, 1)
-                beats, entries = self._start(ctx, waiting.pop(0))
-                running = True
             await ctx.tick()
             cycle += 1
             assert cycle < 5000
+        ctx.set(gatherer.enter, 0)
         return emits[-1] - emits[0] + 1 if emits else 0
 
     def _compare_late(self, ctx, entry) -> None:
@@ -142,9 +175,12 @@ def test_random_boxes(name, idle, stall, rng):
 
     async def gather(ctx):
         for cycles in (1, 5, 30):
-            await bench.gather(ctx, [random_box(config, rng, rows=3, outputs=11)], broken_off=cycles)
+            await bench.gather(ctx, random_boxes(config, rng, boxes=[(3, 3)], outputs=11), broken_off=cycles)
             await bench.reset(ctx)
-        await bench.gather(ctx, [random_box(config, rng) for _ in range(10)])
+        for _ in range(6):
+            await bench.gather(ctx, random_boxes(config, rng))
+            # Its layout stands until the last run is taken.
+            await bench.cycles(ctx, int(rng.integers(3)))
 
     bench.run(gather)
 
@@ -152,18 +188,20 @@ def test_random_boxes(name, idle, stall, rng):
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("step, outputs", [(1, 30), (3, 31), (LANES, 10), (20, 7)])
 def test_rate(name, step, outputs, rng):
-    """A run or a pair a cycle where these are the more, a beat a cycle where beats are; none is lost between rows."""
-    config, rows = CONFIGS[name], 6
-    box = random_box(config, rng, outputs=outputs, step=step, length=min(step, LANES), offset=0, skip=0, blocks=1,
-                     rows=rows)
-    box["beats"] = -(-((outputs - 1) * step + box["length"]) // LANES)
-    emits = -(-outputs // (config.write_lanes if box["pairs"] else 1))
+    """A run or a pair a cycle where these are the more, a beat a cycle where beats are; none is lost between rows and
+    boxes.
+    """
+    config, boxes = CONFIGS[name], [(1, 4), (2, 2)]
+    fields = random_boxes(config, rng, outputs=outputs, step=step, length=min(step, LANES), offset=0, skip=0,
+                          boxes=boxes)
+    fields["beats"] = -(-((outputs - 1) * step + fields["length"]) // LANES)
+    emits, rows = -(-outputs // (config.write_lanes if fields["pairs"] else 1)), 8
     bench = GathererBench(config, rng=rng)
     taken = []
 
     async def gather(ctx):
-        taken.append(await bench.gather(ctx, [box]))
+        taken.append(await bench.gather(ctx, fields))
 
     bench.run(gather)
     # Where beats are the more, the first run needs only the first of them.
-    assert rows * emits <= taken[0] <= rows * max(emits, box["beats"]) + 1, (emits, box["beats"])
+    assert rows * emits <= taken[0] <= rows * max(emits, fields["beats"]) + 1, (emits, fields["beats"])

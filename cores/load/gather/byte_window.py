@@ -16,11 +16,13 @@ class ByteWindow(wiring.Component):
     ``turn`` is (offset - place) modulo ``lanes``: as every byte of a beat keeps its lane, finding the bytes is one
     multiplexer of slots for each lane, and bringing them to their place one rotation.
 
-    Latency 2, ``runs`` runs a cycle; a beat can be taken from the cycle behind ``enter`` on. ``lane_bits`` is what
-    belongs to a byte. ``lanes`` is a power of two.
+    Latency `LATENCY`, ``runs`` runs a cycle; a beat can be taken from the cycle behind ``enter`` on. ``lane_bits`` is
+    what belongs to a byte. ``lanes`` is a power of two.
     """
 
     SLOTS = 4
+    #: Cycles from a run to its entry: bytes chosen, bytes in their place.
+    LATENCY = 2
 
     def __init__(self, *, lanes: int, runs: int, lane_bits: int = 8):
         if lanes & lanes - 1:
@@ -33,7 +35,7 @@ class ByteWindow(wiring.Component):
             "slot": In(data.ArrayLayout(range(self.SLOTS), runs)),  # of each run's first byte
             "offset": In(data.ArrayLayout(range(lanes), runs)),  # of that byte in its slot
             "turn": In(data.ArrayLayout(range(lanes), runs)),  # (offset - place) modulo ``lanes``
-            # Entries, two cycles later.
+            # Entries, `LATENCY` cycles later.
             "output": Out(data.ArrayLayout(data.ArrayLayout(unsigned(lane_bits), lanes), runs)),
         })
 

@@ -1,34 +1,54 @@
 """Gathered path: a box's pixels or the runs of its rows, on their way into the input buffer."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
-from amaranth.lib import wiring
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
 
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
+from ..phase_counter import count_down
 from ..pixel_path import path_ports
+from .boxes_under_way import BoxesUnderWay, PathBox
 from .padded_bytes import PaddedBytes
 from .run_gatherer import RunGatherer
 from .run_settings import RunSettings
+from .run_walk import RunBox, RunWalk
 
-__all__ = ["GatheredPath"]
+__all__ = ["GatheredBox", "GatheredPath"]
+
+#: A box on its way: its rows, and what its runs need to know of it.
+GatheredBox = data.StructLayout({**RunBox.members, **PathBox.members})
 
 
 class GatheredPath(wiring.Component):
     """Do what `PixelPath` does by way of a `RunGatherer`, and behind a LOAD_GATHER bring runs of bytes instead.
 
+    ``boxes`` come ahead of their pixels; those of one may enter while the runs of the one before it are still leaving.
+    ``begin`` says where what is placed behind it goes; ``post`` comes with a box's last run, if it posts a token. What
+    sets it up, ``setting`` and ``geometry``, stands until it is ``drained``.
+
     Latency ``RunGatherer.LATENCY``; a pixel in and up to ``write_lanes`` out in a cycle.
     """
 
     LATENCY = RunGatherer.LATENCY
-    #: Cycles from a box's last run or beat, the later one, to ``finish``.
-    FINISH_CYCLES = 1
-    #: Cycles from ``start`` until a beat may enter.
-    START_CYCLES = 1
+    #: Cycles from a box to the first that its first run can set out in: its walk.
+    BOX_CYCLES = RunWalk.LATENCY + 1
+    #: Cycles from a box's last run to the first one in which something may be set.
+    DRAIN_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         self.settings = RunSettings(config)
-        super().__init__(path_ports(config))
+        super().__init__({
+            **path_ports(config),
+            "boxes": In(stream.Signature(GatheredBox)),  # in order
+            "begin": Out(1),     # what is placed from the next cycle on is of another box
+            "base": Out(PathBox.members["base"]),  # first entry of that one
+            "index": Out(PathBox.members["index"]),  # instruction of the box that is being placed
+            "post": Out(1),      # a token, with the last that is placed of a box
+            "drained": Out(1),   # no box is under way of which a run has not set out
+            "idle": Out(1),      # nor one of which a run has not been placed
+        })
 
     def elaborate(self, platform):
         m = Module()
@@ -47,17 +67,12 @@ class GatheredPath(wiring.Component):
 
         # Of a row's data, only the first ``bytes`` bytes are. Whole beats that are left behind this one: at -1 this one
         # is data in part, at -2 none of it is.
-        feeding, beats_left = Signal(), Signal(signed(len(settings.data_beats) + 1))
+        beats_left = Signal(signed(len(settings.data_beats) + 1))
         whole, in_part = ~beats_left[-1] | ~settings.gathering, beats_left[-1] & beats_left[0]
-        with m.If(enter.valid):
-            with m.If(enter.row_end):
-                m.d.sync += beats_left.eq(settings.data_beats - 1)
-            with m.Elif(enter.is_data & (~beats_left[-1] | beats_left[0])):
-                m.d.sync += beats_left.eq(beats_left - 1)
-            with m.If(enter.end):
-                m.d.sync += feeding.eq(0)
-        with m.If(self.start):
-            m.d.sync += [feeding.eq(1), beats_left.eq(settings.data_beats - 1)]
+        begin_row = enter.row_end | ~settings.ready
+        counted = enter.is_data & (~beats_left[-1] | beats_left[0])
+        with m.If(~settings.ready | (enter.valid & (enter.row_end | counted))):
+            m.d.sync += beats_left.eq(count_down(begin_row, beats_left, settings.data_beats, first=1))
         tail = Mux(in_part, lanes_below(settings.data_bytes, config.beat_bytes), 0)
         with m.If(enter.is_data):
             m.d.comb += padded.data.eq(Mux(whole, ~0, tail))
@@ -66,17 +81,10 @@ class GatheredPath(wiring.Component):
             padded.geometry.eq(self.geometry),
             padded.beat.eq(enter.beat),
             self.pixel.eq(Value.cast(padded.bytes)),
-
-            gatherer.start.eq(self.start),
-            gatherer.runs.eq(settings.runs),
-            gatherer.blocks.eq(self.box.blocks),
-            gatherer.rows.eq(self.box.height),
             gatherer.enter.eq(enter.valid),
-            gatherer.enter_last.eq(enter.row_end),
             gatherer.beat.eq(padded.bytes),
             gatherer.present.eq(padded.present),
-            self.room.eq(feeding & gatherer.room),
-
+            self.room.eq(gatherer.room),
             self.value.data.eq(gatherer.data),
             self.value.bytes.eq(gatherer.bytes),
         ]
@@ -86,13 +94,36 @@ class GatheredPath(wiring.Component):
             self.placed.block_end.eq(gatherer.block_end),
             self.placed.next_entry.eq(gatherer.wrap),
             self.placed.run.eq(settings.gathering),
-            self.finish.eq(gatherer.finish),
         ]
+        self._boxes(m, gatherer)
         if config.binary_rows:
             m.d.comb += self.value.zero.eq(gatherer.zero)
         if config.local_store:
             self._keep(m, gatherer)
         return m
+
+    def _boxes(self, m: Module, gatherer: RunGatherer) -> None:
+        """A box goes to the walk and to those under way at once."""
+        m.submodules.walk = walk = RunWalk(self.config)
+        m.submodules.under_way = under_way = BoxesUnderWay()
+        connect(m, walk.runs, gatherer.runs)
+        box = self.boxes.p
+        m.d.comb += [
+            self.boxes.ready.eq(walk.boxes.ready & under_way.boxes.ready),
+            walk.boxes.valid.eq(self.boxes.valid & under_way.boxes.ready),
+            under_way.boxes.valid.eq(self.boxes.valid & walk.boxes.ready),
+            *[walk.boxes.p[name].eq(box[name]) for name, _ in RunBox],
+            *[under_way.boxes.p[name].eq(box[name]) for name, _ in PathBox],
+            walk.layout.eq(self.settings.runs),
+            walk.width.eq(self.settings.width),
+            under_way.ending.eq(gatherer.emit[0] & gatherer.box_end),
+            self.begin.eq(under_way.begin),
+            self.base.eq(under_way.base),
+            self.index.eq(under_way.at_hand.index),
+            self.post.eq(under_way.end & under_way.at_hand.post),
+            self.drained.eq(under_way.drained),
+            self.idle.eq(under_way.idle),
+        ]
 
     def _keep(self, m: Module, gatherer: RunGatherer) -> None:
         """Kept beats go round the gatherer and are as late as what leaves it."""

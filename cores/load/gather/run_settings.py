@@ -10,7 +10,7 @@ from ...config import NpuConfig
 from ..load_context import EXTENT_BITS
 from ..load_dispatch import Setting
 from ..padded_walk import Box
-from .run_gatherer import RunLayout
+from .run_walk import RunLayout
 
 __all__ = ["RunSettings"]
 
@@ -49,18 +49,26 @@ class RunSettings(wiring.Component):
         plain, gather = self.word.load_set, self.word.load_gather
         cols = Signal.like(plain.cols)
         waiting = Signal()      # the product is there, what follows from it is not
-        product, needed = Signal(len(gather.outputs) + len(gather.step)), Signal(16)
+        product = Signal(len(gather.outputs) + len(gather.step))
+        # Of the first run, from the row's first beat on: its end in bytes. Beats from there, padding in front included,
+        # to the last run's end, and to the end of the row's pixels.
+        first_end = Signal(range(5 * lanes))
+        needed = Signal(16)
+        available = Signal(len(cols) + 1)
         m.d.sync += waiting.eq(0)
-        # Beats from the row's first, padding in front included, to the last run's end.
-        m.d.comb += needed.eq(
-            self.runs.skip + ((self.runs.offset + product + self.runs.length - 1) >> shift) + 1)
-        available = self.left + cols
+        m.d.comb += needed.eq((product + first_end + lanes - 1) >> shift)
         with m.If(waiting):
             m.d.sync += self.width.eq(Mux(needed > available, needed, available))
         m.d.comb += self.ready.eq(~waiting)
 
         first = Signal.like(gather.start)
-        m.d.comb += first.eq(gather.start)
+        length = Signal.like(self.runs.length)
+        left = Signal.like(self.left)
+        m.d.comb += [
+            first.eq(gather.start),
+            length.eq(Mux(gather.length > lanes, lanes, gather.length)),
+            left.eq(Mux(first < 0, -(first >> shift), 0)),
+        ]
         with m.If(self.setting.load_set):
             m.d.sync += [
                 Value.cast(self.runs).eq(0),
@@ -75,13 +83,15 @@ class RunSettings(wiring.Component):
         with m.If(self.setting.load_gather):
             m.d.sync += [
                 self.runs.outputs.eq(gather.outputs),
-                self.runs.length.eq(Mux(gather.length > lanes, lanes, gather.length)),
+                self.runs.length.eq(length),
                 self.runs.step.eq(gather.step),
                 self.runs.offset.eq(first[:shift]),
                 self.runs.skip.eq(Mux(first < 0, 0, first >> shift)),
                 self.runs.place.eq(gather.place),
                 self.runs.pairs.eq((gather.step <= lanes) if self.config.write_lanes > 1 else 0),
-                self.left.eq(Mux(first < 0, -(first >> shift), 0)),
+                self.left.eq(left),
+                first_end.eq(Mux(first < 0, first[:shift], first) + length),
+                available.eq(cols + left),
                 self.gathering.eq(1),
                 self.data_beats.eq(gather.bytes >> shift),
                 self.data_bytes.eq(gather.bytes[:shift]),

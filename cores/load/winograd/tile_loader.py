@@ -30,7 +30,8 @@ class TileLoader(wiring.Component):
             "tiled": Out(1),                # boxes that start become tiles
             "pixels": In(stream.Signature(TilePixel(config))),  # of the box
             "entries": Out(stream.Signature(TileEntry(config))),  # transformed
-            "overrun": Out(1),              # an entry beyond the input buffer, or a box that is not made of tiles
+            # A cycle ago: an entry beyond the input buffer, or a box that is not made of tiles.
+            "overrun": Out(1),
             "index": Out(INDEX_BITS),       # load at hand
             "idle": Out(1),                 # no tiles are being made
         })

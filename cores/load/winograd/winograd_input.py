@@ -10,6 +10,7 @@ from ...arch.isa import Opcode
 from ...arch.numerics import POSITIONS
 from ...buffers.input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
 from ...config import NpuConfig
+from ..phase_counter import count_down
 from .winograd_lane import COLUMN_BITS, Operation, WinogradLane
 from .winograd_lines import TilePixel, WinogradLines
 
@@ -65,7 +66,8 @@ class WinogradInput(wiring.Component):
             "load": In(TileLoad),      # what is to be known of it
             "pixels": In(stream.Signature(TilePixel(config))),  # of the box, padding included
             "entries": Out(stream.Signature(TileEntry(config))),  # transformed, for the input buffer
-            "overrun": Out(1),         # an entry beyond the input buffer, or a box that is not made of tiles
+            # A cycle ago: an entry beyond the input buffer, or a box that is not made of tiles.
+            "overrun": Out(1),
             "index": Out(INDEX_BITS),  # load at hand
             "idle": Out(1),            # no tiles are being made
         })
@@ -77,31 +79,39 @@ class WinogradInput(wiring.Component):
         m.submodules.lines = lines = WinogradLines(config)
         connect(m, flipped(self.pixels), lines.pixels)
         load = Signal(TileLoad)
-        active, making_columns = Signal(), Signal()
+        active = Signal()
+        making_columns = Signal()
         m.d.comb += [self.idle.eq(~active), self.index.eq(load.index), lines.tile_cols.eq(load.tile_cols)]
         with m.If(self.start):
             m.d.sync += [load.eq(self.load), active.eq(1), making_columns.eq(1)]
 
         # Pairs of columns go round in the memory of vertical sums. ``taken`` places are full or being filled.
-        taken, complete = Signal(range(self.PAIRS + 1)), Signal(range(self.PAIRS + 1))
+        taken = Signal(range(self.PAIRS + 1))
+        complete = Signal.like(taken)
+        # What the next step depends on is made with the counts, not from them.
+        has_place = Signal(init=1)
+        has_columns = Signal()      # of a tile, which is two pairs
         column_memory = Memory(shape=COLUMN_BITS * config.ic_lanes, depth=self.COLUMN_CYCLES * self.PAIRS, init=[])
         m.submodules.columns = column_memory
         flags = data.StructLayout({"swapped": 1, "block_end": 1, "end": 1})
         flags_of = [Signal(flags, name=f"flags{pair}") for pair in range(self.PAIRS)]
 
         # -- vertical sums: for pair of columns, column, i ------------------------------------------------------------
-        number, pair, place = Signal(range(self.COLUMN_CYCLES)), Signal(range(64)), Signal(range(self.PAIRS))
+        number = Signal(range(self.COLUMN_CYCLES))
+        pair = Signal(range(64))
+        last_pair = Signal()        # of a row
+        place = Signal(range(self.PAIRS))
         i = number[:2]
         make, made, row_made = Signal(), Signal(), Signal()
         invert = Signal()
         m.d.comb += [
-            make.eq(making_columns & lines.valid & (taken != self.PAIRS)),
+            make.eq(making_columns & lines.valid & has_place),
             made.eq(make & number.all()),
-            row_made.eq(made & (pair == load.tile_cols)),
+            row_made.eq(made & last_pair),
             lines.column.eq(Cat(number[2], pair)),
             lines.upper_row.eq(i != 0),
             lines.lower_row.eq(i == 3),
-            lines.release.eq(Mux(row_made, Mux(lines.block_end, 2, 1), 0)),
+            lines.release.eq(row_made),
             # The sums are upper - lower, their sum, lower - upper, upper - lower.
             invert.eq((i != 1) & ((i == 2) ^ lines.swapped)),
         ]
@@ -115,7 +125,8 @@ class WinogradInput(wiring.Component):
                         m.d.sync += [signal.swapped.eq(lines.swapped), signal.block_end.eq(lines.block_end),
                                      signal.end.eq(lines.end)]
         with m.If(made):
-            m.d.sync += [pair.eq(Mux(row_made, 0, pair + 1)), place.eq(place + 1)]
+            m.d.sync += [pair.eq(Mux(last_pair, 0, pair + 1)), place.eq(place + 1),
+                         last_pair.eq(~last_pair & (pair + 1 == load.tile_cols))]
         with m.If(row_made & lines.end):
             m.d.sync += making_columns.eq(0)
 
@@ -136,8 +147,12 @@ class WinogradInput(wiring.Component):
         ready = delayed(delayed(made, "made1"), "made2")
 
         # -- transformed values: for tile, i, j -----------------------------------------------------------------------
-        position, tile, first = Signal(range(self.TILE_CYCLES)), Signal(8), Signal(range(self.PAIRS))
-        block_base, tile_base, address = Signal(ENTRY_BITS), Signal(ENTRY_BITS), Signal(ENTRY_BITS)
+        position = Signal(range(self.TILE_CYCLES))
+        tiles_left = Signal(len(load.tile_cols) + 1)    # of the row, behind this one, less one; see `count_down`
+        first = Signal(range(self.PAIRS))
+        block_base = Signal(ENTRY_BITS)
+        tile_base = Signal(ENTRY_BITS)
+        address = Signal(ENTRY_BITS)
         bank = Signal(BankShape(config))
         here = Signal(flags)
         with m.Switch(first):
@@ -146,15 +161,21 @@ class WinogradInput(wiring.Component):
                     m.d.comb += here.eq(signal)
         row, j = position[2:], position[:2]
         step, go, tile_end, row_end = Signal(), Signal(), Signal(), Signal()
-        freed = Signal(range(3))
         m.d.comb += [
             step.eq(~self.entries.valid | self.entries.ready),
-            go.eq(step & complete[1:].any()),
+            go.eq(step & has_columns),
             tile_end.eq(go & position.all()),
-            row_end.eq(tile + 1 == load.tile_cols),
-            freed.eq(Mux(tile_end, Mux(row_end, 2, 1), 0)),
+            row_end.eq(tiles_left[-1]),
         ]
-        m.d.sync += [taken.eq(taken + made - freed), complete.eq(complete + ready - freed), first.eq(first + freed)]
+        # A tile's end comes late and therefore only chooses between the counts with it and without it.
+        done = Mux(row_end, 2, 1)
+        for freed, condition in ((0, ~tile_end), (done, tile_end)):
+            next_taken, next_complete = (taken + made - freed)[:len(taken)], (complete + ready - freed)[:len(complete)]
+            with m.If(condition):
+                m.d.sync += [taken.eq(next_taken), has_place.eq(next_taken != self.PAIRS),
+                             complete.eq(next_complete), has_columns.eq(next_complete >= 2)]
+        with m.If(tile_end):
+            m.d.sync += first.eq(first + done)
 
         next_tile, next_block = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         m.d.comb += [next_tile.eq(tile_base + (bank.all() if config.banks > 1 else 1)),
@@ -162,15 +183,16 @@ class WinogradInput(wiring.Component):
         with m.If(go):
             m.d.sync += [position.eq(position + 1), address.eq(address + load.position_pitch)]
         with m.If(tile_end):
-            m.d.sync += [tile.eq(Mux(row_end, 0, tile + 1)), tile_base.eq(next_tile), address.eq(next_tile)]
+            m.d.sync += [tiles_left.eq(count_down(row_end, tiles_left, load.tile_cols, first=2)),
+                         tile_base.eq(next_tile), address.eq(next_tile)]
             if config.banks > 1:
                 m.d.sync += bank.eq(bank + 1)
             with m.If(row_end & here.block_end):
                 m.d.sync += [bank.eq(0), block_base.eq(next_block), tile_base.eq(next_block), address.eq(next_block)]
         with m.If(self.start):
             m.d.sync += [signal.eq(self.load.buf_base) for signal in (block_base, tile_base, address)]
-            m.d.sync += bank.eq(0)
-        m.d.comb += self.overrun.eq((go & (address >= config.input_depth)) | lines.malformed)
+            m.d.sync += [bank.eq(0), tiles_left.eq(self.load.tile_cols - 2)]
+        m.d.sync += self.overrun.eq((go & (address >= config.input_depth)) | lines.malformed)
 
         # Cycle 0: two columns of each lane from the memory. The columns of a tile are those of two pairs.
         inverted = (row != 1) & ((row == 2) ^ here.swapped)

@@ -45,31 +45,38 @@ class WinogradLines(wiring.Component):
             "upper_row": In(1),             # of the upper pair: the row to be read
             "lower_row": In(1),             # of the lower pair
             "read": Out(data.ArrayLayout(config.beat_bits, 2)),  # a pixel of each pair, a cycle later
-            "release": In(range(3)),        # how many pairs are free
+            # The row of tiles is made: its upper pair is free, at the block's end both are.
+            "release": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         pixel = self.pixels.payload
-        head, tail = Signal(range(self.PAIRS)), Signal(range(self.PAIRS))     # pair being written, upper pair
+        head = Signal(range(self.PAIRS))                                  # pair being written
+        tail = Signal(range(self.PAIRS))                                  # upper pair
         held = Signal(range(self.PAIRS + 1))                              # complete pairs
-        column, row = Signal(range(_COLUMNS + 1)), Signal()
+        full = Signal()
+        column = Signal(range(_COLUMNS + 1))
+        row = Signal()
         later = Signal()                                              # not the block's first pair
         flags = [Signal(2, name=f"flags{pair}") for pair in range(self.PAIRS)]
 
         write, complete = Signal(), Signal()
         m.d.comb += [
-            self.pixels.ready.eq(held != self.PAIRS),
+            self.pixels.ready.eq(~full),
             write.eq(self.pixels.valid & self.pixels.ready),
             complete.eq(write & pixel.row_end & row),
             self.malformed.eq(write & (column[-1] | (pixel.row_end & (
                 (column[1:] != self.tile_cols) | ~column[0] | (pixel.block_end & ~(row & later)))))),
-            self.valid.eq(held[1:].any()),
         ]
-        m.d.sync += [
-            held.eq(held + complete - self.release),
-            tail.eq(tail + self.release),
-        ]
+        # Releasing comes late and therefore only chooses between the counts with it and without it.
+        done = Mux(self.block_end, 2, 1)
+        for freed, condition in ((0, ~self.release), (done, self.release)):
+            next_held = (held + complete - freed)[:len(held)]
+            with m.If(condition):
+                m.d.sync += [held.eq(next_held), full.eq(next_held == self.PAIRS), self.valid.eq(next_held >= 2)]
+        with m.If(self.release):
+            m.d.sync += tail.eq(tail + done)
         with m.If(write):
             m.d.sync += column.eq(Mux(pixel.row_end, 0, column + 1))
             with m.If(pixel.row_end):

@@ -1,0 +1,97 @@
+"""Time of the run gatherer: beats that enter its window, and the runs that leave it behind them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.arch.isa import Instruction
+from cores.config import NpuConfig
+from cores.load.gather.byte_window import ByteWindow
+from cores.load.gather.gathered_path import GatheredPath
+from cores.load.gather.run_walk import RunWalk
+
+from .fifo import NEVER, earliest
+
+__all__ = ["RowShape", "Runs"]
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class RowShape:
+    """A row's way through the window: ``beats`` enter, ``left`` of them before the data.
+
+    ``firsts`` and ``needs``: for every run or pair, the beat that it begins in and the last that it needs.
+    """
+
+    beats: int
+    left: int
+    firsts: np.ndarray
+    needs: np.ndarray
+
+    @classmethod
+    def of(cls, config: NpuConfig, geometry: Instruction, gather: Instruction) -> "RowShape":
+        lanes, step, outputs = config.beat_bytes, gather["step"], gather["outputs"]
+        length = min(gather["length"], lanes)
+        together = config.write_lanes if step <= lanes else 1
+        left = max(0, -(gather["start"] // lanes))
+        starts = left * lanes + gather["start"] + step * np.arange(outputs)
+        lasts = np.minimum(np.arange(together - 1, outputs + together - 1, together), outputs - 1)
+        needs = (starts[lasts] + length - 1) // lanes
+        beats = max(left + geometry["cols"], int(needs[-1]) + 1)
+        return cls(beats, left, starts[::together] // lanes, needs)
+
+
+class Runs:
+    """When runs set out. Those of a box may still do when the next one's beats enter.
+
+    ``last``: when the last one set out, of the box at hand or, without one, the one before.
+    """
+
+    def __init__(self) -> None:
+        self.last = NEVER
+        self._last_before = NEVER       # of the box before
+        self._last_row = NEVER          # when the walk has come to the last row of the box at hand
+        self._first = NEVER             # when its first run may set out
+        self._gone = np.full(RunWalk.AHEAD + 1, NEVER)  # when the last runs set out, as many as the walk is ahead of
+        # Of the rows before: where each run begins, from the next row's first beat on, and when it was the next to go.
+        self._begins = self._next = _NONE
+
+    @property
+    def settable(self) -> int:
+        """First cycle in which an instruction may set something, or a load that has no runs may post a token."""
+        return self.last + GatheredPath.DRAIN_CYCLES
+
+    def announce(self, time: int) -> int:
+        """The next box, at ``time`` at the soonest: the cycle in which it is announced."""
+        announced = max(time, self._last_row, self._last_before + 2)
+        self._first = announced + GatheredPath.BOX_CYCLES
+        self._last_before, self._last_row = self.last, NEVER
+        return announced
+
+    def pixels(self, last: int) -> None:
+        """A box of pixels, each of which is a run, or a pair, and sets out a cycle behind the last of these."""
+        self.last = last + 1
+        self._begins = self._next = _NONE
+
+    def places(self, beats: np.ndarray) -> np.ndarray:
+        """Cycles before which ``beats`` of the next row cannot enter, as far as the runs before that row say."""
+        begins, following = np.append(self._begins, beats[-1]), np.append(self._next, self.last + 1)
+        return following[np.searchsorted(begins, beats - ByteWindow.SLOTS + 1)]
+
+    def row(self, shape: RowShape, allowed: np.ndarray) -> np.ndarray:
+        """A row of runs, as if none of its beats waited for a place; these are ``allowed`` from then on to enter.
+
+        Returns when they do. Then it is known which of them wait indeed, which they hardly do.
+        """
+        inside = earliest(allowed)
+        runs = earliest(np.maximum(inside[shape.needs] + 1, max(self.last + 1, self._first)))
+        begins = np.concatenate([self._begins, shape.firsts, [shape.beats]])
+        following = np.concatenate([self._next, [self.last + 1], runs + 1])
+        places = following[np.searchsorted(begins, np.arange(shape.beats) - ByteWindow.SLOTS + 1)]
+        self._last_row = int(self._gone[0]) + 2
+        self._gone = np.concatenate([self._gone, runs])[-len(self._gone):]
+        self.last = int(runs[-1])
+        still = begins[:-1] > shape.beats - ByteWindow.SLOTS
+        self._begins, self._next = begins[:-1][still] - shape.beats, following[:-1][still]
+        return earliest(np.maximum(inside, places))
