@@ -271,8 +271,9 @@ class TileLoops(wiring.Component):
                                  emits.eq(~self.window | emits & (words_left != 1))]
 
         # -- the nests ----------------------------------------------------------------------------------------------
-        # What begins is loaded with the last ``go`` in any case; whether it runs says ``start``.
-        with m.If(self.start | self.go):
+        # What begins is loaded with the last ``go`` in any case; whether it runs says ``start``, which behind a running
+        # instruction comes with a ``go``.
+        with m.If(self.go | (~self.running & self.start)):
             with m.If(~self.running | self.last):
                 base = self.next_word.buf_base
                 m.d.sync += [self.running.eq(self.start), self.at_start.eq(1), self.first_step.eq(1)]
