@@ -20,8 +20,9 @@ _ALWAYS_OPEN = ("timeout", "irq_enable")
 class RegisterFile(wiring.Component):
     """AXI4-Lite slave with the registers of ``registers.REGISTERS``.
 
-    A write takes two cycles and is answered in the third; a read three, and up to ``len(COUNTERS)`` more for a
-    counter, whose sum comes from ``PerformanceCounters``; reading its low half keeps the high one. Byte strobes count.
+    A write takes two cycles and is answered in the third, in which a command comes too; a read three, and up to
+    ``len(COUNTERS)`` more for a counter, whose sum comes from ``PerformanceCounters``; reading its low half keeps the
+    high one. Byte strobes count.
     Reserved addresses read as zero, writes to them and to read-only registers do nothing, nor do writes while ``busy``
     to what a run works by; the answer is always OKAY. Bits that a register has no use for read as zero.
     """
@@ -97,6 +98,8 @@ class RegisterFile(wiring.Component):
         accept = Signal()
         m.d.sync += accept.eq(bus.awvalid & bus.wvalid & ~accept & ~bus.bvalid)
         m.d.comb += [bus.awready.eq(accept), bus.wready.eq(accept)]
+        commands = (self.start, self.stop, self.clear)
+        m.d.sync += [signal.eq(0) for signal in commands]
         with m.If(accept):
             m.d.sync += bus.bvalid.eq(1)
         with m.Elif(bus.bready):
@@ -106,8 +109,7 @@ class RegisterFile(wiring.Component):
             with m.Switch(bus.awaddr[2:]):
                 with m.Case(address_of("control") >> 2):
                     command = [bus.wdata[flag.value.bit_length() - 1] & bus.wstrb[0] for flag in Control]
-                    m.d.comb += [signal.eq(bit) for signal, bit in zip(
-                        (self.start, self.stop, self.clear), command, strict=True)]
+                    m.d.sync += [signal.eq(bit) for signal, bit in zip(commands, command, strict=True)]
                 for name, targets in bits.items():
                     # What a run works by stands still while it lasts.
                     open_ = 1 if name in _ALWAYS_OPEN else ~self.busy
