@@ -95,8 +95,7 @@ async def turns(dut, stall):
             for _ in range(int(rng.integers(1, 60))):
                 await environment.step()
             assert environment.stores_posted == 2, "a COMPUTE ran without its token"
-            for name in ("queue__valid", "weights__valid", "pooled__ready"):    # reading is not stepping
-                getattr(dut, name).value = 0
+            environment.stand()     # reading is not stepping
             for bank in range(2):
                 np.testing.assert_array_equal(await environment.read_bank(bank, tile), expected[2 * half + bank])
             await RisingEdge(dut.clk)

@@ -31,14 +31,15 @@ class Watched(Environment):
         left = bool(self.queue)
         await super().step()
         # Here the edge behind the cycle that was seen has just come; its outputs are still to be read.
-        dut = self.dut
-        waits = int(dut.queue__valid.value) and not int(dut.queue__ready.value) and not int(dut.halt.value)
-        self.unseen = self.unseen + 1 if waits and int(dut.state.value) == IDLE else 0
+        state = self.sample("state")
+        waits = (state == IDLE and self.driven["queue__valid"] and not self.sample("queue__ready")
+                 and not self.sample("halt"))
+        self.unseen = self.unseen + 1 if waits else 0
         assert self.unseen <= LATE, "an instruction waits, and none is seen"
-        if int(dut.state.value) == BUSY and (not self.busy or self.busy[-1] != int(dut.index.value)):
-            self.busy.append(int(dut.index.value))
+        if state == BUSY and (not self.busy or self.busy[-1] != self.sample("index")):
+            self.busy.append(self.sample("index"))
         if not left and self.stores_posted < self.due:
-            assert not int(dut.idle.value), f"{self.stores_posted} of {self.due} done"
+            assert not self.sample("idle"), f"{self.stores_posted} of {self.due} done"
 
 
 async def begin(dut, *, stall: float) -> tuple[Watched, np.random.Generator]:
@@ -69,8 +70,7 @@ async def finish(bench: Watched, tile: Tile, expected: list) -> None:
     await bench.step()
     await bench.step()
     await bench.until(lambda: bench.dut.idle.value == 1)
-    for name in ("queue__valid", "weights__valid", "pooled__ready"):    # reading is not stepping
-        getattr(bench.dut, name).value = 0
+    bench.stand()       # reading is not stepping
     for bank in range(2):
         np.testing.assert_array_equal(await bench.read_bank(bank, tile), expected[bank])
     assert not bench.errors and not bench.weights

@@ -476,6 +476,12 @@ async def halted(dut):
     """After ``halt`` nothing is taken or asked for any more; a reset in mid-stream leaves nothing behind."""
     rng = begin(dut)
     for stalls in (0.0, 0.5):
+        environment = await start(dut, random_program(rng, 30), request=1.0, **{"": stalls})
+        while environment.held["request"] is None:
+            await environment.step()
+        environment.halt = True
+        await environment.steps(50)
+        assert environment.held["request"] is not None, "a request is withdrawn"
         environment = await start(dut, random_program(rng, 30), **{"": stalls})
         await environment.steps(int(rng.integers(50, 300)))
         environment.halt = True
