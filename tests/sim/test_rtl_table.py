@@ -51,7 +51,7 @@ def test_random_layers(machine, seed):
 
 
 def test_time_model(machine, seed):
-    """To the cycle, what a STORE_TABLE takes: that is all that the two programs differ in."""
+    """As near as elsewhere, and to the cycle what one more STORE_TABLE that loads takes."""
     config, cycles = machine.config, []
     layer = Pool("copy", "x", "y", False, (1, 1), (1, 1), (0, 0, 0, 0), 0, same(X, 8))
     tables = [Table(Y, np.roll(np.arange(-128, 128), turn).astype(np.int8)) for turn in (0, 5)]
@@ -64,8 +64,10 @@ def test_time_model(machine, seed):
         program, graph = compile_kept(graph, config)
         result = check_on_rtl(machine, program, graph, seed, bus=Bus())
         cycles.append((result.counters["cycles"], estimate(config, program.code).cycles))
-    measured, modelled = np.diff(np.array(cycles), axis=0).T
-    assert measured.tolist() == modelled.tolist() and measured.min() > 0
+    for measured, modelled in cycles:
+        assert modelled == pytest.approx(measured, rel=0.02)
+    measured, modelled = np.subtract(cycles[2], cycles[1])
+    assert measured == modelled > 0, cycles
 
 
 @pytest.mark.full
