@@ -52,29 +52,24 @@ class BurstSplitter(wiring.Component):
         low = run.address[shift:shift + low_bits]
         page = run.address[shift + low_bits:]
 
-        # Bursts of a run behind its first one. They are counted when the run comes, not when a burst goes: whether one
-        # is the last decides what is taken next.
-        last_beat = Signal(max(len(run.beats), low_bits) + 1)    # from the boundary in front of the run
-        coming = last_beat[low_bits:]
-        behind = Signal(len(coming))
+        room = Signal(low_bits)      # beats to the boundary - 1
         above = Signal()             # the run goes on behind the boundary
         m.d.comb += [
+            room.eq(~low),
+            above.eq(run.beats > room + 1),
             self.burst.p.address.eq(run.address),
-            self.burst.p.length.eq(Mux(above, ~low, (run.beats - 1)[:low_bits])),
+            self.burst.p.length.eq(Mux(above, room, (run.beats - 1)[:low_bits])),
             self.burst.p.final.eq(~above),
             self.burst.p.tag.eq(run.tag),
             self.burst.valid.eq(valid),
             self.run.ready.eq(~valid | (self.burst.ready & ~above)),
             self.idle.eq(~valid),
         ]
-        m.d.comb += last_beat.eq(self.run.p.beats - 1 + self.run.p.address[shift:shift + low_bits])
         with m.If(self.run.ready):
-            m.d.sync += [valid.eq(self.run.valid), run.eq(self.run.p), behind.eq(coming), above.eq(coming != 0)]
+            m.d.sync += [valid.eq(self.run.valid), run.eq(self.run.p)]
         with m.Elif(self.burst.ready):
             m.d.sync += [
-                run.beats.eq(run.beats + low - self.burst_beats),
+                run.beats.eq(run.beats - room - 1),
                 run.address.eq(Cat(run.address[:shift], Const(0, low_bits), (page + 1)[:len(page)])),
-                behind.eq(behind - 1),
-                above.eq(behind != 1),
             ]
         return m
