@@ -662,10 +662,10 @@ def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):
 
     assert features() == (list(FEATURES), "") == features("--macs", "32", "--binary-rows", "4")
     named, said = features("--macs", "16")
-    assert named == ["gather", "binary", "winograd"]
+    assert named == ["gather", "binary", "winograd", "table"]
     assert said.startswith("--features all: without depthwise, fusion (nnz_lanes must be") and said.count("\n") == 1
     named, said = features("--winograd-unit", "2", "--pixel-lanes", "1")
-    assert named == ["gather", "winograd"] and "without binary (binary_rows must be 0 with winograd=2" in said
+    assert named == ["gather", "winograd", "table"] and "without binary (binary_rows must be 0 with winograd=2" in said
 
 
 def test_results_say_which_machine_they_are_of(model: str, monkeypatch: pytest.MonkeyPatch,
