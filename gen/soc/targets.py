@@ -45,7 +45,7 @@ _TARGETS = (
         options={"device": "LFE5U-85F", "sdram_rate": "1:1"}, memory="MT48LC16M16", memory_rate="1:1", clock_mhz=50,
     ),
     Target(
-        name="ecpix5", title="ECPIX-5 85F", board_name="ecp5", module="litex_boards.targets.lambdaconcept_ecpix5",
+        name="ecpix5", title="ECPIX-5 85F", board_name="ecpix-5", module="litex_boards.targets.lambdaconcept_ecpix5",
         options={"device": "85F"}, memory="MT41K256M16", memory_rate="1:2", clock_mhz=75,
     ),
 )
