@@ -11,11 +11,6 @@ from ..config import NpuConfig
 
 __all__ = ["ValueTable"]
 
-#: Bytes of a word: what a port of a block RAM takes in a cycle, and one look-up table can choose from.
-_WORD = 2
-#: Lanes that share a memory, a port each; the first one's is also that for writing.
-_SHARED = 2
-
 
 class ValueTable(wiring.Component):
     """Replace each byte of a beat by that of the table in its place, or, without ``use``, by itself.
@@ -25,11 +20,15 @@ class ValueTable(wiring.Component):
     """
 
     LATENCY = 2
+    #: Bytes of a word: what a port of a block RAM takes in a cycle, and one look-up table can choose from.
+    WORD = 2
+    #: Lanes that share a memory, a port each; the first one's is also that for writing.
+    SHARED = 2
 
     @staticmethod
     def load_cycles(config: NpuConfig) -> int:
         """Cycles that a beat of a table takes; it leaves in the last of them."""
-        return config.beat_bytes // _WORD
+        return config.beat_bytes // ValueTable.WORD
 
     @staticmethod
     def load_beats(config: NpuConfig) -> int:
@@ -52,8 +51,8 @@ class ValueTable(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        words = TABLE_BYTES // _WORD
-        write, place, word = Signal(), Signal(range(words)), Signal(8 * _WORD)
+        words = TABLE_BYTES // self.WORD
+        write, place, word = Signal(), Signal(range(words)), Signal(8 * self.WORD)
         count = Signal(range(words))
         of_beat = count[:exact_log2(self.load_cycles(self.config))]
         accept = Signal()
@@ -62,16 +61,16 @@ class ValueTable(wiring.Component):
             self.beats.ready.eq(self.enable & of_beat.all()),
             self.loaded.eq(accept & count.all()),
         ]
-        m.d.sync += [write.eq(accept), place.eq(count), word.eq(self.beats.payload.word_select(of_beat, 8 * _WORD))]
+        m.d.sync += [write.eq(accept), place.eq(count), word.eq(self.beats.payload.word_select(of_beat, 8 * self.WORD))]
         with m.If(accept):
             m.d.sync += count.eq(count + 1)
 
-        for first in range(0, self.config.ic_lanes, _SHARED):
+        for first in range(0, self.config.ic_lanes, self.SHARED):
             m.submodules[f"memory{first}"] = memory = Memory(
-                shape=8 * _WORD, depth=words, init=[], attrs={"ram_style": "block"})
+                shape=8 * self.WORD, depth=words, init=[], attrs={"ram_style": "block"})
             port = memory.write_port()
             m.d.comb += [port.data.eq(word), port.en.eq(write)]
-            for lane in range(first, first + _SHARED):
+            for lane in range(first, first + self.SHARED):
                 value = self.values[lane].as_unsigned()
                 read = memory.read_port()
                 # No port reads while one writes, so that nothing has to be done about both at one place.

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 
+from cores.arch.numerics import TABLE_BYTES
 from cores.config import NpuConfig
+from cores.store.value_table import ValueTable
 
 __all__ = ["counted"]
 
@@ -34,7 +36,9 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
         memories += [(config.acc_lanes * config.acc_width // apart, config.acc_depth)] * (2 * apart)
         return {"dsp": config.macs / (2 if shared else 1), "ram": _blocks(memories, family)}
     if component == "store":
-        return {"dsp": config.ic_lanes, "ram": 0}
+        # The value table's memories, one for each two lanes.
+        tables = [(8 * ValueTable.WORD, TABLE_BYTES // ValueTable.WORD)] * (config.ic_lanes // ValueTable.SHARED)
+        return {"dsp": config.ic_lanes, "ram": _blocks(tables, family) if config.table else 0}
     if component in ("weight_ring", "side_ring"):
         depth = config.weight_depth if component == "weight_ring" else config.side_depth
         return {"dsp": 0, "ram": _blocks([(config.beat_bits, depth)], family)}
