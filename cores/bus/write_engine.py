@@ -94,17 +94,17 @@ class WriteEngine(wiring.Component):
         # Once ``flush`` is up the rest of the bursts is sent without strobes. It must not change a beat that waits on
         # the bus: not its strobes (so it waits for a beat boundary) and not its data (so nothing enters the buffer).
         flush = Signal()
-        strobe = Signal(init=1)     # of all bytes: the inverse as a register, for the port not to follow from itself
         sent = Signal(LENGTH_BITS)
         with m.If(self.halt & (~axi.wvalid | axi.wready)):
-            m.d.sync += [flush.eq(1), strobe.eq(0)]
+            m.d.sync += flush.eq(1)
         m.d.comb += [
             self.data.ready.eq(buffer.w_rdy & ~flush),
             buffer.w_en.eq(self.data.valid & ~flush),
             buffer.w_data.eq(self.data.payload),
             axi.wvalid.eq(lengths.r_rdy & (buffer.r_rdy | flush)),
             axi.wdata.eq(buffer.r_data),
-            axi.wstrb.eq(strobe.replicate(len(axi.wstrb))),
+            # Inverted byte by byte: as one bit for all, the port would follow from itself in the Verilog.
+            axi.wstrb.eq(~flush.replicate(len(axi.wstrb))),
             axi.wlast.eq(sent == lengths.r_data),
             self.beat.eq(axi.wvalid & axi.wready),
             buffer.r_en.eq(self.beat & ~flush),

@@ -174,7 +174,7 @@ class Environment:
             self.level += 1
         # A stream that has offered a payload keeps it until it is taken.
         offers = {
-            "queue": bool(self.queue) and (random.random() >= self.stall or self.driven["queue__valid"] == 1),
+            "queue": bool(self.queue) and (random.random() >= self.stall or self.driven.get("queue__valid") == 1),
             "weights": self.level > 0,
         }
         for name, offered in offers.items():

@@ -8,14 +8,8 @@ import numpy as np
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.bus.axi import MAX_BURST
 from cores.config import NpuConfig
-from cores.load.gather.gathered_path import GatheredPath
-from cores.load.load_dispatch import LoadDispatch
 
-__all__ = ["LOST_BETWEEN_BOXES", "Delivery", "Load", "LoadStimulus", "Request"]
-
-#: Cycles in which nothing is written between two boxes that pass the gatherer: the end of the one is seen, the other
-#: leaves the queue, its first beat enters.
-LOST_BETWEEN_BOXES = GatheredPath.FINISH_CYCLES + LoadDispatch.LEAVE + GatheredPath.START_CYCLES
+__all__ = ["Delivery", "Load", "LoadStimulus", "Request"]
 
 
 class Request(NamedTuple):

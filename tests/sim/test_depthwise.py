@@ -394,6 +394,6 @@ def test_distances_equal_the_rtl():
     code = assemble(*program, END)
     with RtlMachine(TWO) as machine:
         result = run_program(TWO, code, np.zeros(1024 * 8, np.uint8), write_start=0, machine=machine)
-    # The trace begins a cycle earlier.
-    last = estimate(TWO, code).last[Queue.COMPUTE - 1, works(code)] + 1
+    # The trace begins with the write of START, two cycles earlier.
+    last = estimate(TWO, code).last[Queue.COMPUTE - 1, works(code)] + 2
     assert last.tolist() == result.trace.last[Queue.COMPUTE - 1, works(code)].tolist()
