@@ -175,7 +175,7 @@ class BufferWriter(wiring.Component):
                     m.d.comb += self.index.eq(tiles.index)
 
         # -- state ----------------------------------------------------------------------------------------------------
-        working = step | tiles_valid
+        working, lacking = step | tiles_valid, queue.valid & dispatch.waits_compute
         if config.gather:       # the gatherer may be at work when nothing enters it
             working = working | (to_path & there)
         with m.If(working):
@@ -186,9 +186,10 @@ class BufferWriter(wiring.Component):
             m.d.comb += self.state.eq(_STATE["wait_store"])
         with m.Elif(active):
             m.d.comb += self.state.eq(_STATE["wait_ring"])
-        with m.Elif(~tiles_idle | ~path_idle):    # between two rows' entries, or the last ones of a box
+        # Between two rows' entries, or the last ones of a box; one that lacks tokens has been announced to the path.
+        with m.Elif(~tiles_idle | (~path_idle & ~lacking)):
             m.d.comb += self.state.eq(_STATE["busy"])
-        with m.Elif(queue.valid & dispatch.waits_compute):
+        with m.Elif(lacking):
             m.d.comb += self.state.eq(_STATE["wait_compute"])
         with m.Elif(queue.valid):
             m.d.comb += self.state.eq(_STATE["setup"])
