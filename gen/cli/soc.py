@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from gen.hw.route import RouteReport
     from gen.soc.inference import Outcome
 
-EXAMPLE = ("example: %(prog)s --board ulx3s --simulate examples/digits/digits_int8.onnx --input "
+EXAMPLE = ("example: %(prog)s --board ecp5 --simulate examples/digits/digits_int8.onnx --input "
            "examples/digits/digits_test.npz --limit 12")
 
-_DEFAULT = "ulx3s"
+_DEFAULT = "ecp5"
 #: The smallest preset: what any of the boards holds.
 _DEFAULT_MACS = min(PRESET_MACS)
 _BAUD = 115_200
@@ -67,7 +67,7 @@ def _port(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     target = get_target(_DEFAULT if arguments.board is None else arguments.board)
     _require_sense(arguments)
-    arguments.board = target.board_name
+    arguments.board = target.name
     if arguments.macs is None and arguments.config is None:
         arguments.macs = _DEFAULT_MACS
     config = chosen_config(arguments)
@@ -155,7 +155,7 @@ def _simulate(target: Target, config: "NpuConfig", clock: float, arguments: argp
     from gen.soc.inference import connect, infer_all
     from gen.soc.simulator import simulate
 
-    workload = open_workload(arguments.simulate, config, CompileOptions(), board=target.board_name)
+    workload = open_workload(arguments.simulate, config, CompileOptions(), board=target.name)
     samples = read_samples(arguments.input, workload.inputs, limit=arguments.limit)
     with status(f"compiling the system of {target.title}"):
         line, description = simulate(target, config, clock_mhz=clock)

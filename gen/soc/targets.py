@@ -19,11 +19,8 @@ class TargetError(ArgumentError):
 class Target:
     """A board of litex-boards. Its own description there has the clocks, the memory's pins and the PHY."""
 
+    #: Name in `boards.registry`, whose machines it takes: device family, multipliers, address width.
     name: str
-    #: Name as sold.
-    title: str
-    #: Board of `boards.registry` whose machines it takes: device family, multipliers, address width.
-    board_name: str
     #: Module of litex-boards with ``BaseSoC``, and what that class is told beside the clock.
     module: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -31,21 +28,26 @@ class Target:
     memory: str
     #: Commands to the memory in a cycle of the system's clock, as LiteDRAM writes it.
     memory_rate: str
-    #: Clock of system and machine, as placed and routed by nextpnr with the smallest preset (docs/soc.md).
+    #: Target for the clock of system and machine, LiteX's own for the board.
     clock_mhz: float
 
     @property
     def board(self) -> Board:
-        return get_board(self.board_name)
+        return get_board(self.name)
+
+    @property
+    def title(self) -> str:
+        """Name as sold."""
+        return self.board.title
 
 
 _TARGETS = (
     Target(
-        name="ulx3s", title="ULX3S-85F", board_name="ecp5", module="litex_boards.targets.radiona_ulx3s",
+        name="ecp5", module="litex_boards.targets.radiona_ulx3s",
         options={"device": "LFE5U-85F", "sdram_rate": "1:1"}, memory="MT48LC16M16", memory_rate="1:1", clock_mhz=50,
     ),
     Target(
-        name="ecpix5", title="ECPIX-5 85F", board_name="ecpix-5", module="litex_boards.targets.lambdaconcept_ecpix5",
+        name="ecpix-5", module="litex_boards.targets.lambdaconcept_ecpix5",
         options={"device": "85F"}, memory="MT41K256M16", memory_rate="1:2", clock_mhz=75,
     ),
 )

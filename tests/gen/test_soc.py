@@ -139,7 +139,7 @@ def test_a_program_that_never_ends(program: Program):
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["--board", "zu3eg"], "no LiteX system for 'zu3eg'; there are: ulx3s, ecpix5"),
+    (["--board", "zu3eg"], "no LiteX system for 'zu3eg'; there are: ecp5, ecpix-5"),
     (["--simulate", "model.onnx"], "--simulate MODEL and --input FILE go together"),
     (["--bitstream", "--serve", "1"], "--bitstream and --serve exclude each other"),
     (["--simulate", "a.onnx", "--input", "a.npz", "-o", "folder"], "-o goes with the system's files"),
@@ -196,7 +196,7 @@ def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
         "what": "controller takes over", "address": 0, "bank": 0, "register": "sdram_dfii_control", "value": 1,
         "cycles": 0}
     commands = {step["what"]: step["value"] for step in description["memory"]["start"]}
-    assert commands["Precharge All" if name == "ulx3s" else "ZQ Calibration"] == {"ulx3s": 11, "ecpix5": 3}[name]
+    assert commands["Precharge All" if name == "ecp5" else "ZQ Calibration"] == {"ecp5": 11, "ecpix-5": 3}[name]
 
 
 @pytest.mark.parametrize("arguments, status, message", [
@@ -239,7 +239,7 @@ def _hollow(config: NpuConfig) -> str:
 def test_a_bitstream(litex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path):
     """All of LiteX's part, mapped, placed, routed and packed; without the machine, which takes an hour."""
     monkeypatch.setattr(project, "emit_verilog", _hollow)
-    assert main(["soc", "--board", "ulx3s", "-o", str(tmp_path), "--bitstream", "--json"]) == 0
+    assert main(["soc", "--board", "ecp5", "-o", str(tmp_path), "--bitstream", "--json"]) == 0
     route = json.loads(capsys.readouterr().out)["route"]
     assert route["mhz"] > 50 and route["used"]["EHXPLLL"] == 1 and route["used"]["TRELLIS_FF"] > 500
     assert (tmp_path / "soc.bit").read_bytes()[:2] == b"\xff\x00"
@@ -252,7 +252,7 @@ def test_litex_server_and_client(litex):
     from litex.tools.litex_server import RemoteServer
     from litex.tools.remote.comm_uart import CommUART
 
-    target = get_target("ulx3s")
+    target = get_target("ecp5")
     line, description = simulate(target, target.board.config(16), clock_mhz=target.clock_mhz)
     port: Queue[int] = Queue()
     Thread(target=serve, args=(line, 0), kwargs={"ready": port.put}, daemon=True).start()
