@@ -15,6 +15,7 @@ from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import watch_streams
+from tests.cores.pins import Pins
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 PX, TN, TM, DN = CONFIG.pixel_lanes, CONFIG.ic_lanes, CONFIG.oc_lanes, CONFIG.nnz_lanes
@@ -109,7 +110,7 @@ def random_weights(rng: np.random.Generator, tile: Tile, *, indexed: bool, group
     return beats, sums
 
 
-class Environment:
+class Environment(Pins):
     """All around the engine; inputs change behind the rising edge, outputs are read at the falling."""
 
     def __init__(self, dut, *, stall: float):
@@ -122,15 +123,6 @@ class Environment:
         self.errors: list[tuple[int, int]] = []
         self.index = 0
         self.driven: dict[str, int] = {}
-
-    def drive(self, port: str, value: int) -> None:
-        """Set an input. Only changes are passed on: crossing over to the simulator takes most of a bench's time."""
-        if self.driven.get(port) != value:
-            self.driven[port] = value
-            getattr(self.dut, port).value = value
-
-    def sample(self, port: str) -> int:
-        return int(getattr(self.dut, port).value)
 
     def stand(self) -> None:
         """Offer and take nothing until the next step."""

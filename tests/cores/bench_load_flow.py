@@ -19,6 +19,7 @@ from cores.load.gather.run_gatherer import RunGatherer
 from tests.bench import bench_parameters
 from tests.cores.bus_models import watch_streams
 from tests.cores.load_stimulus import LoadStimulus
+from tests.cores.pins import Pins
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 REQUEST = read_request_layout(CONFIG)
@@ -42,7 +43,7 @@ def _beat(entry: int) -> int:
     return beat
 
 
-class Environment:
+class Environment(Pins):
     """All around the engine, a cycle at a time: inputs change at the rising edge, outputs are read at the falling.
 
     The memory has random beats; it answers a request ``latency`` (lowest, highest) cycles after it at the soonest, in
@@ -89,15 +90,6 @@ class Environment:
         for _ in range(3):
             await RisingEdge(dut.clk)
         dut.rst.value = 0
-
-    def drive(self, port: str, value: int) -> None:
-        """Set an input. Only changes are passed on: crossing over to the simulator takes most of a bench's time."""
-        if self.driven.get(port) != value:
-            self.driven[port] = value
-            getattr(self.dut, port).value = value
-
-    def sample(self, port: str) -> int:
-        return int(getattr(self.dut, port).value)
 
     def moves(self, name: str) -> bool:
         return random.random() >= self.stalls.get(name, self.stalls.get("", 0.0))

@@ -16,6 +16,7 @@ from cores.bus.axi import ErrorReport, write_run_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
 from tests.cores.bus_models import watch_streams
+from tests.cores.pins import Pins
 from tests.cores.store_stimulus import StoreStimulus
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -33,7 +34,7 @@ if CONFIG.winograd:
     ORDERS.append("winograd")
 
 
-class Environment:
+class Environment(Pins):
     """All around the engine, a cycle at a time: inputs change at the rising edge, outputs are read at the falling.
 
     ``stalls``: how often each stream stands still; a stream that is not named, as often as ``""`` says.
@@ -70,15 +71,6 @@ class Environment:
         for _ in range(3):
             await RisingEdge(dut.clk)
         dut.rst.value = 0
-
-    def drive(self, port: str, value: int) -> None:
-        """Set an input. Only changes are passed on: crossing over to the simulator takes most of a bench's time."""
-        if self.driven.get(port) != value:
-            self.driven[port] = value
-            getattr(self.dut, port).value = value
-
-    def sample(self, port: str) -> int:
-        return int(getattr(self.dut, port).value)
 
     def moves(self, name: str) -> bool:
         return random.random() >= self.stalls.get(name, self.stalls.get("", 0.0))
