@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("boards", "cores", "gen", "sim")
+PACKAGES = ("boards", "cores", "gen", "npudriver", "sim")
 
 #: What the modules of each room import of other rooms, all of it. A module belongs to the room that says most of its
 #: name; what is beside the rooms of a package is one with the package. Top to bottom: nobody imports what stands below.
@@ -26,32 +26,33 @@ EDGES = {
     "cores.load": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
     "cores.compute": "cores.arch cores.buffers cores.config cores.control cores.lib",
     "cores.store": "cores.arch cores.buffers cores.bus cores.config cores.control cores.lib",
-    "cores": "cores.arch cores.bus cores.compute cores.config cores.control cores.lib cores.load cores.store",
+    "cores": "cores.arch cores.bus cores.compute cores.config cores.control cores.lib cores.load cores.store "
+             "npudriver",
     "boards": "cores.config cores.errors",
     # simulators: `sim` is the functional one, and what is shared
     "sim.errors": "cores.arch cores.errors",
     "sim.golden": "cores.arch",
-    "sim.signs": "cores.arch",
+    "sim.signs": "cores.arch npudriver",
     "sim.table": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
                   "sim.hazards",
     "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs sim.table "
            "sim.timing",
-    "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors sim sim.errors sim.timing",
-    "sim.devices": "cores cores.arch cores.config sim sim.errors sim.rtl",
+    "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors npudriver sim sim.errors sim.timing",
+    "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
     "gen.name": "",
     "gen.files": "",
     "gen.options": "",
-    "gen.ir": "cores.arch cores.errors sim.golden",
+    "gen.ir": "cores.arch cores.errors npudriver sim.golden",
     "gen.passes": "cores.config gen.ir sim.golden",
     "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.errors gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
-    "gen.memory": "",
-    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory",
+    "gen.memory": "npudriver",
+    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver",
     "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling sim.table",
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
                    "sim.golden",
@@ -60,7 +61,7 @@ EDGES = {
     "gen.zoo": "cores.errors gen.onnx",
     # what is done with it
     "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
-               "gen.partition gen.program gen.quantize sim sim.devices sim.rtl sim.timing",
+               "gen.partition gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
     "gen.check": "gen.ir gen.onnx sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
                  "sim",
@@ -68,13 +69,13 @@ EDGES = {
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.store gen.files sim",
     "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.hw gen.ir gen.program gen.run sim "
                "sim.rtl",
-    "gen.deploy": "boards cores cores.config gen.files gen.hw gen.ir gen.run",
+    "gen.deploy": "boards cores cores.config gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
-                 "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo sim sim.devices "
-                 "sim.golden sim.rtl",
+                 "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
+                 "sim.devices sim.golden sim.rtl",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.files gen.hw gen.ir "
                "gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run "
-               "gen.soc gen.train gen.zoo sim sim.rtl",
+               "gen.soc gen.train gen.zoo npudriver sim sim.rtl",
     "gen": "gen.cli gen.name",
 }
 
