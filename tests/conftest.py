@@ -1,7 +1,9 @@
 """What all tests share: the folder of real models, the seed, and the marker ``full``."""
 
 import os
+import shutil
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 # One thread each, as `python -m gen` has: the tests run beside each other. Only before NumPy is first imported.
@@ -67,9 +69,12 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(autouse=True)
-def no_measured_clocks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a developer has built here is not what commands under test reckon with."""
-    monkeypatch.setattr("gen.hw.clock.cache_folder", lambda: tmp_path_factory.getbasetemp() / "no clocks")
+def no_measured_clocks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a developer, or another test, has built here is not what commands under test reckon with."""
+    clocks = tmp_path_factory.getbasetemp() / "no clocks"
+    monkeypatch.setattr("gen.hw.clock.cache_folder", lambda: clocks)
+    yield
+    shutil.rmtree(clocks, ignore_errors=True)
 
 
 @pytest.fixture
