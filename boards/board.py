@@ -40,6 +40,9 @@ class Board:
     #: Name of the board in the vendor's tool, from which it has the settings of the processor's memory; "" where the
     #: tool knows none.
     vendor_board: str = ""
+    #: Where `gen deploy`'s packages look for the machine unless told otherwise, as `npudriver.connect` has it: in the
+    #: device tree beside a processor; else what stands between the board and the host.
+    driver_device: str = "uio:npu"
     #: Open place and route tool and its options for the device; none where there is no such tool.
     nextpnr: tuple[str, ...] = ()
     #: Files of the vendor project -> their templates in boards/templates.

@@ -21,7 +21,7 @@ _ULX3S = Board(
         refresh_interval_ns=7812.5, refresh_ns=66, row_bytes=1024, banks=4, row_miss_ns=40, write_to_read_ns=0),
     amaranth_platform="amaranth_boards.ulx3s:ULX3S_85F_Platform",
     nextpnr=("nextpnr-ecp5", "--85k", "--package", "CABGA381", "--speed", "6"),
-    project=ECP5,
+    driver_device="tcp://localhost:1234", project=ECP5,
 )
 
 BOARDS = (

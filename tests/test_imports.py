@@ -69,7 +69,7 @@ EDGES = {
     "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.store gen.files sim",
     "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.hw gen.ir gen.program gen.run sim "
                "sim.rtl",
-    "gen.deploy": "boards cores cores.config gen.files gen.hw gen.ir gen.run npudriver",
+    "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
                  "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
                  "sim.devices sim.golden sim.rtl",

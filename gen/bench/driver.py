@@ -13,13 +13,12 @@ import numpy as np
 
 from boards.board import Board
 from boards.clock import Clock
-from cores.device import driver_machine
 from gen.bench.partition import DENSITY, MACS, machine_of, ssd_cuts
 from gen.hw.clock import clock_of
 from gen.ir import reference
 from gen.options import CompileOptions
 from gen.run.application import Application, of_partition, open_application
-from gen.run.deployed import deployed
+from gen.run.deployed import deployment
 from gen.run.host import HostSegment
 from gen.run.inputs import read_samples
 from gen.run.workload import Workload
@@ -75,27 +74,13 @@ def _row(network: str, application: Application, inputs: Mapping[str, np.ndarray
          published: float | None = None) -> Row:
     config = application.workloads[0].program.config
     with tempfile.TemporaryDirectory() as folder:
-        deployment = _deployment(application, Path(folder))
-        cycles = sum(segment.cycles for segment in deployment.segments if isinstance(segment, DeployedProgram))
-        rates = {slots: _rate(deployment, application, inputs, clock, slots) for slots in (1, 2)}
+        made = deployment(application, Path(folder), name="bench")
+        cycles = sum(segment.cycles for segment in made.segments if isinstance(segment, DeployedProgram))
+        rates = {slots: _rate(made, application, inputs, clock, slots) for slots in (1, 2)}
     device_ms = 1e3 / clock.per_second(cycles)
-    return Row(network=network, macs=config.macs, cycles=cycles, device_ms=round(device_ms, 3),
-               host_ms=round(1e3 / rates[1] - device_ms, 3), single=round(rates[1], 1), double=round(rates[2], 1),
+    return Row(network=network, macs=config.macs, cycles=cycles, device_ms=device_ms,
+               host_ms=1e3 / rates[1] - device_ms, single=rates[1], double=rates[2],
                published=published, clock=str(clock), remark=_DPU if published else "")
-
-
-def _deployment(application: Application, folder: Path) -> Deployment:
-    segments: list[DeployedProgram | Path] = []
-    for number, segment in enumerate(application.segments):
-        if isinstance(segment, HostSegment):
-            segments.append(folder / f"{number}.onnx")
-            (folder / f"{number}.onnx").write_bytes(segment.model)
-        else:
-            segments.append(deployed(segment))
-    return Deployment(
-        name="bench", board="", device="", machine=driver_machine(application.workloads[0].program.config),
-        inputs={name: (spec.dtype.name, spec.shape[1:]) for name, spec in application.inputs.items()},
-        outputs=application.outputs, segments=segments)
 
 
 def _rate(deployment: Deployment, application: Application, inputs: Mapping[str, np.ndarray], clock: Clock,

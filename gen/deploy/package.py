@@ -11,13 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from boards.board import Board
-from cores.device import driver_machine
 from gen.deploy.c_sources import c_sources
 from gen.files.write import require_writable, write_file
 from gen.ir import reference
 from gen.run.application import Application
-from gen.run.deployed import deployed
-from gen.run.host import HostSegment
+from gen.run.deployed import deployment
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from gen.run.workload import Workload
@@ -26,8 +24,6 @@ from npudriver import DeployedProgram, Deployment
 __all__ = ["encoded_sample", "require_free", "write_package"]
 
 _DRIVER = Path(__file__).resolve().parents[2] / "npudriver"
-#: Families whose fabric is beside a processor that runs Linux; others are reached through a bridge.
-_WITH_PROCESSOR = ("xcup", "xc7", "cyclonev")
 _RUN = '''#!/usr/bin/env python3
 """Runs the model of this folder on its NPU; `python3 run.py --help` lists the options."""
 
@@ -81,29 +77,21 @@ def _is_archive(path: Path) -> bool:
 def _write_folder(folder: Path, application: Application, samples: Samples, board: Board, name: str) -> Deployment:
     folder.mkdir(parents=True)
     config = application.workloads[0].program.config
-    segments: list[DeployedProgram | Path] = []
-    for number, segment in enumerate(application.segments):
-        if isinstance(segment, HostSegment):
-            segments.append(folder / f"segment{number}.onnx")
-            (folder / f"segment{number}.onnx").write_bytes(segment.model)
-        else:
-            segments.append(deployed(segment))
-    deployment = Deployment(
-        name=name, board=board.name, device="uio:npu" if board.family in _WITH_PROCESSOR else "tcp://localhost:1234",
-        machine=driver_machine(config), outputs=list(application.outputs), segments=segments,
-        inputs={name: (spec.dtype.name, list(spec.shape[1:])) for name, spec in application.inputs.items()})
-    deployment.save(folder)
+    made = deployment(application, folder, name=name, board=board.name, device=board.driver_device)
+    made.save(folder)
     _write_samples(folder / "sample.npz", application, samples)
     (folder / "run.py").write_text(_RUN)
     shutil.copytree(_DRIVER, folder / "npudriver", ignore=shutil.ignore_patterns("__pycache__", "c"))
-    programs = [segment for segment in segments if isinstance(segment, DeployedProgram)]
+    programs = [segment for segment in made.segments if isinstance(segment, DeployedProgram)]
     only = application.segments[0]
-    sample = encoded_sample(programs[0], only, samples) if isinstance(only, Workload) and len(segments) == 1 else None
+    sample = None
+    if isinstance(only, Workload) and len(made.segments) == 1:
+        sample = encoded_sample(programs[0], only, samples)
     for file, content in c_sources(config, programs[0], sample).items():
         (folder / "c").mkdir(exist_ok=True)
         (folder / "c" / file).write_bytes(content)
-    (folder / "README.txt").write_text(_readme(deployment, host=len(programs) < len(segments)))
-    return deployment
+    (folder / "README.txt").write_text(_readme(made, host=len(programs) < len(made.segments)))
+    return made
 
 
 def _write_samples(path: Path, application: Application, samples: Samples) -> None:

@@ -1,17 +1,40 @@
 """A compiled program in the form that the driver runs."""
 
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 
+from cores.device import driver_machine
 from gen.ir import reference
 from gen.ir.graph import Graph
 from gen.program.program import Program
+from gen.run.application import Application
+from gen.run.host import HostSegment
 from gen.run.workload import Workload
+from npudriver import Deployment
 from npudriver.program import DeployedProgram, Port, Step
 from sim.cycles import estimate
 
-__all__ = ["deployed"]
+__all__ = ["deployed", "deployment"]
+
+
+def deployment(application: Application, folder: Path, *, name: str, board: str = "", device: str = "") -> Deployment:
+    """An application as the driver runs it; models of the processor's segments are written to ``folder``.
+
+    ``board``, ``device``: what it is for, and where the driver looks for it. Raises CompileError, OSError.
+    """
+    segments: list[DeployedProgram | Path] = []
+    for number, segment in enumerate(application.segments):
+        if isinstance(segment, HostSegment):
+            segments.append(folder / f"segment{number}.onnx")
+            (folder / f"segment{number}.onnx").write_bytes(segment.model)
+        else:
+            segments.append(deployed(segment))
+    return Deployment(
+        name=name, board=board, device=device, machine=driver_machine(application.workloads[0].program.config),
+        inputs={name: (spec.dtype.name, list(spec.shape[1:])) for name, spec in application.inputs.items()},
+        outputs=list(application.outputs), segments=segments)
 
 
 def deployed(workload: Workload) -> DeployedProgram:

@@ -5,9 +5,6 @@ import json
 import subprocess
 import sys
 import tarfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +14,11 @@ from cores.config import NpuConfig
 from gen.cli import main
 from npudriver import Device, PackageError
 from npudriver.model import Deployment
-from npudriver.server import Server
 from sim.devices import FunctionalBackend
 from tests.conftest import ROOT
 from tests.gen.qdq import Builder
 from tests.gen.test_cli import error_line
+from tests.npudriver.serving import serving
 
 CONFIG = NpuConfig.preset(16)
 
@@ -56,18 +53,6 @@ def deploy(model: Path, output: Path, *options: str) -> int:
     return main(["deploy", str(model), "--macs", "16", "-o", str(output), *options])
 
 
-@contextmanager
-def device_url() -> Iterator[str]:
-    server = Server(FunctionalBackend(CONFIG), port=0, memory=1 << 20)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    try:
-        yield f"tcp://127.0.0.1:{server.address[1]}"
-    finally:
-        server.close()
-        thread.join()
-
-
 def on_board(folder: Path, *arguments: str, without: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     code = _GUARD.format(missing={*_MISSING, *without})
     return subprocess.run([sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True,
@@ -80,7 +65,7 @@ def test_a_package_runs_with_python_and_numpy_alone(model, tmp_path, rng):
     assert deploy(model, folder) == 0
     name = next(iter(Deployment.load(folder).inputs))
     np.savez(tmp_path / "x.npz", **{name: rng.normal(0, 2, (3, 3, 6, 6)).astype(np.float32)})
-    with device_url() as url:
+    with serving(FunctionalBackend(CONFIG)) as url:
         done = on_board(folder, "--device", url, "--json")
         assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout)["differing"] == 0
@@ -108,7 +93,7 @@ def test_a_wrong_result_is_found(model, tmp_path):
     expected = next(name for name in arrays if name.startswith("expected/"))
     arrays[expected].reshape(-1)[0] += 1
     np.savez(folder / "sample.npz", **arrays)
-    with device_url() as url:
+    with serving(FunctionalBackend(CONFIG)) as url:
         done = on_board(folder, "--device", url)
     assert done.returncode == 1 and "differing 1" in done.stdout
 
@@ -143,7 +128,7 @@ def test_the_processors_part(partitioned, tmp_path):
     assert deploy(partitioned, folder) == 0
     deployment = Deployment.load(folder)
     assert [isinstance(segment, Path) for segment in deployment.segments] == [False, True]
-    with device_url() as url:
+    with serving(FunctionalBackend(CONFIG)) as url:
         done = on_board(folder, "--device", url, "--json")
         assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout)["differing"] == 0

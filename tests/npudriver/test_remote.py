@@ -2,32 +2,18 @@
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
-from npudriver import Backend, Device, TransportError, open_backend
+from npudriver import Device, TransportError, open_backend
 from npudriver.backends.remote import RemoteBackend
 from npudriver.etherbone import EtherboneClient, Packet, receive, send
-from npudriver.server import Server
 from npudriver.windows import Windows
 from sim.devices import FunctionalBackend, Mishap
 
+from .serving import serving
 from .small import CONFIG, expected, machine_of_json, program, samples
-
-
-@contextmanager
-def serving(backend: Backend) -> Iterator[str]:
-    server = Server(backend, port=0, memory=1 << 18)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
-    try:
-        yield f"tcp://127.0.0.1:{server.address[1]}"
-    finally:
-        server.close()
-        thread.join()
 
 
 def check_stream(device: Device, rng: np.random.Generator) -> None:
