@@ -39,18 +39,14 @@ class InstructionCheck(wiring.Component):
     LATENCY = 2
 
     def __init__(self, config: NpuConfig):
-        self.config = config
+        #: Those that the machine has.
+        self._operations = [op for op in Opcode if is_supported(op, config)]
         super().__init__({
             "word": In(_BITS),    # an instruction
             "take": In(1),        # look at it
             "illegal": Out(1),    # there is something wrong with it
             "queue": Out(Queue),  # where it goes
         })
-
-    @property
-    def _operations(self) -> list[Opcode]:
-        """Those that are looked at; one that no machine had before tables has no rules on a machine without."""
-        return [op for op in Opcode if op is not Opcode.STORE_TABLE or self.config.table]
 
     def _rules(self) -> list[tuple[Collection[Opcode], list[int], bool]]:
         """Operations, bits, and whether it is a 1 among these that is wrong in them, or that there is none."""
@@ -85,7 +81,7 @@ class InstructionCheck(wiring.Component):
                 opcode.eq(opcode_of(self.word)),
                 found.eq(Cat(Cat(self.word[bit] for bit in bits).any() for _, bits, _ in rules)),
             ]
-        unknown = ~opcode.matches(*(op for op in Opcode if is_supported(op, self.config)))
+        unknown = ~opcode.matches(*self._operations)
         m.d.sync += self.illegal.eq(Cat(unknown, (
             opcode.matches(*operations) & (one if wrong else ~one)
             for one, (operations, _, wrong) in zip(found, rules, strict=True))).any())
