@@ -22,6 +22,7 @@ from cores.config import NpuConfig
 
 from .area_counts import counted
 from .families import FAMILIES
+from .hardware import hardware_digest
 
 __all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "machines"]
 
@@ -37,11 +38,15 @@ _COUNTED_ERROR = 0.03
 
 @dataclass(frozen=True)
 class Machine:
-    """One that was synthesised: component -> resource -> count, as `gen.hw.synth.Report` has them."""
+    """One that was synthesised: component -> resource -> count, as `gen.hw.synth.Report` has them.
+
+    ``hardware``: `hardware_digest` of then.
+    """
 
     family: str
     config: NpuConfig
     components: Mapping[str, Mapping[str, float]]
+    hardware: str
 
     @property
     def totals(self) -> dict[str, float]:
@@ -55,13 +60,15 @@ class Area:
 
     ``error``: the largest relative error of a total when each machine of the family, or of one with the same LUTs, was
     reckoned from the others, but for those without which a term's cost would not be known; 0 of a machine that is in
-    the table, None where too few are in it to tell.
+    the table, None where too few are in it to tell, or none with a unit that this one has. ``now``: not of an earlier
+    state of the hardware.
     """
 
     family: str
     totals: dict[str, float]
     components: dict[str, dict[str, float]]
     error: float | None
+    now: bool = True
 
     def too_much(self, board: Board) -> list[str]:
         """What the machine surely takes more of than the device has, its error let off."""
@@ -74,16 +81,18 @@ class Area:
         counts = ", ".join(f"{name} {round(total):,}" for name, total in self.totals.items())
         if self.error is None:
             return f"{counts}, its error unknown"
-        return f"{counts}, " + (f"within {100 * self.error:.0f} % of synthesis" if self.error else "as synthesised")
+        how = f"within {100 * self.error:.0f} % of synthesis" if self.error else "as synthesised"
+        return f"{counts}, {how}" + ("" if self.now else " of an earlier state")
 
     def to_dict(self) -> dict[str, Any]:
-        return {"totals": self.totals, "error": self.error, "components": self.components}
+        return {"totals": self.totals, "error": self.error, "now": self.now, "components": self.components}
 
 
 @functools.cache
 def machines() -> tuple[Machine, ...]:
     """What is in the table."""
-    return tuple(Machine(one["family"], NpuConfig.from_dict(one["config"]), one["components"])
+    return tuple(Machine(one["family"], NpuConfig.from_dict(one["config"]), one["components"],
+                         one["hardware"])
                  for one in json.loads(TABLE.read_text())["machines"])
 
 
@@ -166,7 +175,7 @@ def _hard(component: str, resource: str, kind: str, family: str, without: int | 
         return lambda config: scale * counted(component, config, family)[kind]
     # What does not follow from the configuration, such as a table.
     most = max(one.components[component][resource] for one in known)
-    return lambda config: most
+    return lambda config: max(most, counted(component, config, family)[kind])
 
 
 @functools.cache
@@ -200,6 +209,13 @@ def _spanned(number: int) -> bool:
     return all(rank(shared, component) == rank(others, component) for component in _TERMS)
 
 
+def _has_all_terms(config: NpuConfig) -> bool:
+    """Whether every term that a machine has is there in one of the table."""
+    shared = _known(_SIX_INPUTS, None)
+    return all(any(terms(one.config)[number] for one in shared)
+               for terms in _TERMS.values() for number, term in enumerate(terms(config)) if term)
+
+
 @functools.cache
 def _error(family: str) -> float | None:
     """Largest relative error of a total, each machine of the family and those like it reckoned from the others."""
@@ -215,12 +231,14 @@ def area_of(config: NpuConfig, family: str) -> Area:
     """What ``build --synth`` would find, within ``error``; what it has found, where the table has the machine."""
     for one in machines():
         if (one.family, one.config) == (family, config):
-            return Area(family, one.totals, {name: dict(counts) for name, counts in one.components.items()}, 0.0)
+            return Area(family, one.totals, {name: dict(counts) for name, counts in one.components.items()}, 0.0,
+                        one.hardware == hardware_digest())
     components = {component: {name: round(count, 1) if name not in ("lut", "ff") else round(count)
                               for name, count in counts.items()}
                   for component, counts in _reckoned(config, family).items()}
     return Area(family, {name: round(count, 1) for name, count in _sum(components, family).items()}, components,
-                _error(family))
+                _error(family) if _has_all_terms(config) else None,
+                all(one.hardware == hardware_digest() for one in _known(_related(family), None)))
 
 
 def exceeded(totals: Mapping[str, float], board: Board, errors: Mapping[str, float] | None = None) -> list[str]:

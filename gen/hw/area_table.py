@@ -15,6 +15,7 @@ from gen.files.write import write_file
 from sim.folders import cache_folder
 
 from .area import TABLE
+from .hardware import hardware_digest
 from .synth import synthesize
 
 __all__ = ["MACHINES", "measure"]
@@ -35,7 +36,8 @@ def measure(machine: str) -> dict[str, Any]:
     plain = board.config(int(macs))
     config = board.config(int(macs), **plain.feature_fields(features.split(","))) if features else plain
     report = synthesize(emit_verilog(config), "npu", board.family, cache=cache_folder() / "synth")
-    return {"family": board.family, "config": config.to_dict(), "components": report.components}
+    return {"family": board.family, "config": config.to_dict(), "components": report.components,
+            "hardware": hardware_digest()}
 
 
 def main(names: list[str]) -> None:

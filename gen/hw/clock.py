@@ -4,31 +4,21 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 
-import cores
 from boards.board import Board
 from boards.clock import Clock
 from cores.config import NpuConfig
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
+from .hardware import hardware_digest
+
 __all__ = ["clock_of", "remember_clock"]
 
 
-@cache
-def _hardware() -> str:
-    """Changes with the sources that the hardware is made from."""
-    root = Path(cores.__path__[0])
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
 def _entry(board: Board, config: NpuConfig) -> Path:
-    what = "\0".join([board.family, board.part, config.to_json(), _hardware()])
+    what = "\0".join([board.family, board.part, config.to_json(), hardware_digest()])
     return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.clock.json"
 
 

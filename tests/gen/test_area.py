@@ -30,16 +30,29 @@ def test_a_machine_is_reckoned_within_a_tenth_of_its_synthesis(number: int):
 def test_a_machine_of_the_table_is_as_synthesised():
     one = machines()[0]
     found = area_of(one.config, one.family)
-    assert found.totals == one.totals and found.error == 0 and str(found).endswith("as synthesised")
+    assert found.totals == one.totals and found.error == 0
+    assert str(replace(found, now=True)).endswith("as synthesised")
+    assert str(replace(found, now=False)).endswith("as synthesised of an earlier state")
 
 
 def test_a_machine_like_those_of_the_table_says_its_error():
     found = area_of(get_board("zu3eg").config(512), "xcup")
     assert found.error is None or 0 < found.error < 0.25
     assert set(found.components) == set(machines()[0].components)
-    assert str(replace(found, error=None)).endswith("its error unknown")
-    assert str(replace(found, totals={"lut": 23505.2, "dsp": 144}, error=0.081)
+    assert str(replace(found, error=None, now=True)).endswith("its error unknown")
+    assert str(replace(found, totals={"lut": 23505.2, "dsp": 144}, error=0.081, now=True)
                ) == "lut 23,505, dsp 144, within 8 % of synthesis"
+
+
+def test_a_unit_of_which_no_machine_was_synthesised_has_no_known_error(monkeypatch: pytest.MonkeyPatch):
+    board = get_board("zu3eg")
+    having = board.config(128, **board.config(128).feature_fields(["table"]))
+    without = tuple(one for one in machines() if not one.config.table)
+    monkeypatch.setattr(area, "machines", lambda: without)
+    found, plain = area_of(having, "xcup"), area_of(board.config(128), "xcup")
+    assert found.error is None and plain.error is not None
+    # Its memories are counted all the same, one of half a block for each two lanes.
+    assert found.totals["bram36"] == plain.totals["bram36"] + having.ic_lanes / 4
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
