@@ -194,7 +194,7 @@ def measure_graph(graph: Graph, machine: RtlMachine, *, seed: int = 0,
     image = program.image()
     for name, values in inputs.items():
         program.pack_input(image, name, values[0])
-    result = run_program(machine.config, program.code, image, write_start=program.write_start, machine=machine)
+    result = run_program(machine, program.code, image, write_start=program.write_start)
     wrong = sum(int(np.count_nonzero(program.unpack_tensor(result.image, layer.output) != expected[layer.output][0]))
                 for layer in graph.layers if layer.output in program.tensors)
     return Measurement(program, result, wrong)

@@ -66,8 +66,8 @@ def rtl_target(machine: RtlMachine) -> Executor:
     """The Verilog. What it gives raises as `run_program`."""
     def execute(workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None]) -> Executed:
         program = workload.program
-        result = run_program(program.config, program.code, _image(workload, tensors), write_start=program.write_start,
-                             machine=machine, progress=progress)
+        result = run_program(machine, program.code, _image(workload, tensors), write_start=program.write_start,
+                             progress=progress)
         return Executed(result.image, result.seconds, result.cycles, result)
 
     return execute

@@ -8,12 +8,11 @@ import numpy as np
 
 from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
 from cores.arch.registers import Status
-from cores.config import NpuConfig
 from sim.errors import MachineError
 from sim.timing.dram import PROGRAM_BASE, data_base
 
 from .driver import Driver, Job
-from .machine import Bus, BusFault, ProtocolError, RtlMachine, RunStatus, Stats, Trace
+from .machine import ProtocolError, RtlMachine, RunStatus, Stats, Trace
 from .standstill import why_nothing_moves
 
 __all__ = ["RtlResult", "run_program"]
@@ -38,29 +37,20 @@ class RtlResult:
     seconds: float
 
 
-def run_program(
-    config: NpuConfig, code: bytes, image: np.ndarray, *, write_start: int, machine: RtlMachine | None = None,
-    bus: Bus | None = None, seed: int = 0, faults: tuple[BusFault, ...] = (), timeout: int | None = None,
-    limit: int = 10_000_000_000, progress: Callable[[int], None] | None = None,
-) -> RtlResult:
+def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_start: int, timeout: int | None = None,
+                limit: int = 10_000_000_000, progress: Callable[[int], None] | None = None) -> RtlResult:
     """Run ``code`` (instructions of 16 bytes) over ``image``, the data region (uint8, whole beats; copied).
 
-    ``machine`` is used again (it keeps its bus), or made with ``bus`` and ``seed``. ``write_start`` in beats.
-    ``progress`` is called with the cycles so far.
+    ``machine`` keeps its bus and faults. ``write_start`` in beats. ``progress`` is called with the cycles so far.
 
     Raises MachineError when the machine stops with an error (TIMEOUT says what each queue lacks; a machine whose bus
     still owes answers stays busy until it has them), ProtocolError when it breaks a bus rule, writes outside
     its region, leaves a burst unfinished or is not done after ``limit`` cycles, ValueError when the image is not whole
     beats.
     """
+    config = machine.config
     if image.size % config.beat_bytes:
         raise ValueError(f"the data region must be whole beats of {config.beat_bytes} bytes, not {image.size} bytes")
-    if machine is None:
-        with RtlMachine(config, bus=bus, seed=seed) as own:
-            return run_program(
-                config, code, image, write_start=write_start, machine=own, faults=faults, timeout=timeout, limit=limit,
-                progress=progress,
-            )
     program = np.zeros(-(-len(code) // config.beat_bytes) * config.beat_bytes, np.uint8)
     program[:len(code)] = np.frombuffer(code, np.uint8)
     image = np.ascontiguousarray(image, np.uint8).copy()
@@ -69,7 +59,6 @@ def run_program(
         {PROGRAM_BASE: program, base: image},
         writable_from={PROGRAM_BASE: program.size, base: write_start * config.beat_bytes},
     )
-    machine.set_faults(*faults)
     trace = machine.begin(instructions)
     driver = Driver(machine, config)
     began = time.perf_counter()

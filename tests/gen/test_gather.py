@@ -91,7 +91,7 @@ def test_random_layers_on_rtl(name, rng):
             image, x = image_of(program, rng)
             slow = number % 3 == 2
             machine.set_bus(Bus(latency=17, bandwidth=0.5, stall_probability=0.2) if slow else Bus())
-            result = run_program(machine.config, program.code, image, write_start=program.write_start, machine=machine)
+            result = run_program(machine, program.code, image, write_start=program.write_start)
             found = program.unpack_tensor(result.image, "y")
             np.testing.assert_array_equal(found, expected(graph, x), f"layer {number}")
             if not slow:

@@ -27,8 +27,7 @@ def check_on_rtl(machine: RtlMachine, program: Program, graph: Graph, seed: int,
     bus = bus or random_bus(random.Random(seed))
     inputs = random_inputs(graph, seed)
     machine.set_bus(bus)
-    result = run_program(program.config, program.code, random_image(program, inputs, seed),
-                         write_start=program.write_start, machine=machine)
+    result = run_program(machine, program.code, random_image(program, inputs, seed), write_start=program.write_start)
     what = f"graph {seed}, {bus}"
     check_tensors(program, graph, result.image, golden_tensors(graph, inputs), what, reused=reused)
     assert abs(result.cycles - result.counters["cycles"]) <= 4, what

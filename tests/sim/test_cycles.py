@@ -138,7 +138,7 @@ def test_short_steps_equal_the_rtl(rng):
                 *(Instruction(Opcode.COMPUTE, blocks=1, groups=config.groups_dense, first=1, indexed=int(kind),
                               wait_load=int(number == 0)) for number, kind in enumerate(indexed)),
                 END)
-            result = run_program(config, code, image, write_start=512, machine=machine)
+            result = run_program(machine, code, image, write_start=512)
             timing = estimate(config, code)
             assert timing.cycles == result.counters["cycles"]
             np.testing.assert_array_equal(timing.counts[Queue.COMPUTE - 1], result.trace.counts[Queue.COMPUTE - 1])
@@ -280,7 +280,7 @@ def test_equals_the_rtl(seed):
     config = NpuConfig.preset(16)
     with RtlMachine(config) as machine:
         for name, (code, image, start) in programs(seed, config).items():
-            result = run_program(config, code, image, write_start=start, machine=machine)
+            result = run_program(machine, code, image, write_start=start)
             timing = estimate(config, code)
             assert timing.cycles == pytest.approx(result.counters["cycles"], rel=0.02), name
             assert timing.read_beats == result.counters["read_beats"], name
@@ -302,7 +302,8 @@ def test_models_on_the_rtl(seed, models, name, macs):
     graph = load(models / f"{name}.onnx")
     program, _ = compile_graph(graph, NpuConfig.preset(macs))
     image = program.image()
-    result = run_program(program.config, program.code, image, write_start=program.write_start)
+    with RtlMachine(program.config) as machine:
+        result = run_program(machine, program.code, image, write_start=program.write_start)
     timing = estimate(program.config, program.code)
     real = layer_timings(program, result.trace, result.cycles)
     model = layer_timings(program, timing, timing.cycles)

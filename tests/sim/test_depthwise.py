@@ -371,7 +371,7 @@ def test_equals_the_rtl(seed, name):
     config = CONFIGS[name]
     with RtlMachine(config) as machine:
         for case, code, image, start, expected in programs(seed, config):
-            result = run_program(config, code, image, write_start=start, machine=machine)
+            result = run_program(machine, code, image, write_start=start)
             simulated = image.copy()
             run(config, code, simulated, write_start=start)
             np.testing.assert_array_equal(result.image, simulated, err_msg=case)
@@ -393,7 +393,7 @@ def test_distances_equal_the_rtl():
                     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)]
     code = assemble(*program, END)
     with RtlMachine(TWO) as machine:
-        result = run_program(TWO, code, np.zeros(1024 * 8, np.uint8), write_start=0, machine=machine)
+        result = run_program(machine, code, np.zeros(1024 * 8, np.uint8), write_start=0)
     # The trace begins with the write of START, two cycles earlier.
     last = estimate(TWO, code).last[Queue.COMPUTE - 1, works(code)] + 2
     assert last.tolist() == result.trace.last[Queue.COMPUTE - 1, works(code)].tolist()

@@ -97,7 +97,7 @@ def test_same_error(machine, name):
         program = program[:at] + b"\x0f" + program[at + 1:]
     memory = np.zeros(BEATS * CONFIG.beat_bytes, np.uint8)
     for found in (lambda: run(CONFIG, program, memory.copy(), write_start=WRITE_START),
-                  lambda: run_program(CONFIG, program, memory, write_start=WRITE_START, machine=machine, timeout=2000)):
+                  lambda: run_program(machine, program, memory, write_start=WRITE_START, timeout=2000)):
         with pytest.raises(MachineError) as caught:
             found()
         assert caught.value.code == code

@@ -43,8 +43,9 @@ def machine(seed):
         yield machine
 
 
-def copy(machine, image, **options):
-    return run_program(CONFIG, CODE, image, write_start=BEATS, machine=machine, **{"timeout": 0, **options})
+def copy(machine, image, *, faults=(), **options):
+    machine.set_faults(*faults)
+    return run_program(machine, CODE, image, write_start=BEATS, **{"timeout": 0, **options})
 
 
 def expected(image):
@@ -58,7 +59,7 @@ def test_copies(macs, rng):
     image = rng.integers(0, 256, 2 * BEATS * config.beat_bytes, np.uint8)
     before = image.copy()
     with RtlMachine(config, verilog=stub(config)) as machine:
-        result = run_program(config, CODE, image, write_start=BEATS, machine=machine, timeout=0)
+        result = run_program(machine, CODE, image, write_start=BEATS, timeout=0)
     assert np.array_equal(result.image, expected(image))
     assert np.array_equal(image, before), "the caller's image was changed"
     assert result.counters["read_beats"] == result.stats.read_beats == BEATS
@@ -173,7 +174,7 @@ def test_bus_parameters(values, message):
 
 def test_image_must_be_whole_beats(machine):
     with pytest.raises(ValueError, match="whole beats of 8 bytes, not 9 bytes"):
-        run_program(CONFIG, CODE, np.zeros(9, np.uint8), write_start=0, machine=machine)
+        run_program(machine, CODE, np.zeros(9, np.uint8), write_start=0)
 
 
 def test_folders_that_make_cannot_take(monkeypatch, tmp_path):

@@ -79,7 +79,7 @@ def test_time_of_switching(machine, rng, kinds):
         *computes, END)
     image = rng.integers(0, 256, 512 * config.beat_bytes, np.uint8)
     machine.set_bus(Bus())
-    result, timing = run_program(config, code, image, write_start=512, machine=machine), estimate(config, code)
+    result, timing = run_program(machine, code, image, write_start=512), estimate(config, code)
     np.testing.assert_array_equal(timing.counts[1].sum(axis=1), result.trace.counts[1].sum(axis=1))
     assert timing.cycles == result.counters["cycles"]
 
@@ -95,7 +95,7 @@ def test_trained_network(models):
         for sample in range(2):
             image = program.image()
             program.pack_input(image, "image", golden_file["image"][sample])
-            result = run_program(config, program.code, image, write_start=program.write_start, machine=machine)
+            result = run_program(machine, program.code, image, write_start=program.write_start)
             _, expected = run_reference(graph, {"image": golden_file["image"][sample:sample + 1]}, keep=True)
             assert expected is not None
             for name in program.tensors:

@@ -44,9 +44,10 @@ class Workload:
         machine.set_bus(Bus())
         self.good = self.run()
 
-    def run(self, code: bytes | None = None, **options):
-        return run_program(CONFIG, code or self.program.code, self.image, write_start=self.program.write_start,
-                           machine=self.machine, **options)
+    def run(self, code: bytes | None = None, *, faults: tuple[BusFault, ...] = (), **options):
+        self.machine.set_faults(*faults)
+        return run_program(self.machine, code or self.program.code, self.image, write_start=self.program.write_start,
+                           **options)
 
     def check_still_works(self) -> None:
         self.machine.set_bus(Bus())
@@ -180,7 +181,7 @@ def test_a_deadlock_names_what_each_queue_lacks(machine, instructions):
     with pytest.raises(MachineError, match="nothing can move: ") as expected:
         functional.run(CONFIG, code, image.copy(), write_start=512)
     with pytest.raises(MachineError) as found:
-        run_program(CONFIG, code, image, write_start=512, machine=machine, timeout=500)
+        run_program(machine, code, image, write_start=512, timeout=500)
     assert str(found.value) == str(expected.value)
 
 
@@ -199,7 +200,7 @@ def test_a_starved_engine_names_what_it_lacks(machine, instructions, reason):
     image = np.zeros(2048 * CONFIG.beat_bytes, np.uint8)
     machine.set_bus(Bus())
     with pytest.raises(MachineError, match=f"TIMEOUT .*{reason}"):
-        run_program(CONFIG, assemble(*instructions, END), image, write_start=512, machine=machine, timeout=500)
+        run_program(machine, assemble(*instructions, END), image, write_start=512, timeout=500)
 
 
 @pytest.mark.full

@@ -52,12 +52,12 @@ def test_copies(machine, seed, pitch):
         image = image.copy()
         machine.set_bus(Bus(latency=int(rng.integers(1, 60))))
         if good:
-            result = run_program(config, assemble(*program), image, write_start=start, machine=machine)
+            result = run_program(machine, assemble(*program), image, write_start=start)
             for beat, value in expected:
                 np.testing.assert_array_equal(from_blocks(config, result.image, beat, value.shape), value)
         else:
             with pytest.raises(MachineError) as caught:
-                run_program(config, assemble(*program), image, write_start=start, machine=machine)
+                run_program(machine, assemble(*program), image, write_start=start)
             assert caught.value.code is ErrorCode.BUFFER
             assert program[caught.value.index].opcode is Opcode.STORE
 
