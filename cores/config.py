@@ -13,7 +13,7 @@ from cores.errors import ArgumentError
 
 __all__ = ["FEATURES", "ConfigError", "NpuConfig", "PRESET_MACS"]
 
-#: Lanes (oc, ic, nnz, pixel) and memory depths behind each ``--macs`` preset.
+#: Lanes and memory depths behind each ``--macs`` preset.
 _PRESETS: dict[int, dict[str, int]] = {
     16: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=2, input_depth=2048),
     32: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=2048),
@@ -220,6 +220,20 @@ class NpuConfig:
         return (self.banks + self.nnz_lanes - 2) // self.banks + 1
 
     @property
+    def word_places(self) -> int:
+        """Places of an accumulator word: sums of one pixel from one group of output lanes."""
+        return self.pixel_lanes * self.oc_groups
+
+    @property
+    def groups_share(self) -> bool:
+        """Whether the groups of a word can hold further columns or rows of one block."""
+        return self.banks > self.pixel_lanes
+
+    def word_columns(self, *, spread: bool) -> int:
+        """Output columns of an accumulator word; ``spread``: all groups hold columns of one block."""
+        return self.banks if spread else self.pixel_lanes
+
+    @property
     def index_bits(self) -> int:
         """Bits of the channel index beside a weight; one that nothing reads where there is nothing to select."""
         return max(1, (self.select_fanin - 1).bit_length())
@@ -234,6 +248,10 @@ class NpuConfig:
         """Beats of the indices of one step (indexed mode only)."""
         return math.ceil(self.oc_lanes * self.nnz_lanes * self.index_bits / self.beat_bits)
 
+    def step_beats(self, *, indexed: bool = False, binary: bool = False) -> int:
+        """Beats of the weight ring that a step takes."""
+        return self.binary_rows if binary else self.weight_beats + (self.index_beats if indexed else 0)
+
     @property
     def binary_bits(self) -> int:
         """Channels of a block of a binary COMPUTE, a bit each: they fill an entry of the input buffer."""
@@ -243,6 +261,11 @@ class NpuConfig:
     def binary_groups(self) -> int:
         """Groups of ``binary_rows`` output lanes, the steps of a block of a binary COMPUTE; 0 without the unit."""
         return self.oc_lanes // self.binary_rows if self.binary_rows else 0
+
+    @property
+    def binary_macs(self) -> int:
+        """Products of bits that the binary unit makes in a cycle."""
+        return self.binary_bits * self.binary_rows * self.pixel_lanes
 
     @property
     def acc_lanes(self) -> int:

@@ -1,7 +1,7 @@
 """What the driver has to know of a machine, from the tables that the hardware is made from."""
 
 from cores.arch.isa import ERROR_TEXTS, HEADER, INSTRUCTION_BYTES, Opcode
-from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, MAGIC, REGISTERS, VERSION, Control, Status
+from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, LANES, MAGIC, REGISTERS, VERSION, Control, Status
 from cores.config import NpuConfig
 from npudriver.machine import ErrorText, Machine
 
@@ -10,7 +10,7 @@ __all__ = ["driver_machine"]
 
 def driver_machine(config: NpuConfig) -> Machine:
     """The machine of ``config`` as the driver sees it."""
-    lanes = config.oc_lanes | config.ic_lanes << 8 | config.nnz_lanes << 16 | config.pixel_lanes << 24
+    lanes = int.from_bytes(bytes(getattr(config, name) for name in LANES), "little")
     return Machine(
         fingerprint={"id": MAGIC, "version": VERSION, "config": config.digest, "lanes": lanes},
         registers={register.name: register.address for register in REGISTERS},

@@ -68,7 +68,7 @@ class Hazards:
     def __init__(self, config: NpuConfig, data_beats: int) -> None:
         self.clocks: dict[Queue, Clock] = dict.fromkeys((Queue.LOAD, Queue.COMPUTE, Queue.STORE), (-1,) * len(Stage))
         entries = config.banks * config.input_depth
-        places = (2, config.acc_depth * config.pixel_lanes * config.oc_groups)
+        places = (2, config.acc_depth * config.word_places)
         #: The last load, local store and compute instruction of each entry.
         self.entry_writer, self.entry_storer = np.full(entries, _NEVER), np.full(entries, _NEVER)
         self.entry_reader = np.full(entries, _NEVER)

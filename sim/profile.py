@@ -108,11 +108,9 @@ class _Work:
         if instruction.opcode == Opcode.POOL:
             return cls(1.0, 0, False)
         rows, cols, taps = geometry["rows"], geometry["cols"], geometry["kernel_h"] * geometry["kernel_w"]
-        lanes = config.banks if geometry["spread"] else config.pixel_lanes
+        lanes = config.word_columns(spread=bool(geometry["spread"]))
         reads = max(1, geometry["reads"]) if geometry["window"] else -(-cols // lanes)
-        beats = config.weight_beats + (config.index_beats if instruction["indexed"] else 0)
-        if instruction["binary"]:
-            beats = config.binary_rows
+        beats = config.step_beats(indexed=bool(instruction["indexed"]), binary=bool(instruction["binary"]))
         steps = instruction["blocks"] * taps * instruction["groups"]
         shortest = ComputeEngine.min_step(config)
         return cls(min(1.0, cols / (reads * lanes)), steps * max(0, shortest - rows * reads), beats > shortest)
@@ -189,7 +187,7 @@ def layer_timings(program: Program, record: Record, cycles: int) -> list[LayerTi
     owned = np.flatnonzero(owners >= 0)
     traffic = by_layer(owned, moved[owned])
     config = program.config
-    rates = {"binary": config.binary_bits * config.binary_rows * config.pixel_lanes}
+    rates = {"binary": config.binary_macs}
     timings = []
     for number, layer in enumerate(program.layers):
         own = int(total[number])

@@ -43,13 +43,13 @@ class Accumulators:
     """
 
     def __init__(self, config: NpuConfig) -> None:
-        self._half = 1 << config.acc_width - 1
-        self._lanes, self._groups, self._banks = config.pixel_lanes, config.oc_groups, config.banks
-        self.sums = np.zeros((2, config.acc_depth * self._lanes * self._groups, config.ic_lanes), np.int64)
+        self._half, self._config = 1 << config.acc_width - 1, config
+        self._lanes, self._groups = config.pixel_lanes, config.oc_groups
+        self.sums = np.zeros((2, config.acc_depth * config.word_places, config.ic_lanes), np.int64)
 
     def words(self, rows: int, cols: int, *, spread: bool = False, alternate: bool = False) -> int:
         """Words that ``rows`` x ``cols`` output pixels take in a bank: every row, or pair of rows, begins a new one."""
-        return (-(-rows // 2) if alternate else rows) * -(-cols // (self._banks if spread else self._lanes))
+        return (-(-rows // 2) if alternate else rows) * -(-cols // self._config.word_columns(spread=spread))
 
     def places(self, rows: int, cols: int) -> np.ndarray:
         """(rows * cols, oc_groups) places of each output pixel, in order."""
@@ -59,9 +59,9 @@ class Accumulators:
 
     def spread_places(self, rows: int, cols: int) -> np.ndarray:
         """(rows * cols, 1) places of each output pixel of spread words."""
-        word, rest = np.divmod(np.arange(cols), self._banks)
+        word, rest = np.divmod(np.arange(cols), self._config.word_columns(spread=True))
         group, pixel = np.divmod(rest, self._lanes)
-        words = np.arange(rows)[:, None] * -(-cols // self._banks) + word
+        words = np.arange(rows)[:, None] * self.words(1, cols, spread=True) + word
         return ((words * self._lanes + pixel) * self._groups + group).reshape(-1, 1)
 
     def alternate_places(self, rows: int, cols: int) -> np.ndarray:

@@ -15,7 +15,7 @@ def check_form(machine: Machine, index: int, geometry: Instruction, instruction:
     """Raise HazardError for a COMPUTE whose fields have no meaning together."""
     config = machine.config
     spread, window, alternate = (geometry[name] for name in ("spread", "window", "alternate"))
-    words = -(-geometry["cols"] // (config.banks if spread else config.pixel_lanes))
+    words = -(-geometry["cols"] // config.word_columns(spread=bool(spread)))
     window_fields = (instruction["blocks"], instruction["groups"], geometry["stride"], instruction["indexed"])
     for wrong, message in [
         (alternate and not window, "it has alternate without window"),

@@ -66,7 +66,8 @@ EDGES = {
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
                  "sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
-    "gen.hw": "boards cores cores.arch cores.bus cores.config cores.control cores.errors cores.store gen.files sim",
+    "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
+              "gen.files sim",
     "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.hw gen.ir gen.program gen.run sim "
                "sim.rtl",
     "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",

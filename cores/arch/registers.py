@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
-    "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "MAGIC", "REGION_BITS", "REGISTERS",
-    "Register", "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of",
+    "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "LANES", "MAGIC", "REGION_BITS",
+    "REGISTERS", "Register", "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of",
 ]
+
+#: Of `cores.config.NpuConfig`, the fields that multiply to a machine's MACs: the bytes of a register, lowest first.
+LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 
 #: ID register: "NPUG".
 MAGIC = 0x4E505547
@@ -78,7 +81,7 @@ _FIXED = (
     Register("id", 0x00, False, "NPUG"),
     Register("version", 0x04, False, "register map and instruction set"),
     Register("config", 0x08, False, "fingerprint of the configuration; a program runs only where it matches"),
-    Register("lanes", 0x0C, False, "oc_lanes, ic_lanes, nnz_lanes, pixel_lanes, a byte each from the low end"),
+    Register("lanes", 0x0C, False, f"{', '.join(LANES)}, a byte each from the low end"),
     Register("control", 0x10, True, "see Control; reads as zero"),
     Register("status", 0x14, False, "see Status"),
     Register("error_code", 0x18, False, "see ErrorCode; held until the next START or CLEAR"),

@@ -8,12 +8,12 @@ from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
 from ..lib.bits import select
 
-__all__ = ["MacArray", "MacRow"]
+__all__ = ["MacArray", "MacRow", "packed_products"]
 
 PRODUCT_BITS = 16       # of int8 by int8
 
 
-def _packed_products(config: NpuConfig) -> int:
+def packed_products(config: NpuConfig) -> int:
     """How many products of two packed pixels can be summed before they must be separated; 0 when pixels are not packed.
 
     ``(x1 << s) + x0`` needs ``s + 9`` bits; ``s`` = 16 holds one product of int8 by int8, every further bit doubles it.
@@ -25,7 +25,7 @@ def _packed_products(config: NpuConfig) -> int:
 
 def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
     """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; or singly."""
-    parts = [17] if _packed_products(config) else [config.activation_bits] * config.pixel_lanes
+    parts = [17] if packed_products(config) else [config.activation_bits] * config.pixel_lanes
     return data.StructLayout({f"part{number}": bits for number, bits in enumerate(parts)})
 
 
@@ -68,7 +68,7 @@ class MacRow(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        group = _packed_products(config)
+        group = packed_products(config)
         shift = PRODUCT_BITS + (group - 1).bit_length() if group else 0
 
         products: list[list[tuple[Value, Value | None]]] = []
@@ -206,7 +206,7 @@ class MacArray(wiring.Component):
 
     def _pair(self, x: list[Value]) -> Value:
         """A channel's pixels as `_channel_layout` has them."""
-        if _packed_products(self.config):
+        if packed_products(self.config):
             return Cat(x[0], (x[1] - x[0][7])[:9])
         return Cat(*x)
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import ErrorCode
-from ..arch.registers import COUNTER_BITS, COUNTERS, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, address_of
+from ..arch.registers import COUNTER_BITS, COUNTERS, LANES, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, address_of
 from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
 from ..config import NpuConfig
 
@@ -71,8 +71,7 @@ class RegisterFile(wiring.Component):
             "id": Const(MAGIC, 32),
             "version": Const(VERSION, 32),
             "config": Const(config.digest, 32),
-            "lanes": Cat(Const(lanes, 8) for lanes in (
-                config.oc_lanes, config.ic_lanes, config.nnz_lanes, config.pixel_lanes)),
+            "lanes": Cat(Const(getattr(config, name), 8) for name in LANES),
             "control": Const(0, 32),
             "status": Cat(self.busy, self.done, self.error),
             "error_code": self.error_code,

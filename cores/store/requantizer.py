@@ -19,7 +19,7 @@ __all__ = ["PixelIssue", "Requantizer", "SelectShape"]
 
 def SelectShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
     """Places of a block's pixel in an accumulator word; at least a bit, as Verilog has no vectors without any."""
-    return range(max(2, config.pixel_lanes * config.oc_groups))
+    return range(max(2, config.word_places))
 
 
 def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout

@@ -111,8 +111,7 @@ class StorePixels(wiring.Component):
         group_bits = (config.oc_groups - 1).bit_length()
         place = Signal(SelectShape(config))
         group, pixel = place[:group_bits], place[group_bits:]
-        # Groups of a word can hold further columns or rows of one block.
-        groups_share = config.banks > config.pixel_lanes
+        groups_share = config.groups_share
         spread, alternate = geometry.spread, geometry.alternate
         row_start = Signal.like(word, name="row_start", reset_less=True)
         with m.If(self.restart):

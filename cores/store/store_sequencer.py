@@ -84,7 +84,7 @@ class StoreSequencer(wiring.Component):
         opcode = opcode_of(self.queue.p.word)
         add, pooled = geometry.add, store.pooled
         blocks_of_bank = config.oc_groups
-        if config.banks > config.pixel_lanes:
+        if config.groups_share:
             blocks_of_bank = Mux(geometry.spread | geometry.alternate, 1, config.oc_groups)
         # A local STORE's token is given when its beats are in the input buffer.
         local = geometry.local if config.local_store else Const(0)

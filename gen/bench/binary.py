@@ -147,8 +147,8 @@ def layer_graph(layer: BinaryLayer, *, binary: bool = True, seed: int = 0) -> Gr
 def _ideal(measured: Measurement) -> float:
     """Cycles with all lanes of the array and of the unit at useful work."""
     config = measured.program.config
-    bits = 8 * config.ic_lanes * config.binary_rows * config.pixel_lanes
-    return sum(layer.macs / (bits if layer.mode == "binary" else config.macs) for layer in measured.program.layers)
+    return sum(layer.macs / (config.binary_macs if layer.mode == "binary" else config.macs)
+               for layer in measured.program.layers)
 
 
 def binary_layers() -> list[Case]:

@@ -140,8 +140,7 @@ def run(arguments: argparse.Namespace) -> None:
             console.print(timing_table(timing))
             console.print(timing_line(timing, board.clock_mhz), soft_wrap=True)
             if arguments.route:
-                console.print(f"{routed.mhz:g} MHz, placed and routed: {routed.logic_ns:.2f} ns of logic and "
-                              f"{routed.wires_ns:.2f} ns of wires through {' > '.join(routed.path)}", soft_wrap=True)
+                console.print(f"{routed.mhz:g} MHz, placed and routed: {routed.critical}", soft_wrap=True)
         if too_many:
             messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
                            "take fewer --macs or --features, or another --board", style="yellow", soft_wrap=True)

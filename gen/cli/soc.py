@@ -126,8 +126,7 @@ def _bitstream(target: Target, folder: Path, clock: float) -> "RouteReport":
 
 
 def _show_clock(report: "RouteReport", clock: float) -> None:
-    console.print(f"{report.mhz:g} MHz, placed and routed (target {clock:g}): {report.logic_ns:.2f} ns of logic and "
-                  f"{report.wires_ns:.2f} ns of wires through {' > '.join(report.path)}", soft_wrap=True)
+    console.print(f"{report.mhz:g} MHz, placed and routed (target {clock:g}): {report.critical}", soft_wrap=True)
     used = ", ".join(f"{count:,} {name}" for name, count in sorted(report.used.items()))
     console.print(f"used: {used}", soft_wrap=True)
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from cores.arch.numerics import TABLE_BYTES
+from cores.compute.mac_array import packed_products
 from cores.config import NpuConfig
 from cores.store.value_table import ValueTable
 
@@ -29,12 +30,12 @@ def counted(component: str, config: NpuConfig, family: str) -> dict[str, float]:
     In proportion: what one of them costs in the family, and what else takes any, `gen.hw.area` has from its table.
     """
     if component == "compute":
-        shared = config.pixel_lanes == 2 and config.multiplier_width > 18
         # Input buffer and the two banks of accumulators, each one memory or one of every output lane.
         apart = config.oc_lanes if family in _LANES_APART else 1
         memories = [(config.entry_bits, config.input_depth)] * config.banks
         memories += [(config.acc_lanes * config.acc_width // apart, config.acc_depth)] * (2 * apart)
-        return {"dsp": config.macs / (2 if shared else 1), "ram": _blocks(memories, family)}
+        shared = config.pixel_lanes if packed_products(config) else 1
+        return {"dsp": config.macs / shared, "ram": _blocks(memories, family)}
     if component == "store":
         # The value table's memories, one for each two lanes.
         tables = [(8 * ValueTable.WORD, TABLE_BYTES // ValueTable.WORD)] * (config.ic_lanes // ValueTable.SHARED)

@@ -6,7 +6,7 @@ from enum import IntFlag
 
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.isa import ErrorCode
-from cores.arch.registers import MAGIC, REGION_BITS, REGISTERS, VERSION, Control, Register, Status
+from cores.arch.registers import LANES, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, Register, Status
 from cores.bus.axi import BOUNDARY_BYTES
 from cores.config import NpuConfig
 from cores.control.register_file import RegisterFile
@@ -54,7 +54,6 @@ def _whole(register: Register) -> Field:
 
 def _special(config: NpuConfig) -> dict[str, tuple[Field, ...]]:
     """Fields of the registers that are not one number of 32 bits that the machine changes."""
-    lanes = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
     timeout = RegisterFile(config).signature.members["timeout"].init
     low = (Field("page", (BOUNDARY_BYTES - 1).bit_length(), _BITS - 1, "read-write", text="low half, a whole page"),)
     high_bits = config.address_width - _BITS
@@ -64,7 +63,7 @@ def _special(config: NpuConfig) -> dict[str, tuple[Field, ...]]:
         "version": (_constant("value", VERSION),),
         "config": (_constant("value", config.digest),),
         "lanes": tuple(Field(name, 8 * number, 8 * number + 7, "read-only", getattr(config, name), True)
-                       for number, name in enumerate(lanes)),
+                       for number, name in enumerate(LANES)),
         "control": tuple(_flags(Control, "write-only")),
         "status": tuple(_flags(Status, "read-only")),
         "error_code": (Field("code", 0, max(ErrorCode).bit_length() - 1, "read-only",

@@ -1,6 +1,7 @@
 """Place and route with nextpnr, for boards whose device it knows: the clock that this really gives."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from .yosys import SynthesisError, cache_key, mapped
 __all__ = ["RouteReport", "place_and_route", "read_report"]
 
 _REPORT = "report.json"
+#: What Yosys appends for a net inside of cells: their kinds and ports.
+_INSIDE = re.compile(r"_(TRELLIS_\w+?|CCU2C|LUT4|PFUMX|L6MUX21|MULT18X18D|DP16KD)_.*|\$.*")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,12 @@ class RouteReport:
     wires_ns: float
     path: tuple[str, ...]
     used: dict[str, int]
+
+    @property
+    def critical(self) -> str:
+        """The slowest path in a line, by the signals that it passes."""
+        signals = dict.fromkeys(_INSIDE.sub("", net) for net in self.path)
+        return f"{self.logic_ns:.2f} ns of logic and {self.wires_ns:.2f} ns of wires through {' > '.join(signals)}"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

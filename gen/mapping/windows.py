@@ -127,7 +127,7 @@ class WindowGeometry(Geometry):
         return 2 if self.alternate else 1
 
     def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
-        return config.pixel_lanes if self.alternate else config.banks
+        return config.word_columns(spread=not self.alternate)
 
     def steps(self, config: NpuConfig, rows: range | None = None) -> int:
         return (self.step_rows if rows is None else len(rows)) * self.tap_groups(config)

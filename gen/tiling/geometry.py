@@ -173,7 +173,7 @@ class Geometry:
 
     def word_columns(self, config: NpuConfig, *, narrow: bool = False) -> int:
         """Output columns of an accumulator word."""
-        return config.banks if narrow else config.pixel_lanes
+        return config.word_columns(spread=narrow)
 
     def store_beats(self, window: Window) -> int:
         """Beats of a block of a tile's output."""

@@ -31,9 +31,7 @@ class Pass:
 
     def step_beats(self, config: NpuConfig) -> int:
         """Beats of the weight ring that a step takes."""
-        if self.binary:
-            return config.binary_rows
-        return config.weight_beats + (config.index_beats if self.indexed else 0)
+        return config.step_beats(indexed=self.indexed, binary=self.binary)
 
 
 #: Of each output tile (channels ``o * tm`` and following) the passes that make it.

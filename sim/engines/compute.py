@@ -77,7 +77,7 @@ def _compute(machine: Machine, index: int, geometry: Instruction, instruction: I
         machine.hazards.compute_writes(index, bank, places, bool(instruction["first"]))
     if instruction["first"]:
         accumulators.sums[bank, places] = 0
-    step_beats = config.binary_rows if binary else config.weight_beats + (config.index_beats if indexed else 0)
+    step_beats = config.step_beats(indexed=bool(indexed), binary=bool(binary))
     steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * groups
     held = np.empty((0, config.beat_bytes), np.uint8)
     done = 0

@@ -24,4 +24,4 @@ def sum_places(machine: Machine, index: int, geometry: Instruction, rows: int, c
         places = accumulators.spread_places(rows, cols)
     else:
         places = accumulators.alternate_places(rows, cols) if alternate else accumulators.places(rows, cols)
-    return places + base * machine.config.pixel_lanes * machine.config.oc_groups
+    return places + base * machine.config.word_places

@@ -230,7 +230,7 @@ class Compute:
         if geometry["window"]:
             row = max(1, geometry["reads"])
         else:
-            row = -(-geometry["cols"] // (config.banks if geometry["spread"] else config.pixel_lanes))
+            row = -(-geometry["cols"] // config.word_columns(spread=bool(geometry["spread"])))
         words = geometry["rows"] * row
         beats, handover, lead = self._kind(
             bool(geometry["window"]), bool(instruction["indexed"]), bool(instruction["binary"]))
@@ -243,7 +243,7 @@ class Compute:
         """Of a kind of steps: their beats, `ComputeEngine.handover` and `WeightLoader.lead`."""
         kind, config = (window, indexed, binary), self.shared.config
         if kind not in self._kinds:
-            beats = config.binary_rows if binary else config.weight_beats + indexed * config.index_beats
+            beats = config.step_beats(indexed=indexed, binary=binary)
             self._kinds[kind] = (
                 beats, ComputeEngine.handover(config, window=window, binary=binary),
                 WeightLoader.lead(config, taken=ComputeEngine.handover(config), indexed=indexed, binary=binary))
