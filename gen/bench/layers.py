@@ -1,4 +1,4 @@
-"""What is timed and compared with published figures: single layers with seeded weights, and known networks."""
+"""What is timed and compared with published figures: single layers with seeded weights."""
 
 from dataclasses import dataclass, replace
 
@@ -16,8 +16,8 @@ from sim.golden import quantize_multiplier
 from sim.rtl.machine import RtlMachine
 from sim.rtl.run import RtlResult, run_program
 
-__all__ = ["DEPTHWISE", "FEW_CHANNELS", "LAYERS", "NETWORKS", "PAIRS", "LayerBenchmark", "Measurement", "bus_bound",
-           "conv_graph", "measure_graph", "measure_layer"]
+__all__ = ["DEPTHWISE", "FEW_CHANNELS", "LAYERS", "PAIRS", "LayerBenchmark", "Measurement", "bus_bound", "conv_graph",
+           "measure_graph", "measure_layer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +63,6 @@ def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else value
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkBenchmark:
-    """A trained model (``file``.onnx, ``file``.golden.npz); ``goal`` is cycles of an inference with 256 MACs."""
-
-    file: str
-    title: str
-    goal: int | None = None
-    peer: str = ""
-
-
 LAYERS: tuple[LayerBenchmark, ...] = (
     LayerBenchmark(name="3x3 64->64 28x28", channels=64, outputs=64, size=28, kernel=3, goal=0.92,
                    peer="NNgen 89.4 % of 252, 97.0 % of 72"),
@@ -112,16 +102,6 @@ PAIRS: tuple[tuple[LayerBenchmark, LayerBenchmark], ...] = tuple(
                     outputs=outputs, size=-(-size // stride), kernel=1))
     for channels, outputs, size, stride in (
         (256, 256, 14, 1), (512, 512, 14, 1), (32, 64, 112, 1), (64, 128, 112, 2)))
-
-NETWORKS: tuple[NetworkBenchmark, ...] = (
-    NetworkBenchmark(file="mlperf_resnet8_int8", title="ResNet-8", goal=100_000,
-                     peer="NNgen 194,706 cycles with 288 multipliers"),
-    NetworkBenchmark(file="mlperf_vww_mnv1_025_int8", title="MobileNetV1 0.25, 96x96"),
-    NetworkBenchmark(file="mlperf_kws_dscnn_int8", title="DS-CNN"),
-    NetworkBenchmark(file="tinymaix_mnist_resnet_int8", title="MNIST ResNet"),
-    NetworkBenchmark(file="tinymaix_mnist_valid_int8", title="MNIST"),
-    NetworkBenchmark(file="coral_mnv2_10_224_uint8", title="MobileNetV2, 224x224"),
-)
 
 
 @dataclass(frozen=True, eq=False)

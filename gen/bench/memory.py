@@ -7,7 +7,7 @@ from typing import Literal
 
 from boards.registry import BOARDS
 from cores.config import NpuConfig
-from gen.bench.layers import NETWORKS
+from gen.bench.networks import NETWORKS
 from gen.hw.clock import clock_of
 from gen.options import CompileOptions
 from gen.run.memory import bus_of

@@ -83,7 +83,7 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
-        "networks": "networks, whole inferences in the RTL",
+        "networks": "networks, whole inferences in the RTL, beside the time model and its worst layer",
         "memory": "networks on the memories of all boards, by the time model; lost: percent of the cycles that an "
                   "ideal memory does not need",
         "models": "every quantised model of the folder: cycles by the time model, values of layers that differ from "
@@ -129,7 +129,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:,.1f}"
+        return f"{value:,.1f}" if value >= 1 else f"{value:.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -194,13 +194,9 @@ def _models(arguments: argparse.Namespace) -> Path | None:
 
 
 def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    from gen.bench.layers import NETWORKS
+    from gen.bench.networks import NETWORKS, measure
     from gen.hw.clock import clock_of
-    from gen.options import CompileOptions
-    from gen.run.inputs import read_samples
     from gen.run.memory import bus_of
-    from gen.run.runner import run_model
-    from gen.run.workload import open_workload
 
     folder = _models(arguments)
     if folder is None:
@@ -211,15 +207,11 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         machine.set_bus(bus_of(chosen_memory(arguments), config, clock.mhz))
         for network in NETWORKS:
             with status(network.title):
-                workload = open_workload(folder / f"{network.file}.onnx", config, CompileOptions(keep_all=True))
-                samples = read_samples(folder / f"{network.file}.golden.npz", workload.inputs, limit=1)
-                result = run_model(workload, samples, "rtl", machine=machine)
-            cycles = round(result.cycles or 0)
-            macs = sum(layer.macs for layer in workload.program.layers)
+                row = measure(network, folder, machine)
             rows.append({
-                "network": network.title, "cycles": cycles, "goal": network.goal,
-                "used_%": 100 * macs / config.macs / cycles,
-                "fps": clock.per_second(cycles), "clock": str(clock), "wrong": result.mismatches,
+                "network": network.title, "cycles": row.cycles, "goal": network.goal if config.macs == 256 else None, "used_%": 100 * row.used,
+                "time_model": row.model, "worst_layer_%": round(100 * row.worst_layer, 2),
+                "fps": clock.per_second(row.cycles), "clock": str(clock), "wrong": row.wrong,
                 "published": network.peer})
     return rows
 

@@ -226,6 +226,7 @@ class RtlMachine:
     # -- memory --------------------------------------------------------------------------------------------------
 
     def set_bus(self, bus: Bus) -> None:
+        self.bus = bus
         self._library.npu_set_bus(self._handle, bus.latency, bus.bandwidth, bus.stall_probability, int(bus.write_order))
         dram = None if bus.dram is None else _CDram(*(int(value) for value in asdict(bus.dram).values()))
         self._library.npu_set_dram(self._handle, None if dram is None else ctypes.byref(dram))
