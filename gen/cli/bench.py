@@ -209,7 +209,8 @@ def _networks(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             with status(network.title):
                 row = measure(network, folder, machine)
             rows.append({
-                "network": network.title, "cycles": row.cycles, "goal": network.goal if config.macs == 256 else None, "used_%": 100 * row.used,
+                "network": network.title, "cycles": row.cycles, "goal": network.goal if config.macs == 256 else None,
+                "used_%": 100 * row.used,
                 "time_model": row.model, "worst_layer_%": round(100 * row.worst_layer, 2),
                 "fps": clock.per_second(row.cycles), "clock": str(clock), "wrong": row.wrong,
                 "published": network.peer})
