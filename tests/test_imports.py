@@ -68,8 +68,7 @@ EDGES = {
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files sim",
-    "gen.soc": "boards cores cores.arch cores.bus cores.config cores.errors gen.hw gen.ir gen.program gen.run sim "
-               "sim.rtl",
+    "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
     "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
                  "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "

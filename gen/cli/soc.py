@@ -150,7 +150,6 @@ def _simulate(target: Target, config: "NpuConfig", clock: float, arguments: argp
     from gen.options import CompileOptions
     from gen.run.inputs import read_samples
     from gen.run.workload import open_workload
-    from gen.soc.host import Host
     from gen.soc.inference import connect, infer_all
     from gen.soc.simulator import simulate
 
@@ -159,9 +158,7 @@ def _simulate(target: Target, config: "NpuConfig", clock: float, arguments: argp
     with status(f"compiling the system of {target.title}"):
         line, description = simulate(target, config, clock_mhz=clock)
     with line, counter(f"{target.title}, simulated", len(samples)) as tell:
-        host = Host(connect(line), description)
-        host.wake_memory()
-        outcome = infer_all(host, workload, samples, progress=tell)
+        outcome = infer_all(connect(line, description), workload, samples, progress=tell)
     if arguments.json:
         print_json({"board": target.name, "macs": config.macs, "clock_mhz": clock, **outcome.to_dict()})
     else:

@@ -1,5 +1,6 @@
 """A compiled program in the form that the driver runs."""
 
+from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from gen.run.application import Application
 from gen.run.host import HostSegment
 from gen.run.workload import Workload
 from npudriver import Deployment
+from npudriver.layout import pack
 from npudriver.program import DeployedProgram, Port, Step
 from sim.cycles import estimate
 
-__all__ = ["deployed", "deployment"]
+__all__ = ["deployed", "deployment", "packed_inputs"]
 
 
 def deployment(application: Application, folder: Path, *, name: str, board: str = "", device: str = "") -> Deployment:
@@ -48,6 +50,13 @@ def deployed(workload: Workload) -> DeployedProgram:
         outputs=[_output(program, graph, name) for name in graph.outputs],
         layers=[layer.name for layer in program.layers], instruction_layers=runs,
         code=program.code, constants=program.constants)
+
+
+def packed_inputs(program: Program, tensors: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
+    """Of int8 (C, H, W) ``tensors`` the program's inputs, as `ResidentProgram.submit_packed` takes them."""
+    places = {program.tensors[name]: tensors[name] for name in program.inputs.values()}
+    return {place.offset: pack(values, program.config.beat_bytes, interleaved=place.interleaved)
+            for place, values in places.items()}
 
 
 def _input(program: Program, graph: Graph, name: str, shape: tuple[int, ...]) -> Port:

@@ -9,10 +9,9 @@ import numpy as np
 
 from cores.config import NpuConfig
 from cores.device import driver_machine
-from gen.run.deployed import deployed
+from gen.run.deployed import deployed, packed_inputs
 from gen.run.workload import Workload
 from npudriver import Backend, Device, ResidentProgram, open_backend
-from npudriver.layout import pack
 from sim import functional
 from sim.devices import FunctionalBackend, RtlBackend
 from sim.rtl.machine import RtlMachine
@@ -98,11 +97,8 @@ class BoardTarget:
         if workload not in self._loaded:
             # What it leaves in memory is read back before the next inference.
             self._loaded[workload] = self._device.load(deployed(workload), slots=1)
-        inputs = {program.tensors[name]: tensors[name] for name in program.inputs.values()}
         began = time.perf_counter()
-        inference = self._loaded[workload].submit_packed(
-            {place.offset: pack(values, program.config.beat_bytes, interleaved=place.interleaved)
-             for place, values in inputs.items()})
+        inference = self._loaded[workload].submit_packed(packed_inputs(program, tensors))
         inference.wait()
         seconds = time.perf_counter() - began
         return Executed(inference.region(), seconds, inference.cycles)

@@ -1,21 +1,29 @@
 """Samples through a simulated system: every byte of the data region beside the instruction-level simulator's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from cores.device import driver_machine
 from gen.ir import reference
+from gen.run.deployed import deployed, packed_inputs
 from gen.run.inputs import Samples
 from gen.run.runner import Inference
 from gen.run.workload import Workload
-from gen.soc.host import Host
+from gen.soc.host import SystemClient, windows_of
 from gen.soc.simulator import SerialLine
+from npudriver.backend import Backend
+from npudriver.backends.remote import Client, RemoteBackend
+from npudriver.device import Device
 from sim import functional
 from sim.cycles import estimate
 
 __all__ = ["Outcome", "connect", "infer_all"]
+
+#: Seconds of the system's clock that an inference may take.
+_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
@@ -36,39 +44,58 @@ class Outcome:
         return asdict(self)
 
 
-def connect(line: SerialLine) -> Any:
-    """LiteX's end of UARTBone at a simulated line: reads and writes words of the system's bus."""
+class _SimulatedBackend(RemoteBackend):
+    """Its time is that of the simulated clock."""
+
+    def __init__(self, client: Client, line: SerialLine, description: Mapping[str, Any]) -> None:
+        self._line, self._hertz = line, description["clock_mhz"] * 1e6
+        super().__init__(client, windows_of(description))
+
+    def pause(self, seconds: float) -> None:
+        self._line.run(round(seconds * self._hertz))
+
+    def time(self) -> float:
+        return self._line.cycle / self._hertz
+
+
+def connect(line: SerialLine, description: Mapping[str, Any]) -> Backend:
+    """The system at a simulated line, by LiteX's end of UARTBone; its memory is awake. Raises HostError."""
     from litex.tools.remote.comm_uart import CommUART
 
     class UartBone(CommUART):
         def __init__(self) -> None:     # not LiteX's, which opens a port by its name
             self.port, self.debug, self.addr_bytes = line, False, 4
 
-    return UartBone()
+    client = SystemClient(UartBone(), description)
+    client.wake_memory()
+    return _SimulatedBackend(client, line, description)
 
 
-def infer_all(host: Host, workload: Workload, samples: Samples, *,
+def infer_all(backend: Backend, workload: Workload, samples: Samples, *,
               progress: Callable[[int, int], None] = lambda done, cycles: None) -> Outcome:
-    """Run every sample; the memory is awake. ``progress`` hears of the samples done, and the cycles of the last one.
+    """Run every sample; ``progress`` hears of the samples done, and the cycles of the last one.
 
-    Raises HostError, DriverError and MachineError as `Host` does.
+    Raises DriverError, and HostError when the memory does not hold what is written to it.
     """
     program = workload.program
-    job = host.load(program)
     cycles: list[int] = []
     predictions: list[int | None] = []
     wrong = 0
     expected = program.image()
-    for number in range(len(samples)):
-        tensors = _input_tensors(workload, samples, number)
-        for tensor, values in tensors.items():
-            program.pack_input(expected, tensor, values)
-        functional.run(program.config, program.code, expected, write_start=program.write_start)
-        cycles.append(host.infer(program, job, tensors))
-        found = host.data_region(job, program.config.beat_bytes)
-        wrong += int(np.count_nonzero(found != expected))
-        predictions.append(_prediction(workload, found))
-        progress(number + 1, cycles[-1])
+    with Device(backend, driver_machine(program.config), timeout=_TIMEOUT) as device:
+        resident = device.load(deployed(workload), slots=1)
+        resident.slots[0].region.write(0, expected)     # all of it: what is never written is compared too
+        for number in range(len(samples)):
+            tensors = _input_tensors(workload, samples, number)
+            for tensor, values in tensors.items():
+                program.pack_input(expected, tensor, values)
+            functional.run(program.config, program.code, expected, write_start=program.write_start)
+            inference = resident.submit_packed(packed_inputs(program, tensors))
+            found = inference.region()
+            cycles.append(inference.cycles or 0)
+            wrong += int(np.count_nonzero(found != expected))
+            predictions.append(_prediction(workload, found))
+            progress(number + 1, cycles[-1])
     right = None if samples.labels is None else int(np.count_nonzero(np.array(predictions) == samples.labels))
     return Outcome(cycles, estimate(program.config, program.code).cycles, expected.size, wrong, predictions, right)
 

@@ -16,15 +16,17 @@ from cores.arch.registers import COUNTERS, MAGIC, REGISTERS, VERSION, Control, S
 from cores.bus.axi import Axi4Read, Axi4Write, AxiLite
 from cores.config import NpuConfig
 from gen.cli import main
-from gen.compiler import compile_graph
-from gen.program.program import Program
+from gen.options import CompileOptions
+from gen.run.inputs import read_samples
+from gen.run.workload import open_workload
 from gen.soc import project
-from gen.soc.host import Host, HostError
+from gen.soc.host import HostError, SystemClient, windows_of
+from gen.soc.inference import infer_all
 from gen.soc.serve import serve
 from gen.soc.simulator import simulate
 from gen.soc.targets import TARGETS, get_target
+from npudriver.backends.remote import RemoteBackend
 from sim import functional
-from tests.random_layers import random_graph, random_inputs
 
 _MEMORY, _NPU, _CSR = 0x4000_0000, 0x9000_0000, 0x1000
 _DESCRIPTION = {
@@ -52,11 +54,13 @@ class Bus:
         fixed = {"id": MAGIC, "version": VERSION, "config": config.digest, "lanes": lanes}
         self.registers = {register.address: fixed.get(register.name, 0) for register in REGISTERS}
 
-    def read(self, addr: int, length: int | None = None):
+    def close(self) -> None:
+        """Nothing: it is no connection."""
+
+    def read(self, addr: int, length: int):
         if addr >= _NPU:
-            return self.registers[addr - _NPU]
-        words = self.memory[addr - _MEMORY:][:4 * (length or 1)].view("<u4").tolist()
-        return words[0] if length is None else words
+            return [self.registers[addr - _NPU]]
+        return self.memory[addr - _MEMORY:][:4 * length].view("<u4").tolist()
 
     def write(self, addr: int, datas: list[int]) -> None:
         if _MEMORY <= addr < _NPU:
@@ -83,14 +87,9 @@ class Bus:
             self.registers[address_of(f"counter_{COUNTERS[0]}_low")] = 123
 
 
-@pytest.fixture(scope="module")
-def program() -> Program:
-    return compile_graph(random_graph(3, layers=2), BOARDS["ecp5"].config(16))[0]
-
-
 def test_the_memory_is_woken_as_the_description_says():
     bus = Bus(BOARDS["ecp5"].config(16))
-    Host(bus, _DESCRIPTION).wake_memory()
+    SystemClient(bus, _DESCRIPTION).wake_memory()
     at = _DESCRIPTION["registers"]
     assert bus.log == [
         (at["sdram_dfii_pi0_address"], 1024), (at["sdram_dfii_pi0_baddress"], 2), (at["sdram_dfii_pi0_command"], 11),
@@ -98,44 +97,39 @@ def test_the_memory_is_woken_as_the_description_says():
         (at["sdram_dfii_control"], 1)]
 
 
-def test_a_memory_that_forgets():
+@pytest.mark.parametrize("leveling, cause", [(False, "to it$"), (True, "its read delays want training")])
+def test_a_memory_that_forgets(leveling: bool, cause: str):
     class Forgetful(Bus):
         def write(self, addr: int, datas: list[int]) -> None:
             super().write(addr, [data & ~0x100 for data in datas])
 
-    with pytest.raises(HostError, match="does not hold what is written"):
-        Host(Forgetful(BOARDS["ecp5"].config(16)), _DESCRIPTION).wake_memory()
+    description = {**_DESCRIPTION, "memory": {**_DESCRIPTION["memory"], "leveling": leveling}}
+    with pytest.raises(HostError, match=f"the memory does not hold what is written to it.*{cause}|{cause}"):
+        SystemClient(Forgetful(BOARDS["ecp5"].config(16)), description).wake_memory()
 
 
-def test_inferences_one_after_the_other(program: Program):
+def test_a_word_that_is_lost():
+    """The last of what is written to memory; registers are not read back."""
+    class Losing(Bus):
+        def write(self, addr: int, datas: list[int]) -> None:
+            super().write(addr, datas[:-1] if addr < _NPU else datas)
+
+    client = SystemClient(Losing(BOARDS["ecp5"].config(16)), _DESCRIPTION)
+    client.write(_NPU + address_of("irq_enable"), [1])
+    with pytest.raises(HostError, match="does not hold"):
+        client.write(_MEMORY + 64, [1, 2, 3])
+
+
+def test_inferences_one_after_the_other(digits: Path):
     """Each leaves what the simulator makes of its input alone, whatever the one before it was."""
-    host = Host(Bus(program.config), _DESCRIPTION)
-    job = host.load(program)
-    assert job.data % 4096 == 0 and job.instructions == len(program.instructions)
-    expected = program.image()
-    for number in range(3):
-        inputs = random_inputs(random_graph(3, layers=2), number)
-        assert host.infer(program, job, inputs) == 123
-        for tensor, values in inputs.items():
-            program.pack_input(expected, tensor, values)
-        functional.run(program.config, program.code, expected, write_start=program.write_start)
-        assert np.array_equal(host.data_region(job, program.config.beat_bytes), expected)
-
-
-def test_a_program_that_does_not_fit(program: Program):
-    small = {**_DESCRIPTION, "regions": {**_DESCRIPTION["regions"], "main_ram": {"base": _MEMORY, "size": 4096}}}
-    with pytest.raises(HostError, match="do not fit into 4,096 bytes"):
-        Host(Bus(program.config), small).load(program)
-
-
-def test_a_program_that_never_ends(program: Program):
-    class Busy(Bus):
-        def _set(self, address: int, value: int) -> None:
-            self.registers[address] = value
-
-    host = Host(Busy(program.config), _DESCRIPTION)
-    with pytest.raises(HostError, match="is not done after 0.01 s"):
-        host.infer(program, host.load(program), {}, patience=0.01)
+    config = BOARDS["ecp5"].config(16)
+    workload = open_workload(digits / "digits_int8.onnx", config, CompileOptions())
+    samples = read_samples(digits / "digits_test.npz", workload.inputs, limit=3)
+    bus = Bus(config)
+    bus.memory[:] = 0x55
+    outcome = infer_all(RemoteBackend(SystemClient(bus, _DESCRIPTION), windows_of(_DESCRIPTION)), workload, samples)
+    assert outcome.cycles == [123] * 3 and outcome.right == 3 and outcome.wrong_bytes == 0
+    assert outcome.compared == workload.program.image().size
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -261,13 +255,15 @@ def test_litex_server_and_client(litex):
     Thread(target=server._serve_thread, daemon=True).start()
     client = RemoteClient(port=server.bind_port)
     client.open()
-    host = Host(client, description)
+    host = SystemClient(client, description)
     host.wake_memory()
+    backend = RemoteBackend(host, windows_of(description))
     values = np.arange(4096, dtype=np.uint16).view(np.uint8)
-    host.write_bytes(4096, values)
-    assert np.array_equal(host.read_bytes(4096, values.size), values)
-    assert host.read32(address_of("id")) == MAGIC
-    client.close()
+    buffer = backend.allocate(values.size, 4096)
+    buffer.write(0, values)
+    assert np.array_equal(buffer.read(0, values.size), values)
+    assert backend.read32(address_of("id")) == MAGIC
+    backend.close()
 
 
 def _free_port() -> int:
