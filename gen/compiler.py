@@ -1,9 +1,11 @@
 """Graph -> program, in stages: pruned and rounded graph, mapped graph, placed graph, instructions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import Instruction
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph
@@ -21,7 +23,16 @@ from gen.passes.prune import prune
 from gen.program.assembler import encode_all
 from gen.program.program import LayerInfo, Program
 
-__all__ = ["compile_graph", "generate", "prepare"]
+__all__ = ["Lowered", "compile_graph", "generate", "lowered", "prepare"]
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A graph as instructions: all that its time depends on. ``owners``: the layer of each one, -1 for none."""
+
+    placed: PlacedGraph
+    instructions: Sequence[Instruction]
+    owners: Sequence[int]
 
 
 def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
@@ -58,8 +69,8 @@ def compile_graph(graph: Graph, config: NpuConfig, options: CompileOptions | Non
     return generate(graph, config, options, model=model), graph
 
 
-def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model: bytes | None = None) -> Program:
-    """The program for a graph that is prepared; ``model`` is kept in it as it is.
+def lowered(graph: Graph, config: NpuConfig, options: CompileOptions) -> Lowered:
+    """The instructions for a graph that is prepared.
 
     Raises CompileError for a layer that the configuration cannot run.
     """
@@ -68,17 +79,23 @@ def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model:
     placed = PlacedGraph.of(mapped, keep_all=options.keep_all)
     verify_placed(placed)
     try:
-        instructions, owners = lower(placed)
+        return Lowered(placed, *lower(placed))
     except ValueError as error:
         raise CompileError(f"model {graph.name}: {error}") from None
+
+
+def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model: bytes | None = None) -> Program:
+    """The program for a graph that is prepared; ``model`` is kept in it as it is. Raises what `lowered` does."""
+    result = lowered(graph, config, options)
+    placed = result.placed
     layers = [layer.mapped for step in placed.steps for layer in step]
     return Program(
-        name=graph.name, config=config, code=encode_all(instructions), constants=placed.constants.tobytes(),
+        name=graph.name, config=config, code=encode_all(result.instructions), constants=placed.constants.tobytes(),
         data_beats=placed.end, write_start=placed.write_start, tensors=placed.tensors,
         inputs={name: tensor for name, (tensor, _) in graph.inputs.items()},
         outputs={name: tensor for name, (tensor, _) in graph.outputs.items()},
         layers=tuple(LayerInfo(item.layer.name, item.layer.op, item.mode, item.input, item.layer.output, item.macs,
                                item.useful_macs) for item in layers),
-        instruction_layers=tuple(owners), density=options.density, model=model,
+        instruction_layers=tuple(result.owners), density=options.density, model=model,
         winograd={layer.name: layer.winograd.shifts
                   for layer in graph.layers if isinstance(layer, Conv) and layer.winograd})

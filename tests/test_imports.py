@@ -56,7 +56,7 @@ EDGES = {
     "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling sim.table",
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
                    "sim.golden",
-    "gen.compiler": "cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
+    "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",
     # what is done with it
@@ -68,13 +68,15 @@ EDGES = {
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files sim",
+    "gen.explore": "boards cores.config cores.errors gen.compiler gen.files gen.hw gen.ir gen.onnx gen.options "
+                   "gen.partition gen.passes gen.prune gen.run sim sim.errors",
     "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
     "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
                  "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
                  "sim.devices sim.golden sim.rtl",
-    "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.files gen.hw gen.ir "
-               "gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run "
+    "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.explore gen.files gen.hw "
+               "gen.ir gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run "
                "gen.soc gen.train gen.zoo npudriver sim sim.rtl",
     "gen": "gen.cli gen.name",
 }

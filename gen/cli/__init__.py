@@ -24,6 +24,7 @@ COMMANDS = {
     "run": "run a model or a program on the reference, a simulator, the Verilog or a board",
     "deploy": "pack a model with the driver and an example for a board",
     "profile": "cycles, utilisation and stalls of each layer",
+    "explore": "search machines for models: cycles against area, and the best trade-offs",
     "disasm": "list the instructions of a program",
     "compare": "compare every layer with onnxruntime",
     "zoo": "write a float ONNX model of a known network, with seeded weights",

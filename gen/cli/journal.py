@@ -1,29 +1,16 @@
 """Measurements that are kept while a long command goes on, so that one that was interrupted can be continued."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Self
 
 from gen.cli.common import messages
+from gen.files.sources import sources_digest
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
 __all__ = ["Journal"]
-
-_ROOT = Path(__file__).resolve().parents[2]
-
-
-def _code_digest() -> str:
-    state = hashlib.sha256()
-    for package in ("cores", "gen", "sim"):
-        for path in sorted((_ROOT / package).rglob("*")):
-            if path.suffix in (".py", ".cpp", ".hpp"):
-                state.update(path.read_bytes())
-    return state.hexdigest()[:20]
-
 
 def _line(key: str, row: dict[str, Any]) -> str:
     """Begins a line, as the one before may not be finished."""
@@ -38,7 +25,7 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self.path = cache_folder() / "bench" / f"{_code_digest()}.jsonl"
+        self.path = cache_folder() / "bench" / f"{sources_digest()[:20]}.jsonl"
         self._earlier = self._read()
         self._used: set[str] = set()
 

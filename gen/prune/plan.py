@@ -24,7 +24,7 @@ from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import quantised_node
 from gen.run.inputs import read_samples
 
-__all__ = ["Goal", "Pruned", "Pruner", "layer_rows", "read_model"]
+__all__ = ["Goal", "Pruned", "Pruner", "layer_rows", "read_model", "with_initializers"]
 
 #: Random samples where none are given: enough to tell layers apart.
 _RANDOM_SAMPLES = 16
@@ -72,7 +72,11 @@ def read_model(path: Path, shapes: Shapes | None = None) -> onnx.ModelProto:
 
     Raises GraphError.
     """
-    model = read(path, shapes).proto
+    return with_initializers(read(path, shapes).proto)
+
+
+def with_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model that has been read, its constants as initializers that are no inputs; it is changed in place."""
     constant = [node for node in model.graph.node if node.op_type == "Constant" and node.attribute[0].name == "value"]
     for node in constant:
         model.graph.initializer.append(node.attribute[0].t)

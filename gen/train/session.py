@@ -1,14 +1,13 @@
 """What a training session is: a file that says all of it, so that the same file trains the same model again."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from cores.config import PRESET_MACS
-from gen.files.write import require_file
+from gen.files.document import DocumentError, read_document
 from gen.train.errors import TrainError
 
 __all__ = ["Data", "Prune", "Session", "Stage", "read_session"]
@@ -16,8 +15,6 @@ __all__ = ["Data", "Prune", "Session", "Stage", "read_session"]
 _Count = Annotated[int, Meta(ge=1, le=1 << 24)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Weight = Annotated[float, Meta(ge=0, le=1e6)]
-#: Bytes of a session file beyond any.
-_MAX_FILE = 1 << 20
 
 
 class _Strict(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -88,29 +85,9 @@ class Session(_Strict, kw_only=True, frozen=True):
     stages: Annotated[tuple[Stage, ...], Meta(min_length=1)]
 
 
-def _yaml(content: bytes) -> Any:
-    try:
-        import yaml
-    except ModuleNotFoundError:
-        raise TrainError("YAML needs the package pyyaml: pip install 'npugen[train]', or write the session as "
-                         "JSON") from None
-    try:
-        return yaml.safe_load(content)
-    except yaml.YAMLError as error:
-        raise TrainError(f"not YAML: {' '.join(str(error).split())}") from None
-
-
 def read_session(path: Path) -> Session:
     """A session from a .json, .yaml or .yml file. Raises TrainError that names it, OSError."""
-    readers: dict[str, Callable[[bytes], Any]] = {".json": msgspec.json.decode, ".yaml": _yaml, ".yml": _yaml}
-    if path.suffix not in readers:
-        raise TrainError(f"{path}: a session is a .json or .yaml file")
-    require_file(path)
-    if path.stat().st_size > _MAX_FILE:
-        raise TrainError(f"{path}: {path.stat().st_size:,} bytes are no session")
     try:
-        return msgspec.convert(readers[path.suffix](path.read_bytes()), Session)
-    except msgspec.MsgspecError as error:
-        raise TrainError(f"{path}: {error}") from None
-    except TrainError as error:
+        return msgspec.convert(read_document(path, "a session", extra="train"), Session)
+    except (DocumentError, msgspec.MsgspecError) as error:
         raise TrainError(f"{path}: {error}") from None

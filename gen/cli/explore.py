@@ -1,0 +1,229 @@
+"""``gen explore``"""
+
+import argparse
+import json
+import os
+from collections import Counter
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from boards.registry import BOARDS
+from gen.cli.calibration import progress_of, say
+from gen.cli.common import add_json_option, counter, messages, print_json, refuse_to_replace, status
+from gen.cli.compile import add_shape_option
+from gen.cli.errors import CommandError, UsageError
+from gen.cli.explore_table import show
+from gen.cli.machine import DEFAULT_BOARD, chosen_board
+from gen.cli.run import positive
+from gen.explore.methods import METHODS
+from gen.files.write import require_writable, write_file
+
+if TYPE_CHECKING:
+    from gen.explore.bench import MachineBench
+    from gen.explore.machines import MachineProblem
+    from gen.explore.report import Found
+    from gen.explore.search import Workers
+    from gen.explore.space import Space
+
+EXAMPLE = """example:
+  %(prog)s examples/digits/digits_int8.onnx --vary macs=64,128,256 --vary features=none,fusion+gather \\
+      -o build/explore"""
+
+_EVALUATIONS = 256
+_FILES = ("explore.json", "explore.csv", "explore.png")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = ("Search machines for models: cycles by the time model, as `profile` has them, against what "
+                          "they take of a board's device (docs/explore.md).")
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL.onnx",
+                        help="ONNX model, quantised, or float with --calibrate; cycles of several are added")
+    parser.add_argument("--board", metavar="NAME", help=f"{', '.join(BOARDS)} (default {DEFAULT_BOARD})")
+    parser.add_argument("--calibrate", type=Path, metavar="X.npz|FOLDER",
+                        help="samples to quantise float models on; `quantize` has more ways to")
+    space = parser.add_argument_group("space", "default: the presets of --macs, and the optional units for any network")
+    space.add_argument("--space", type=Path, metavar="SPACE.yaml|json", help="parameters, each with a list of values")
+    space.add_argument("--vary", type=_axis, action="append", default=[], metavar="NAME=VALUE,VALUE",
+                       help="the values of a parameter: macs, features (joined by +), any field of the configuration "
+                            "(input_depth), density, memory, clock; several times; replaces the file's")
+    how = parser.add_argument_group("search")
+    how.add_argument("--objectives", type=_names, default=(), metavar="LIST",
+                     help="cycles, ms, bus_bytes, area (mean share of the device's resources, %%), the device's resources "
+                          "(lut, dsp, ...), kept, accuracy (default cycles,area, and kept if the density is varied)")
+    how.add_argument("--method", choices=METHODS, default="auto",
+                     help="all points; so many at random; or optuna's NSGA-II (default auto: grid, or random where "
+                          "there are more points than --evaluations)")
+    how.add_argument("--evaluations", type=positive, default=_EVALUATIONS, metavar="N",
+                     help=f"points at most, of random and optuna (default {_EVALUATIONS})")
+    how.add_argument("--seed", type=_natural, default=0, metavar="N", help="of random and optuna (default 0)")
+    how.add_argument("--input", type=Path, metavar="X.npz|FOLDER",
+                     help="samples for the objective accuracy, with an array `label`; without labels a sample is right "
+                          "where the pruned model answers as the model does")
+    how.add_argument("--limit", type=positive, metavar="N", help="the first N samples of --input")
+    work = parser.add_argument_group("workers")
+    work.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one for each processor core)")
+    work.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, in place of --jobs")
+    work.add_argument("--no-cache", dest="cache", action="store_false",
+                      help="measure anew what is known, and keep nothing")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=f"write {', '.join(_FILES)} there")
+    parser.add_argument("--all", action="store_true", help="show all points, not the front alone")
+    add_shape_option(parser)
+    add_json_option(parser)
+
+
+def _axis(text: str) -> tuple[str, list[Any]]:
+    name, equals, values = text.partition("=")
+    if not equals or not values:
+        raise argparse.ArgumentTypeError(f"must be a parameter and its values, such as macs=64,128, not {text}")
+    return name.strip().replace("-", "_"), [_value(value.strip()) for value in values.split(",")]
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if len(set(names)) != len(names):
+        raise argparse.ArgumentTypeError(f"one of them stands there twice: {text}")
+    return names
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 1 << 32:
+        raise argparse.ArgumentTypeError(f"must be a number in 0..{(1 << 32) - 1}, not {text}")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    board = chosen_board(arguments)
+    if arguments.scheduler and arguments.jobs:
+        raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
+    if arguments.input and len(arguments.models) > 1:
+        raise UsageError("--input judges one model; there are several")
+    for name in _FILES if arguments.output else ():
+        require_writable(arguments.output / name)
+        refuse_to_replace(arguments.output / name, arguments.space, *arguments.models)
+    from gen.explore.errors import ExploreError
+    from gen.explore.machines import MachineProblem
+    from gen.explore.methods import chosen_method
+
+    space = chosen_space(arguments)
+    with status("reading the models") as remark:
+        bench = _bench(arguments, remark)
+    try:
+        problem = MachineProblem(space, board, bench, arguments.objectives)
+        name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
+    except ExploreError as error:
+        raise UsageError(str(error)) from None
+    found = _searched(arguments, problem, name, method)
+    facts = {"board": board.name, "models": [{"name": model.name, "digest": model.digest} for model in bench.models],
+             "method": name, "seed": arguments.seed if name != "grid" else None, "size": space.size}
+    result = found.to_dict(facts)
+    if arguments.output:
+        _write(arguments, found, result)
+    if arguments.json:
+        print_json(result)
+    else:
+        show(found, every=arguments.all)
+
+
+def chosen_space(arguments: argparse.Namespace) -> "Space":
+    """Of --space and --vary. Raises CommandError that names the file, UsageError."""
+    from gen.explore.errors import SpaceError
+    from gen.explore.parameters import default_axes, space_of
+    from gen.files.document import DocumentError, read_document
+
+    axes: dict[str, Any] = {}
+    if arguments.space:
+        try:
+            axes = read_document(arguments.space, "a space", extra="explore")
+            if not isinstance(axes, dict) or not all(isinstance(name, str) for name in axes):
+                raise SpaceError("must be parameters, each with a list of values")
+            space_of(axes)
+        except (DocumentError, SpaceError) as error:
+            raise CommandError(f"{arguments.space}: {error}") from None
+    twice = next((name for name, count in Counter(name for name, _ in arguments.vary).items() if count > 1), None)
+    if twice is not None:
+        raise UsageError(f"--vary {twice}: give all its values at once, separated by commas")
+    try:
+        return space_of({**axes, **dict(arguments.vary)} or default_axes())
+    except SpaceError as error:
+        raise UsageError(f"--vary {error}") from None
+
+
+def _bench(arguments: argparse.Namespace, remark: Any) -> "MachineBench":
+    """The models, read and tried once: what is wrong with them is said before anything is searched."""
+    from gen.explore.accuracy import Judgement
+    from gen.explore.bench import MachineBench
+    from gen.explore.models import read_model_file
+    from gen.onnx.read import parse
+    from gen.run.calibration import Calibration
+    from gen.run.inputs import model_specs, read_samples
+
+    shapes = dict(arguments.shape)
+    calibration = Calibration(arguments.calibrate, progress=progress_of(remark)) if arguments.calibrate else None
+    models = []
+    for path in arguments.models:
+        model, remarks = read_model_file(path, calibration, shapes)
+        say(remarks)
+        models.append(model)
+    if len({model.digest for model in models}) < len(models):
+        raise UsageError("one of the models is there twice")
+    judgement = None
+    if arguments.input:
+        specs = model_specs(parse(models[0].name, models[0].content).inputs)
+        samples = read_samples(arguments.input, specs, limit=arguments.limit)
+        judgement = Judgement(samples.inputs, samples.labels)
+    bench = MachineBench(models, judgement)
+    for model in models:
+        front = bench.front(model.digest)
+        front.graphs(tables=True)
+        if front.host:
+            messages.print(f"{model.name}: {len(front.host)} nodes run on the processor, and are not in the cycles",
+                           soft_wrap=True)
+    return bench
+
+
+def _searched(arguments: argparse.Namespace, problem: "MachineProblem", name: str, method: Any) -> "Found":
+    from gen.explore.report import Found
+    from gen.explore.search import search
+    from gen.explore.store import Store
+
+    store = Store(problem.bench.identity, Store.default_folder() if arguments.cache else None)
+    total = problem.space.size if name == "grid" else min(arguments.evaluations, problem.space.size)
+    try:
+        with counter(f"exploring {total:,} points", total) as progress, _workers(arguments, problem.bench) as workers:
+            found = search(problem, method, workers, store, lambda done: progress(done, 0))
+    except KeyboardInterrupt:
+        if store.path is not None:
+            messages.print(f"what was measured is kept in {store.path}; the same command goes on from there",
+                           soft_wrap=True)
+        raise
+    return Found(problem.space, problem.objectives, found)
+
+
+def _workers(arguments: argparse.Namespace, bench: "MachineBench") -> "AbstractContextManager[Workers]":
+    from gen.explore.cluster import cluster
+    from gen.explore.workers import pool
+
+    if arguments.scheduler:
+        return cluster(bench, arguments.scheduler)
+    return pool(bench, arguments.jobs or len(os.sched_getaffinity(0)))
+
+
+def _write(arguments: argparse.Namespace, found: "Found", result: dict[str, Any]) -> None:
+    from gen.explore.plot import plot
+
+    title = ", ".join(path.stem for path in arguments.models)
+    contents: tuple[str | bytes, ...] = (
+        json.dumps(result, indent=2) + "\n", found.csv(), plot(found, title))
+    for name, content in zip(_FILES, contents, strict=True):
+        write_file(arguments.output / name, content)
+    messages.print(f"{arguments.output}: {', '.join(_FILES)}", soft_wrap=True)

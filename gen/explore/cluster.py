@@ -1,0 +1,80 @@
+"""Workers of a Dask cluster, on however many computers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from gen.files.sources import sources_digest
+
+from .errors import ExploreError
+from .evaluation import Bench
+from .search import Workers
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["cluster"]
+
+#: Seconds in which a scheduler must have answered, and one worker at least be there.
+_PATIENCE = 10
+
+_Jobs = Sequence[Mapping[str, Any]]
+_Results = list[dict[str, Any]]
+
+
+class _Cluster:
+    def __init__(self, client: "Client", bench: "Future") -> None:
+        self._client, self._bench = client, bench
+
+    def run(self, groups: Sequence[_Jobs]) -> Iterator[tuple[int, _Results]]:
+        """Raises ExploreError when the cluster is gone."""
+        from distributed import as_completed
+
+        futures = [self._client.submit(_measure, self._bench, jobs, pure=False, priority=-number)
+                   for number, jobs in enumerate(groups)]
+        numbers = {future.key: number for number, future in enumerate(futures)}
+        try:
+            for future in as_completed(futures):
+                yield numbers[future.key], future.result()
+        finally:
+            self._client.cancel(futures)
+
+
+@contextmanager
+def cluster(bench: Bench, address: str) -> Iterator[Workers]:
+    """The workers of the Dask scheduler at an address; each needs these very sources of npugen.
+
+    Raises ExploreError without the package distributed, where nobody answers, and for workers of other sources.
+    """
+    if find_spec("distributed") is None:
+        raise ExploreError("--scheduler needs the package distributed: pip install 'npugen[explore]'; --jobs does "
+                           "without")
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ExploreError(f"--scheduler {address}: {' '.join(str(error).split()) or 'no answer'}") from None
+    with client:
+        _require_workers(client, address)
+        yield _Cluster(client, client.scatter(bench, broadcast=True, hash=False))
+
+
+def _require_workers(client: "Client", address: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError:
+        raise ExploreError(f"--scheduler {address}: has no workers; start some: dask worker {address}") from None
+    try:
+        states = client.run(sources_digest)
+    except ModuleNotFoundError as error:
+        raise ExploreError(f"--scheduler {address}: a worker has no package {error.name}; start it where npugen "
+                           "is installed") from None
+    other = next((worker for worker, state in states.items() if state != sources_digest()), None)
+    if other is not None:
+        raise ExploreError(f"--scheduler {address}: the worker {other} has other sources of npugen than these")
+
+
+def _measure(bench: Bench, jobs: _Jobs) -> _Results:
+    return bench.measure(jobs)

@@ -1,0 +1,46 @@
+"""Which points of a space are looked at, round by round."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from .evaluation import Evaluation, Problem
+from .space import Point
+
+__all__ = ["METHODS", "Listed", "Method", "chosen_method"]
+
+Name = Literal["auto", "grid", "random", "optuna"]
+METHODS: tuple[Name, ...] = ("auto", "grid", "random", "optuna")
+
+
+class Method(Protocol):
+    """Chooses points; what it chooses depends on the evaluations that it is given, and on nothing else."""
+
+    def next(self, found: Sequence[Evaluation]) -> Sequence[Point]:
+        """The next points, none at the end; ``found``: those of all the rounds before, in order."""
+
+
+class Listed:
+    """Points that are chosen before any is known, in one round."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._points = points
+
+    def next(self, found: Sequence[Evaluation]) -> Sequence[Point]:
+        return () if found else self._points
+
+
+def chosen_method(name: Name, problem: Problem, evaluations: int, seed: int) -> tuple[Name, Method]:
+    """The method of a name, for so many points; ``auto`` is the whole grid where that has no more, else ``random``.
+
+    Raises ExploreError for a method whose package is missing.
+    """
+    space = problem.space
+    if name == "auto":
+        name = "grid" if space.size <= evaluations else "random"
+    if name == "grid":
+        return name, Listed([space.point(number) for number in range(space.size)])
+    if name == "random":
+        return name, Listed(space.sample(evaluations, seed))
+    from .evolution import Evolution
+
+    return name, Evolution(problem, evaluations, seed)

@@ -1,0 +1,90 @@
+"""Models on their way to many machines: read once, quantised once, imported once."""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from gen.ir.errors import GraphError
+from gen.ir.graph import Graph
+from gen.onnx.importer import load_model
+from gen.onnx.read import Shapes, read
+from gen.partition.partition import partition
+from gen.run.calibration import Calibration, FloatModelError, SampledRanges, calibrated
+from gen.run.workload import is_program
+
+from .errors import ExploreError
+
+__all__ = ["Front", "ModelFile", "read_model_file"]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """A quantised model: ``name`` is its file's, for messages; ``content`` the ONNX file, weights in it."""
+
+    name: str
+    content: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes) -> tuple[ModelFile, tuple[str, ...]]:
+    """A model, quantised if it is float, and remarks for people.
+
+    Raises ExploreError for what is no model, FloatModelError, GraphError, OSError.
+    """
+    if is_program(path):
+        raise ExploreError(f"{path}: a program or another zip file, where an ONNX model is needed")
+    if calibration is None:
+        return ModelFile(str(path), read(path, shapes).proto.SerializeToString(deterministic=True)), ()
+    source = calibrated(path, calibration, shapes)
+    if isinstance(source, SampledRanges):
+        raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate")
+    return ModelFile(str(path), source.content), source.remarks
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """A model as graphs, before any machine."""
+
+    file: ModelFile
+    _cuts: dict[bool, tuple[tuple[Graph, ...], frozenset[str]]] = field(default_factory=dict)
+
+    def graphs(self, *, tables: bool) -> tuple[Graph, ...]:
+        """The parts of the model that the accelerator computes. ``tables``: the machine has tables of functions.
+
+        Raises GraphError for a model of which it could have nothing, and for one of which it has less than it would
+        with tables: cycles are not to be compared then.
+        """
+        graphs, host = self._cut(tables)
+        left = sorted(host - self._cut(True)[1])
+        if left:
+            others = f" and {len(left) - 1} more nodes" if len(left) > 1 else ""
+            raise GraphError(f"{self.file.name}: {left[0]}{others} would be left to the processor; the feature table "
+                             "takes them")
+        return graphs
+
+    @property
+    def host(self) -> frozenset[str]:
+        """Nodes that no machine takes."""
+        return self._cut(True)[1]
+
+    def _cut(self, tables: bool) -> tuple[tuple[Graph, ...], frozenset[str]]:
+        if tables not in self._cuts:
+            self._cuts[tables] = self._imported(tables)
+        return self._cuts[tables]
+
+    def _imported(self, tables: bool) -> tuple[tuple[Graph, ...], frozenset[str]]:
+        name, content = self.file.name, self.file.content
+        try:
+            return (load_model(name, content, tables=tables).graph,), frozenset()
+        except GraphError as refused:
+            try:
+                cut = partition(name, content, tables=tables)
+            except GraphError:
+                raise refused from None
+        models = [segment.model for segment in cut.segments if segment.place == "accelerator"]
+        return tuple(load_model(name, model.SerializeToString(deterministic=True), tables=tables).graph
+                     for model in models), frozenset(cut.host)

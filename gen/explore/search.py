@@ -1,0 +1,58 @@
+"""The loop of a search: points from a method, measured by workers as far as they are not known."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from .evaluation import Evaluation, Job, Problem
+from .methods import Method
+from .space import Point
+from .store import Store
+
+__all__ = ["Workers", "search"]
+
+#: Told how many points are done.
+Progress = Callable[[int], None]
+
+
+class Workers(Protocol):
+    """What does jobs."""
+
+    def run(self, groups: Sequence[Sequence[Mapping[str, Any]]]) -> Iterable[tuple[int, list[dict[str, Any]]]]:
+        """The number of each group of jobs' contents with its results, as they come."""
+
+
+def search(problem: Problem, method: Method, workers: Workers, store: Store,
+           progress: Progress = lambda done: None) -> list[Evaluation]:
+    """All points of a method, in its order. Raises what the workers do."""
+    found: list[Evaluation] = []
+    while points := method.next(found):
+        found += _evaluated(problem, points, workers, store, partial(_report, progress, len(found)))
+    return found
+
+
+def _evaluated(problem: Problem, points: Sequence[Point], workers: Workers, store: Store,
+               progress: Progress) -> list[Evaluation]:
+    needed = [{store.key(job): job for job in problem.jobs(point)} for point in points]
+    missing = {key: job for jobs in needed for key, job in jobs.items() if key not in store}
+    waiting = [len(missing.keys() & jobs.keys()) for jobs in needed]
+    progress(waiting.count(0))
+    groups = _groups(missing)
+    for number, results in workers.run([[job.content for job in group.values()] for group in groups]):
+        store.keep(dict(zip(groups[number], results, strict=True)))
+        waiting = [left - len(groups[number].keys() & jobs.keys()) for left, jobs in zip(waiting, needed, strict=True)]
+        progress(waiting.count(0))
+    return [problem.evaluation(point, [store[key] for key in jobs])
+            for point, jobs in zip(points, needed, strict=True)]
+
+
+def _report(progress: Progress, before: int, done: int) -> None:
+    progress(before + done)
+
+
+def _groups(jobs: Mapping[str, Job]) -> list[dict[str, Job]]:
+    """Jobs that share work, the heaviest first: what takes long must not begin last."""
+    groups: dict[str, dict[str, Job]] = {}
+    for key, job in jobs.items():
+        groups.setdefault(job.group, {})[key] = job
+    return sorted(groups.values(), key=lambda group: -sum(job.weight for job in group.values()))

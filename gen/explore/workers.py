@@ -1,0 +1,90 @@
+"""Workers on this computer: this very process, or others beside it."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any
+
+from .errors import ExploreError
+from .evaluation import Bench
+from .search import Workers
+
+__all__ = ["Here", "Pool", "pool"]
+
+_Jobs = Sequence[Mapping[str, Any]]
+_Results = list[dict[str, Any]]
+
+
+class Here:
+    """One after the other, in this process."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def run(self, groups: Sequence[_Jobs]) -> Iterator[tuple[int, _Results]]:
+        for number, jobs in enumerate(groups):
+            yield number, self._bench.measure(jobs)
+
+
+class Pool:
+    """Processes, each with the bench."""
+
+    def __init__(self, executor: ProcessPoolExecutor) -> None:
+        self._executor = executor
+
+    def run(self, groups: Sequence[_Jobs]) -> Iterator[tuple[int, _Results]]:
+        """Raises ExploreError when a process has died."""
+        numbers = {self._executor.submit(_measure, jobs): number for number, jobs in enumerate(groups)}
+        try:
+            for future in as_completed(numbers):
+                yield numbers[future], future.result()
+        except BrokenProcessPool:
+            raise ExploreError("a worker process has died, perhaps for want of memory; what was measured is kept, and "
+                               "the same command with fewer --jobs goes on from there") from None
+
+
+@contextmanager
+def pool(bench: Bench, processes: int) -> Iterator[Workers]:
+    """So many workers; what they are at when the context ends, or an exception leaves it, is given up."""
+    if processes == 1:
+        yield Here(bench)
+        return
+    # Not a fork: this process has threads.
+    executor = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (bench,))
+    try:
+        yield Pool(executor)
+        executor.shutdown()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in list((executor._processes or {}).values()):
+            process.terminate()
+
+
+#: Of a worker process.
+_bench: Bench | None = None
+
+
+def _begin(bench: Bench) -> None:
+    global _bench
+    _bench = bench
+    # The parent decides when it is interrupted, and takes its workers along however it ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _measure(jobs: _Jobs) -> _Results:
+    assert _bench is not None
+    return _bench.measure(jobs)

@@ -1,0 +1,22 @@
+"""Which state of the project's own sources a result is of."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+__all__ = ["sources_digest"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = ("boards", "cores", "gen", "sim")
+_SUFFIXES = frozenset({".py", ".cpp", ".hpp", ".json"})
+
+
+@cache
+def sources_digest() -> str:
+    """Changes with whatever a measurement in software could depend on; 64 hexadecimal digits."""
+    state = hashlib.sha256()
+    for package in _PACKAGES:
+        for path in sorted((_ROOT / package).rglob("*")):
+            if path.suffix in _SUFFIXES:
+                state.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
+    return state.hexdigest()
