@@ -76,8 +76,8 @@ EDGES = {
                  "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
                  "sim.devices sim.golden sim.rtl",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.explore gen.files gen.hw "
-               "gen.ir gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize gen.run "
-               "gen.soc gen.train gen.zoo npudriver sim sim.rtl",
+               "gen.ir gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize "
+               "gen.run gen.soc gen.train gen.zoo npudriver sim sim.rtl",
     "gen": "gen.cli gen.name",
 }
 

@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                             "(input_depth), density, memory, clock; several times; replaces the file's")
     how = parser.add_argument_group("search")
     how.add_argument("--objectives", type=_names, default=(), metavar="LIST",
-                     help="cycles, ms, bus_bytes, area (mean share of the device's resources, %%), the device's resources "
-                          "(lut, dsp, ...), kept, accuracy (default cycles,area, and kept if the density is varied)")
+                     help="cycles, ms, bus_bytes, area (mean share of the device's resources, %%), the resources by "
+                          "name (lut, dsp, ...), kept, accuracy (default cycles,area, and kept if density is varied)")
     how.add_argument("--method", choices=METHODS, default="auto",
                      help="all points; so many at random; or optuna's NSGA-II (default auto: grid, or random where "
                           "there are more points than --evaluations)")

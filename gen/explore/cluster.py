@@ -53,7 +53,7 @@ def cluster(bench: Bench, address: str) -> Iterator[Workers]:
     from distributed import Client
 
     try:
-        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+        client = Client(address, timeout=_PATIENCE)
     except (OSError, ValueError, TimeoutError) as error:
         raise ExploreError(f"--scheduler {address}: {' '.join(str(error).split()) or 'no answer'}") from None
     with client:

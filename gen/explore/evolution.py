@@ -19,7 +19,6 @@ _GENERATION = 32
 _LEAST_GENERATIONS = 4
 #: Points asked for, for each one that is new, before what is left is drawn at random: the population no longer changes.
 _PATIENCE = 20
-_EXCESS = "excess"
 
 
 class Evolution:
@@ -44,8 +43,7 @@ class Evolution:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        sampler = optuna.samplers.NSGAIISampler(
-            population_size=self._generation, seed=self._seed, constraints_func=lambda trial: trial.user_attrs[_EXCESS])
+        sampler = optuna.samplers.NSGAIISampler(population_size=self._generation, seed=self._seed)
         return optuna.create_study(directions=["minimize"] * len(self._problem.objectives), sampler=sampler)
 
     def next(self, found: Sequence[Evaluation]) -> Sequence[Point]:
@@ -65,7 +63,7 @@ class Evolution:
         """What became of the points that were asked for, in that order."""
         for trial, point in self._asked:
             one = known[tuple(point.values())]
-            trial.set_user_attr(_EXCESS, [one.excess])
+            trial.set_constraint("excess", one.excess)
             losses = [goal.loss(one.figures[goal.name]) if goal.name in one.figures else math.inf
                       for goal in self._problem.objectives]
             self._study.tell(trial, losses)

@@ -52,5 +52,9 @@ class Space:
 
     def sample(self, count: int, seed: int) -> list[Point]:
         """Different points at random, all of them if there are no more; the same for the same seed."""
-        chosen = random.Random(seed).sample(range(self.size), min(count, self.size))
+        generator, chosen = random.Random(seed), dict[int, None]()
+        if 2 * count >= self.size:
+            return [self.point(number) for number in generator.sample(range(self.size), min(count, self.size))]
+        while len(chosen) < count:
+            chosen[generator.randrange(self.size)] = None
         return [self.point(number) for number in chosen]
