@@ -20,8 +20,8 @@ from gen.explore.methods import METHODS
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
-    from gen.explore.bench import MachineBench
     from gen.explore.machines import MachineProblem
+    from gen.explore.meter import MachineMeter
     from gen.explore.report import Found
     from gen.explore.search import Workers
     from gen.explore.space import Space
@@ -116,14 +116,14 @@ def run(arguments: argparse.Namespace) -> None:
 
     space = chosen_space(arguments)
     with status("reading the models") as remark:
-        bench = _bench(arguments, remark)
+        meter = _meter(arguments, remark)
     try:
-        problem = MachineProblem(space, board, bench, arguments.objectives)
+        problem = MachineProblem(space, board, meter, arguments.objectives)
         name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
     except ExploreError as error:
         raise UsageError(str(error)) from None
     found = _searched(arguments, problem, name, method)
-    facts = {"board": board.name, "models": [{"name": model.name, "digest": model.digest} for model in bench.models],
+    facts = {"board": board.name, "models": [{"name": model.name, "digest": model.digest} for model in meter.models],
              "method": name, "seed": arguments.seed if name != "grid" else None, "size": space.size}
     result = found.to_dict(facts)
     if arguments.output:
@@ -158,10 +158,10 @@ def chosen_space(arguments: argparse.Namespace) -> "Space":
         raise UsageError(f"--vary {error}") from None
 
 
-def _bench(arguments: argparse.Namespace, remark: Any) -> "MachineBench":
+def _meter(arguments: argparse.Namespace, remark: Any) -> "MachineMeter":
     """The models, read and tried once: what is wrong with them is said before anything is searched."""
     from gen.explore.accuracy import Judgement
-    from gen.explore.bench import MachineBench
+    from gen.explore.meter import MachineMeter
     from gen.explore.models import read_model_file
     from gen.onnx.read import parse
     from gen.run.calibration import Calibration
@@ -181,41 +181,41 @@ def _bench(arguments: argparse.Namespace, remark: Any) -> "MachineBench":
         specs = model_specs(parse(models[0].name, models[0].content).inputs)
         samples = read_samples(arguments.input, specs, limit=arguments.limit)
         judgement = Judgement(samples.inputs, samples.labels)
-    bench = MachineBench(models, judgement)
+    meter = MachineMeter(models, judgement)
     for model in models:
-        front = bench.front(model.digest)
-        front.graphs(tables=True)
-        if front.host:
-            messages.print(f"{model.name}: {len(front.host)} nodes run on the processor, and are not in the cycles",
+        graphs = meter.model(model.digest)
+        graphs.graphs(tables=True)
+        if graphs.host:
+            messages.print(f"{model.name}: {len(graphs.host)} nodes run on the processor, and are not in the cycles",
                            soft_wrap=True)
-    return bench
+    return meter
 
 
 def _searched(arguments: argparse.Namespace, problem: "MachineProblem", name: str, method: Any) -> "Found":
+    from gen.explore.ledger import Ledger
     from gen.explore.report import Found
     from gen.explore.search import search
-    from gen.explore.store import Store
 
-    store = Store(problem.bench.identity, Store.default_folder() if arguments.cache else None)
+    ledger = Ledger(problem.meter.identity, Ledger.default_folder() if arguments.cache else None)
     total = problem.space.size if name == "grid" else min(arguments.evaluations, problem.space.size)
     try:
-        with counter(f"exploring {total:,} points", total) as progress, _workers(arguments, problem.bench) as workers:
-            found = search(problem, method, workers, store, lambda done: progress(done, 0))
+        with counter(f"exploring {total:,} points", total) as progress, _workers(arguments, problem.meter) as workers:
+            found = search(problem, method, workers, ledger, lambda done: progress(done, 0))
     except KeyboardInterrupt:
-        if store.path is not None:
-            messages.print(f"what was measured is kept in {store.path}; the same command goes on from there",
+        if ledger.path is not None:
+            messages.print(f"what was measured is kept in {ledger.path}; the same command goes on from there",
                            soft_wrap=True)
         raise
     return Found(problem.space, problem.objectives, found)
 
 
-def _workers(arguments: argparse.Namespace, bench: "MachineBench") -> "AbstractContextManager[Workers]":
+def _workers(arguments: argparse.Namespace, meter: "MachineMeter") -> "AbstractContextManager[Workers]":
     from gen.explore.cluster import cluster
-    from gen.explore.workers import pool
+    from gen.explore.workers import local_workers
 
     if arguments.scheduler:
-        return cluster(bench, arguments.scheduler)
-    return pool(bench, arguments.jobs or len(os.sched_getaffinity(0)))
+        return cluster(meter, arguments.scheduler)
+    return local_workers(meter, arguments.jobs or len(os.sched_getaffinity(0)))
 
 
 def _write(arguments: argparse.Namespace, found: "Found", result: dict[str, Any]) -> None:

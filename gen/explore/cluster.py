@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gen.files.sources import sources_digest
 
 from .errors import ExploreError
-from .evaluation import Bench
+from .evaluation import Meter
 from .search import Workers
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ _Results = list[dict[str, Any]]
 
 
 class _Cluster:
-    def __init__(self, client: "Client", bench: "Future") -> None:
-        self._client, self._bench = client, bench
+    def __init__(self, client: "Client", meter: "Future") -> None:
+        self._client, self._meter = client, meter
 
     def run(self, groups: Sequence[_Jobs]) -> Iterator[tuple[int, _Results]]:
         """Raises ExploreError when the cluster is gone."""
         from distributed import as_completed
 
-        futures = [self._client.submit(_measure, self._bench, jobs, pure=False, priority=-number)
+        futures = [self._client.submit(_measure, self._meter, jobs, pure=False, priority=-number)
                    for number, jobs in enumerate(groups)]
         numbers = {future.key: number for number, future in enumerate(futures)}
         try:
@@ -42,7 +42,7 @@ class _Cluster:
 
 
 @contextmanager
-def cluster(bench: Bench, address: str) -> Iterator[Workers]:
+def cluster(meter: Meter, address: str) -> Iterator[Workers]:
     """The workers of the Dask scheduler at an address; each needs these very sources of npugen.
 
     Raises ExploreError without the package distributed, where nobody answers, and for workers of other sources.
@@ -58,7 +58,7 @@ def cluster(bench: Bench, address: str) -> Iterator[Workers]:
         raise ExploreError(f"--scheduler {address}: {' '.join(str(error).split()) or 'no answer'}") from None
     with client:
         _require_workers(client, address)
-        yield _Cluster(client, client.scatter(bench, broadcast=True, hash=False))
+        yield _Cluster(client, client.scatter(meter, broadcast=True, hash=False))
 
 
 def _require_workers(client: "Client", address: str) -> None:
@@ -76,5 +76,5 @@ def _require_workers(client: "Client", address: str) -> None:
         raise ExploreError(f"--scheduler {address}: the worker {other} has other sources of npugen than these")
 
 
-def _measure(bench: Bench, jobs: _Jobs) -> _Results:
-    return bench.measure(jobs)
+def _measure(meter: Meter, jobs: _Jobs) -> _Results:
+    return meter.measure(jobs)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from .space import Point, Space
 
-__all__ = ["Bench", "Evaluation", "Job", "Objective", "Problem", "Result"]
+__all__ = ["Meter", "Evaluation", "Job", "Objective", "Problem", "Result"]
 
 #: What a measurement has found: plain values, ready for JSON.
 Result = Mapping[str, Any]
@@ -27,7 +27,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Job:
-    """One measurement. ``content``: plain values that, with the bench's identity, decide the result.
+    """One measurement. ``content``: plain values that, with the meter's identity, decide the result.
 
     Jobs of one ``group`` share work, and are done by one worker. The heaviest begin first; ``weight`` is no unit.
     """
@@ -56,8 +56,8 @@ class Evaluation:
         return not self.infeasible
 
 
-class Bench(Protocol):
-    """Where jobs are done; it goes to the workers as a pickle, and may keep what its jobs share."""
+class Meter(Protocol):
+    """What does jobs; it goes to the workers as a pickle, and may keep what its jobs share."""
 
     @property
     def identity(self) -> str:
@@ -77,7 +77,7 @@ class Problem(Protocol):
     def objectives(self) -> Sequence[Objective]: ...
 
     @property
-    def bench(self) -> Bench: ...
+    def meter(self) -> Meter: ...
 
     def jobs(self, point: Point) -> Sequence[Job]:
         """The measurements that a point needs; none where it is known without that it is infeasible."""

@@ -12,9 +12,9 @@ from gen.hw.clock import clock_of
 from gen.hw.families import FAMILIES
 from gen.passes.prune import rounded_density
 
-from .bench import MachineBench, job_content
 from .errors import ExploreError
 from .evaluation import Evaluation, Job, Objective, Result
+from .meter import MachineMeter, job_content
 from .parameters import BOARD_CLOCK, DEFAULTS, IDEAL, config_of
 from .space import Point, Space, Value
 
@@ -60,9 +60,9 @@ class MachineProblem:
     ``accuracy`` are means. Raises ExploreError for an objective that there is none of.
     """
 
-    def __init__(self, space: Space, board: Board, bench: MachineBench, objectives: Sequence[str] = ()) -> None:
-        self.space, self.board, self.bench = space, board, bench
-        known, self.judged = known_objectives(board), bench.judgement is not None
+    def __init__(self, space: Space, board: Board, meter: MachineMeter, objectives: Sequence[str] = ()) -> None:
+        self.space, self.board, self.meter = space, board, meter
+        known, self.judged = known_objectives(board), meter.judgement is not None
         chosen = objectives or default_objectives(space, judged=self.judged)
         unknown = next((name for name in chosen if name not in known), None)
         if unknown is not None:
@@ -95,7 +95,7 @@ class MachineProblem:
         weight = _FUSION_WEIGHT if machine.config.local_store else 1.0
         return [Job(job_content(model, machine.config, machine.density, machine.memory, mhz, self.judged),
                     f"{model.digest} {machine.config.to_json()} {machine.density}", weight)
-                for model in self.bench.models]
+                for model in self.meter.models]
 
     def evaluation(self, point: Point, results: Sequence[Result]) -> Evaluation:
         """Of a machine that is too large the area alone is known."""

@@ -15,7 +15,7 @@ from gen.run.workload import is_program
 
 from .errors import ExploreError
 
-__all__ = ["Front", "ModelFile", "read_model_file"]
+__all__ = ["ModelGraphs", "ModelFile", "read_model_file"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def read_model_file(path: Path, calibration: Calibration | None, shapes: Shapes)
 
 
 @dataclass(frozen=True, eq=False)
-class Front:
+class ModelGraphs:
     """A model as graphs, before any machine."""
 
     file: ModelFile

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any, Protocol
 
 from .evaluation import Evaluation, Job, Problem
+from .ledger import Ledger
 from .methods import Method
 from .space import Point
-from .store import Store
 
 __all__ = ["Workers", "search"]
 
@@ -22,27 +22,27 @@ class Workers(Protocol):
         """The number of each group of jobs' contents with its results, as they come."""
 
 
-def search(problem: Problem, method: Method, workers: Workers, store: Store,
+def search(problem: Problem, method: Method, workers: Workers, ledger: Ledger,
            progress: Progress = lambda done: None) -> list[Evaluation]:
     """All points of a method, in its order. Raises what the workers do."""
     found: list[Evaluation] = []
     while points := method.next(found):
-        found += _evaluated(problem, points, workers, store, partial(_report, progress, len(found)))
+        found += _evaluated(problem, points, workers, ledger, partial(_report, progress, len(found)))
     return found
 
 
-def _evaluated(problem: Problem, points: Sequence[Point], workers: Workers, store: Store,
+def _evaluated(problem: Problem, points: Sequence[Point], workers: Workers, ledger: Ledger,
                progress: Progress) -> list[Evaluation]:
-    needed = [{store.key(job): job for job in problem.jobs(point)} for point in points]
-    missing = {key: job for jobs in needed for key, job in jobs.items() if key not in store}
+    needed = [{ledger.key(job): job for job in problem.jobs(point)} for point in points]
+    missing = {key: job for jobs in needed for key, job in jobs.items() if key not in ledger}
     waiting = [len(missing.keys() & jobs.keys()) for jobs in needed]
     progress(waiting.count(0))
     groups = _groups(missing)
     for number, results in workers.run([[job.content for job in group.values()] for group in groups]):
-        store.keep(dict(zip(groups[number], results, strict=True)))
+        ledger.keep(dict(zip(groups[number], results, strict=True)))
         waiting = [left - len(groups[number].keys() & jobs.keys()) for left, jobs in zip(waiting, needed, strict=True)]
         progress(waiting.count(0))
-    return [problem.evaluation(point, [store[key] for key in jobs])
+    return [problem.evaluation(point, [ledger[key] for key in jobs])
             for point, jobs in zip(points, needed, strict=True)]
 
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from .errors import ExploreError
-from .evaluation import Bench
+from .evaluation import Meter
 from .search import Workers
 
-__all__ = ["Here", "Pool", "pool"]
+__all__ = ["Here", "Processes", "local_workers"]
 
 _Jobs = Sequence[Mapping[str, Any]]
 _Results = list[dict[str, Any]]
@@ -23,16 +23,16 @@ _Results = list[dict[str, Any]]
 class Here:
     """One after the other, in this process."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
 
     def run(self, groups: Sequence[_Jobs]) -> Iterator[tuple[int, _Results]]:
         for number, jobs in enumerate(groups):
-            yield number, self._bench.measure(jobs)
+            yield number, self._meter.measure(jobs)
 
 
-class Pool:
-    """Processes, each with the bench."""
+class Processes:
+    """Processes, each with the meter."""
 
     def __init__(self, executor: ProcessPoolExecutor) -> None:
         self._executor = executor
@@ -49,15 +49,15 @@ class Pool:
 
 
 @contextmanager
-def pool(bench: Bench, processes: int) -> Iterator[Workers]:
+def local_workers(meter: Meter, processes: int) -> Iterator[Workers]:
     """So many workers; what they are at when the context ends, or an exception leaves it, is given up."""
     if processes == 1:
-        yield Here(bench)
+        yield Here(meter)
         return
     # Not a fork: this process has threads.
-    executor = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (bench,))
+    executor = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin, (meter,))
     try:
-        yield Pool(executor)
+        yield Processes(executor)
         executor.shutdown()
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
@@ -66,12 +66,12 @@ def pool(bench: Bench, processes: int) -> Iterator[Workers]:
 
 
 #: Of a worker process.
-_bench: Bench | None = None
+_meter: Meter | None = None
 
 
-def _begin(bench: Bench) -> None:
-    global _bench
-    _bench = bench
+def _begin(meter: Meter) -> None:
+    global _meter
+    _meter = meter
     # The parent decides when it is interrupted, and takes its workers along however it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -86,5 +86,5 @@ def _end_with_parent() -> None:
 
 
 def _measure(jobs: _Jobs) -> _Results:
-    assert _bench is not None
-    return _bench.measure(jobs)
+    assert _meter is not None
+    return _meter.measure(jobs)

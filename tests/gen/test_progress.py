@@ -140,7 +140,7 @@ def test_a_journal_is_of_one_code(bench: _Bench, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KeyboardInterrupt), Journal() as journal:
         journal.row("a", dict)
         raise KeyboardInterrupt
-    monkeypatch.setattr("gen.cli.journal._code_digest", lambda: "another")
+    monkeypatch.setattr("gen.cli.journal.sources_digest", lambda: "another")
     assert Journal().row("a", lambda: {"anew": 1}) == {"anew": 1}
 
 

@@ -11,10 +11,10 @@ from cores.config import NpuConfig
 from gen.cli import main
 from gen.compiler import generate, prepare
 from gen.explore.accuracy import Judgement, kept_energy
-from gen.explore.bench import MachineBench
 from gen.explore.errors import ExploreError, SpaceError
 from gen.explore.evaluation import Evaluation
 from gen.explore.machines import MachineProblem
+from gen.explore.meter import MachineMeter
 from gen.explore.models import ModelFile, read_model_file
 from gen.explore.parameters import config_of, space_of
 from gen.ir.errors import GraphError
@@ -37,7 +37,7 @@ def model() -> ModelFile:
 
 def evaluated(problem: MachineProblem, number: int = 0) -> Evaluation:
     point = problem.space.point(number)
-    return problem.evaluation(point, [problem.bench.measure([job.content])[0] for job in problem.jobs(point)])
+    return problem.evaluation(point, [problem.meter.measure([job.content])[0] for job in problem.jobs(point)])
 
 
 def test_cycles_are_those_of_a_program(model: ModelFile, rng: np.random.Generator):
@@ -47,7 +47,7 @@ def test_cycles_are_those_of_a_program(model: ModelFile, rng: np.random.Generato
                 "features": str(rng.choice(["none", "depthwise", "fusion+gather+table"])),
                 "density": float(rng.choice([1.0, 0.5]))}
         print(axes)
-        problem = MachineProblem(space_of(axes), BOARD, MachineBench([model]))
+        problem = MachineProblem(space_of(axes), BOARD, MachineMeter([model]))
         found, config = evaluated(problem), config_of(BOARD, problem.space.point(0))
         options = CompileOptions(density=float(axes["density"]))
         graph = load_model(model.name, model.content, tables=bool(config.table)).graph
@@ -64,7 +64,7 @@ def test_cycles_are_those_of_a_profile(memory: str, model: ModelFile, tmp_path: 
     assert main(["profile", str(path), "--memory", memory, "--json"]) == 0
     profile = json.loads(capsys.readouterr().out)
     axes = {"macs": 64, "features": "depthwise", "memory": memory}
-    found = evaluated(MachineProblem(space_of(axes), BOARD, MachineBench([model])))
+    found = evaluated(MachineProblem(space_of(axes), BOARD, MachineMeter([model])))
     assert found.figures["cycles"] == profile["total"]["cycles"]
     assert found.figures["ms"] == pytest.approx(1000 / profile["total"]["fps"], rel=1e-12)
     assert (found.facts["clock_mhz"], found.facts["clock"]) == (profile["clock_mhz"], profile["clock"])
@@ -72,25 +72,25 @@ def test_cycles_are_those_of_a_profile(memory: str, model: ModelFile, tmp_path: 
 
 def test_jobs_of_one_program_are_one_group(model: ModelFile):
     space = space_of({"memory": ["ideal", "zu3eg", "kv260"], "macs": 128})
-    problem = MachineProblem(space, BOARD, MachineBench([model]))
+    problem = MachineProblem(space, BOARD, MachineMeter([model]))
     jobs = [job for number in range(3) for job in problem.jobs(space.point(number))]
     assert len({job.group for job in jobs}) == 1
-    together = problem.bench.measure([job.content for job in jobs])
-    assert together == [MachineBench([model]).measure([job.content])[0] for job in jobs]
+    together = problem.meter.measure([job.content for job in jobs])
+    assert together == [MachineMeter([model]).measure([job.content])[0] for job in jobs]
     assert len({result["cycles"] for result in together}) == 3
 
 
 def test_a_clock_is_in_the_cycles_only_with_a_memory(model: ModelFile):
     for memory, contents in (("ideal", 1), ("zu3eg", 2)):
         space = space_of({"memory": memory, "clock": [100, 200]})
-        problem = MachineProblem(space, BOARD, MachineBench([model]))
+        problem = MachineProblem(space, BOARD, MachineMeter([model]))
         found = {json.dumps(job.content) for number in range(2) for job in problem.jobs(space.point(number))}
         assert len(found) == contents
     assert [objective.name for objective in problem.objectives] == ["ms", "area"]
 
 
 def test_what_does_not_fit_is_said_and_not_measured(model: ModelFile):
-    problem = MachineProblem(space_of({"macs": 512, "oc_lanes": 128}), get_board("zynq7020"), MachineBench([model]))
+    problem = MachineProblem(space_of({"macs": 512, "oc_lanes": 128}), get_board("zynq7020"), MachineMeter([model]))
     assert not problem.jobs(problem.space.point(0))
     found = evaluated(problem)
     assert not found.feasible and found.infeasible[0].startswith("does not fit: ") and found.excess > 1
@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_said_and_not_measured(model: ModelFile):
 
 
 def test_what_cannot_be_built(model: ModelFile):
-    problem = MachineProblem(space_of({"macs": 16, "nnz_lanes": 16}), BOARD, MachineBench([model]))
+    problem = MachineProblem(space_of({"macs": 16, "nnz_lanes": 16}), BOARD, MachineMeter([model]))
     assert not problem.jobs(problem.space.point(0))
     assert "nnz_lanes must be a power of two up to ic_lanes=8" in evaluated(problem).infeasible[0]
 
@@ -116,7 +116,7 @@ def needing_a_table(rng: np.random.Generator) -> ModelFile:
 def test_machines_that_leave_more_to_the_processor(rng: np.random.Generator):
     """Their cycles are not those of the same work."""
     problem = MachineProblem(space_of({"macs": 64, "features": ["none", "table"]}), BOARD,
-                             MachineBench([needing_a_table(rng)]))
+                             MachineMeter([needing_a_table(rng)]))
     without, with_table = evaluated(problem, 0), evaluated(problem, 1)
     assert with_table.feasible and not without.feasible
     assert "would be left to the processor; the feature table takes" in without.infeasible[0]
@@ -124,11 +124,11 @@ def test_machines_that_leave_more_to_the_processor(rng: np.random.Generator):
 
 def test_several_models_are_added(model: ModelFile, rng: np.random.Generator):
     space, other = space_of({"macs": 64, "features": "table"}), needing_a_table(rng)
-    both, one, two = (evaluated(MachineProblem(space, BOARD, MachineBench(models)))
+    both, one, two = (evaluated(MachineProblem(space, BOARD, MachineMeter(models)))
                       for models in ([model, other], [model], [other]))
     assert both.figures["macs"] == one.figures["macs"] + two.figures["macs"]
-    point, problem = space.point(0), MachineProblem(space, BOARD, MachineBench([model, other]))
-    results = [problem.bench.measure([job.content])[0] for job in problem.jobs(point)]
+    point, problem = space.point(0), MachineProblem(space, BOARD, MachineMeter([model, other]))
+    results = [problem.meter.measure([job.content])[0] for job in problem.jobs(point)]
     found = problem.evaluation(point, results)
     assert found.figures["cycles"] == one.figures["cycles"] + two.figures["cycles"]
 
@@ -144,7 +144,7 @@ def test_accuracy_by_samples(model: ModelFile, digits: Path, tmp_path: Path, cap
     """As `prune` measures it."""
     samples = read_samples(digits / "digits_test.npz", model_specs(parse("m", model.content).inputs), limit=100)
     judgement = Judgement(samples.inputs, samples.labels)
-    problem = MachineProblem(space_of({"macs": 64, "density": [1, 0.125]}), BOARD, MachineBench([model], judgement))
+    problem = MachineProblem(space_of({"macs": 64, "density": [1, 0.125]}), BOARD, MachineMeter([model], judgement))
     assert [objective.name for objective in problem.objectives] == ["cycles", "area", "accuracy"]
     dense, sparse = evaluated(problem, 0), evaluated(problem, 1)
     assert dense.figures["accuracy"] > sparse.figures["accuracy"]
@@ -184,10 +184,10 @@ def test_machines_are_those_of_the_options(capsys: pytest.CaptureFixture):
 def test_objectives_that_there_are_none_of(model: ModelFile):
     for name, words in (("speed", "no objective 'speed'; there are cycles, ms"), ("accuracy", "needs samples")):
         with pytest.raises(ExploreError, match=words):
-            MachineProblem(space_of({"macs": 64}), BOARD, MachineBench([model]), [name])
+            MachineProblem(space_of({"macs": 64}), BOARD, MachineMeter([model]), [name])
 
 
 def test_a_model_that_is_none_for_the_accelerator(rng: np.random.Generator):
-    bench = MachineBench([ModelFile("no.onnx", b"nothing")])
+    meter = MachineMeter([ModelFile("no.onnx", b"nothing")])
     with pytest.raises(GraphError, match="no.onnx"):
-        bench.front(bench.models[0].digest).graphs(tables=True)
+        meter.model(meter.models[0].digest).graphs(tables=True)

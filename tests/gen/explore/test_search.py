@@ -9,32 +9,32 @@ import pytest
 
 from gen.explore.errors import SpaceError
 from gen.explore.evaluation import Evaluation, Job, Objective
+from gen.explore.ledger import Ledger
 from gen.explore.methods import METHODS, chosen_method
 from gen.explore.pareto import front
 from gen.explore.report import Found
 from gen.explore.search import search
 from gen.explore.space import Space
-from gen.explore.store import Store
 from gen.explore.workers import Here
-from tests.gen.explore.toy import ToyBench, ToyProblem, toy_space
+from tests.gen.explore.toy import ToyMeter, ToyProblem, toy_space
 
 
 class Shuffled:
     """Workers that answer in any order."""
 
-    def __init__(self, bench: ToyBench, rng: np.random.Generator) -> None:
-        self.bench, self.rng = bench, rng
+    def __init__(self, meter: ToyMeter, rng: np.random.Generator) -> None:
+        self.meter, self.rng = meter, rng
 
     def run(self, groups: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         for number in self.rng.permutation(len(groups)).tolist():
-            yield number, self.bench.measure(groups[number])
+            yield number, self.meter.measure(groups[number])
 
 
 class Killed(Here):
     """Workers that end with the whole process after some groups."""
 
-    def __init__(self, bench: ToyBench, after: int) -> None:
-        super().__init__(bench)
+    def __init__(self, meter: ToyMeter, after: int) -> None:
+        super().__init__(meter)
         self.left = after
 
     def run(self, groups: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
@@ -47,7 +47,8 @@ class Killed(Here):
 
 def searched(name: str, problem: ToyProblem, *, seed: int = 1, evaluations: int = 60, **parts: Any) -> list[Evaluation]:
     _, method = chosen_method(name, problem, evaluations, seed)  # type: ignore[arg-type]
-    return search(problem, method, parts.get("workers") or Here(problem.bench), parts.get("store") or Store("t", None))
+    workers, ledger = parts.get("workers") or Here(problem.meter), parts.get("ledger") or Ledger("t", None)
+    return search(problem, method, workers, ledger)
 
 
 def test_every_point_once():
@@ -97,7 +98,7 @@ def test_the_same_in_any_order(name: str, rng: np.random.Generator):
         pytest.importorskip("optuna")
     found = searched(name, ToyProblem())
     problem = ToyProblem()
-    again = searched(name, problem, workers=Shuffled(problem.bench, rng))
+    again = searched(name, problem, workers=Shuffled(problem.meter, rng))
     assert again == found
     keys = [tuple(one.point.values()) for one in found]
     assert len(keys) == len(set(keys)) == (288 if name == "grid" else 60)
@@ -146,47 +147,47 @@ def test_killed_and_resumed(name: str, torn: bool, tmp_path: Path):
     if name == "optuna":
         pytest.importorskip("optuna")
     expected = searched(name, ToyProblem())
-    bench = ToyBench()
+    meter = ToyMeter()
     with pytest.raises(KeyboardInterrupt):
-        searched(name, ToyProblem(bench=bench), workers=Killed(bench, 3), store=Store("t", tmp_path))
-    path = Store("t", tmp_path).path
+        searched(name, ToyProblem(meter=meter), workers=Killed(meter, 3), ledger=Ledger("t", tmp_path))
+    path = Ledger("t", tmp_path).path
     assert path is not None
     if torn:
         path.write_bytes(path.read_bytes()[:-7])
-    bench = ToyBench()
-    assert searched(name, ToyProblem(bench=bench), store=Store("t", tmp_path)) == expected
-    some = len(bench.measured)
-    bench = ToyBench()
-    assert searched(name, ToyProblem(bench=bench), store=Store("t", tmp_path)) == expected
-    assert not bench.measured and some
+    meter = ToyMeter()
+    assert searched(name, ToyProblem(meter=meter), ledger=Ledger("t", tmp_path)) == expected
+    some = len(meter.measured)
+    meter = ToyMeter()
+    assert searched(name, ToyProblem(meter=meter), ledger=Ledger("t", tmp_path)) == expected
+    assert not meter.measured and some
 
 
 def test_equal_measurements_are_made_once():
     problem = ToyProblem()
     searched("grid", problem)
-    assert len(problem.bench.measured) == 12 * 11
+    assert len(problem.meter.measured) == 12 * 11
 
 
 def test_results_of_another_state_are_not_taken(tmp_path: Path):
     job = Job({"x": 1}, "")
-    store = Store("one", tmp_path)
-    store.keep({store.key(job): {"square": 1}})
-    assert store.key(job) in Store("one", tmp_path) and store.key(job) not in Store("two", tmp_path)
-    assert store.key(Job({"x": 2}, "")) not in Store("one", tmp_path)
+    ledger = Ledger("one", tmp_path)
+    ledger.keep({ledger.key(job): {"square": 1}})
+    assert ledger.key(job) in Ledger("one", tmp_path) and ledger.key(job) not in Ledger("two", tmp_path)
+    assert ledger.key(Job({"x": 2}, "")) not in Ledger("one", tmp_path)
 
 
 def test_damaged_results_are_none(tmp_path: Path):
-    path = Store("t", tmp_path).path
+    path = Ledger("t", tmp_path).path
     assert path is not None
     path.write_bytes(b'\n["a", {"square": 1}]\n[1, 2]\nnull\n{"a": 1}\n\xff\xfe\n["b", [1]]\n["c", {"square": 2}]\n["d')
-    store = Store("t", tmp_path)
-    assert [key in store for key in "abcd"] == [True, False, True, False]
+    ledger = Ledger("t", tmp_path)
+    assert [key in ledger for key in "abcd"] == [True, False, True, False]
 
 
 def test_a_disk_that_takes_nothing(tmp_path: Path):
     (tmp_path / "file").write_text("")
     problem = ToyProblem()
-    assert searched("grid", problem, store=Store("t", tmp_path / "file")) == searched("grid", ToyProblem())
+    assert searched("grid", problem, ledger=Ledger("t", tmp_path / "file")) == searched("grid", ToyProblem())
 
 
 def test_csv_and_dict_have_every_point():

@@ -6,14 +6,14 @@ from typing import Any
 from gen.explore.evaluation import Evaluation, Job, Objective, Result
 from gen.explore.space import Point, Space
 
-__all__ = ["ToyBench", "ToyProblem", "toy_space"]
+__all__ = ["ToyMeter", "ToyProblem", "toy_space"]
 
 
 def toy_space(count: int = 12) -> Space:
     return Space({"x": list(range(count)), "y": list(range(count)), "word": ["a", "b"]})
 
 
-class ToyBench:
+class ToyMeter:
     """Squares; ``measured``: the contents of the jobs that were done."""
 
     def __init__(self, identity: str = "toy") -> None:
@@ -28,8 +28,8 @@ class ToyBench:
 class ToyProblem:
     """``word`` changes no measurement; points with x > 8 are no solutions, those with y > 10 need no measuring."""
 
-    def __init__(self, space: Space | None = None, bench: ToyBench | None = None) -> None:
-        self.space, self.bench = space or toy_space(), bench or ToyBench()
+    def __init__(self, space: Space | None = None, meter: ToyMeter | None = None) -> None:
+        self.space, self.meter = space or toy_space(), meter or ToyMeter()
         self.objectives = [Objective("square"), Objective("far", largest=True)]
 
     def jobs(self, point: Point) -> Sequence[Job]:

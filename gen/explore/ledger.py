@@ -11,11 +11,11 @@ from sim.folders import cache_folder
 
 from .evaluation import Job, Result
 
-__all__ = ["Store"]
+__all__ = ["Ledger"]
 
 
-class Store:
-    """Results of one bench, by the contents of their jobs.
+class Ledger:
+    """Results of one meter, by the contents of their jobs.
 
     With a ``folder`` (None: in memory alone) each is in a file as soon as it is there: a line of JSON, added at the
     end. A line that was not finished is as good as none. Searches that run at once may add to the same file.

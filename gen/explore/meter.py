@@ -18,9 +18,9 @@ from sim import cycles
 from sim.errors import MachineError
 
 from .accuracy import Judgement, kept_energy
-from .models import Front, ModelFile
+from .models import ModelFile, ModelGraphs
 
-__all__ = ["MachineBench", "job_content"]
+__all__ = ["MachineMeter", "job_content"]
 
 _OPTIONS = CompileOptions()
 
@@ -34,8 +34,8 @@ def job_content(model: ModelFile, config: NpuConfig, density: float, memory: str
 
 
 @dataclass(eq=False)
-class MachineBench:
-    """`gen.explore.evaluation.Bench` of models on machines.
+class MachineMeter:
+    """`gen.explore.evaluation.Meter` of models on machines.
 
     A result has ``cycles`` of an inference, ``bus_bytes`` that it moves between machine and memory, ``macs`` and
     ``useful_macs``, ``kept``; ``accuracy`` where it is asked for; or ``refused``, the reason why the machine cannot.
@@ -43,7 +43,7 @@ class MachineBench:
 
     models: Sequence[ModelFile]
     judgement: Judgement | None = None
-    _fronts: dict[str, Front] = field(default_factory=dict)
+    _graphs: dict[str, ModelGraphs] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
@@ -51,20 +51,20 @@ class MachineBench:
         return hashlib.sha256(f"{sources_digest()} {judged}".encode()).hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"models": self.models, "judgement": self.judgement, "_fronts": {}}
+        return {"models": self.models, "judgement": self.judgement, "_graphs": {}}
 
-    def front(self, digest: str) -> Front:
+    def model(self, digest: str) -> ModelGraphs:
         """A model, imported when it is first asked for."""
-        if digest not in self._fronts:
-            self._fronts[digest] = Front(next(model for model in self.models if model.digest == digest))
-        return self._fronts[digest]
+        if digest not in self._graphs:
+            self._graphs[digest] = ModelGraphs(next(model for model in self.models if model.digest == digest))
+        return self._graphs[digest]
 
     def measure(self, jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Results of jobs that have the same program: the same model, machine and density."""
         config, density = NpuConfig.from_dict(jobs[0]["config"]), jobs[0]["density"]
-        front = self.front(jobs[0]["model"])
+        model = self.model(jobs[0]["model"])
         try:
-            programs = [_compiled(graph, config, density) for graph in front.graphs(tables=bool(config.table))]
+            programs = [_compiled(graph, config, density) for graph in model.graphs(tables=bool(config.table))]
             return [self._result(programs, config, job) for job in jobs]
         except (CompileError, GraphError, MachineError) as error:
             return [{"refused": str(error)} for _ in jobs]
@@ -82,7 +82,7 @@ class MachineBench:
             "kept": sum(kept) / len(kept) if kept else 1.0,
         }
         if job["judged"] and self.judgement is not None:
-            result["accuracy"] = self.judgement.accuracy(self.front(job["model"]).file, config, job["density"])
+            result["accuracy"] = self.judgement.accuracy(self.model(job["model"]).file, config, job["density"])
         return result
 
 
