@@ -60,8 +60,9 @@ def local_workers(meter: Meter, processes: int) -> Iterator[Workers]:
         yield Processes(executor)
         executor.shutdown()
     finally:
+        working = list((executor._processes or {}).values())    # which `shutdown` forgets
         executor.shutdown(wait=False, cancel_futures=True)
-        for process in list((executor._processes or {}).values()):
+        for process in working:
             process.terminate()
 
 
