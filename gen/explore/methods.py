@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from .errors import ExploreError
 from .evaluation import Evaluation, Problem
 from .space import Point
 
@@ -10,6 +11,10 @@ __all__ = ["METHODS", "Listed", "Method", "chosen_method"]
 
 Name = Literal["auto", "grid", "random", "optuna"]
 METHODS: tuple[Name, ...] = ("auto", "grid", "random", "optuna")
+
+
+#: Points of a search: those that a space without measure would have are not listed.
+_MOST = 100_000
 
 
 class Method(Protocol):
@@ -32,9 +37,13 @@ class Listed:
 def chosen_method(name: Name, problem: Problem, evaluations: int, seed: int) -> tuple[Name, Method]:
     """The method of a name, for so many points; ``auto`` is the whole grid where that has no more, else ``random``.
 
-    Raises ExploreError for a method whose package is missing.
+    Raises ExploreError for more points than can be listed, and for a method whose package is missing.
     """
     space = problem.space
+    points = space.size if name == "grid" else min(evaluations, space.size)
+    if points > _MOST:
+        raise ExploreError(f"{points:,} points are too many; at most {_MOST:,} are looked at: take --method random or "
+                           "optuna with --evaluations, or a smaller space")
     if name == "auto":
         name = "grid" if space.size <= evaluations else "random"
     if name == "grid":

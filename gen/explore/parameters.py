@@ -45,9 +45,8 @@ def _features(value: Any) -> Value:
     names = [str(name).strip() for name in names]
     if names in (["none"], []):
         return "none"
-    unknown = next((name for name in names if name not in FEATURES), None)
-    if unknown is not None:
-        raise ValueError(f"no feature {unknown!r}; there are {', '.join(FEATURES)}, joined by +, or none")
+    if not FEATURES.keys() >= set(names):
+        raise ValueError(f"must be of {', '.join(FEATURES)}, joined by +, or none")
     return "+".join(name for name in FEATURES if name in names)
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from .evaluation import Evaluation, Objective
@@ -21,7 +22,7 @@ class Found:
     objectives: Sequence[Objective]
     evaluations: Sequence[Evaluation]
 
-    @property
+    @cached_property
     def front(self) -> list[int]:
         """Numbers of the evaluations that no other one beats."""
         return front(self.evaluations, self.objectives)

@@ -35,13 +35,20 @@ def _evaluated(problem: Problem, points: Sequence[Point], workers: Workers, ledg
                progress: Progress) -> list[Evaluation]:
     needed = [{ledger.key(job): job for job in problem.jobs(point)} for point in points]
     missing = {key: job for jobs in needed for key, job in jobs.items() if key not in ledger}
-    waiting = [len(missing.keys() & jobs.keys()) for jobs in needed]
-    progress(waiting.count(0))
+    waiting = [sum(key in missing for key in jobs) for jobs in needed]
+    askers: dict[str, list[int]] = {key: [] for key in missing}
+    for number, jobs in enumerate(needed):
+        for key in jobs.keys() & askers.keys():
+            askers[key].append(number)
+    done = waiting.count(0)
+    progress(done)
     groups = _groups(missing)
-    for number, results in workers.run([[job.content for job in group.values()] for group in groups]):
-        ledger.keep(dict(zip(groups[number], results, strict=True)))
-        waiting = [left - len(groups[number].keys() & jobs.keys()) for left, jobs in zip(waiting, needed, strict=True)]
-        progress(waiting.count(0))
+    for group, results in workers.run([[job.content for job in group.values()] for group in groups]):
+        ledger.keep(dict(zip(groups[group], results, strict=True)))
+        for number in (number for key in groups[group] for number in askers[key]):
+            waiting[number] -= 1
+            done += not waiting[number]
+        progress(done)
     return [problem.evaluation(point, [ledger[key] for key in jobs])
             for point, jobs in zip(points, needed, strict=True)]
 

@@ -85,6 +85,8 @@ def test_no_cache_keeps_nothing(kept: Path, capsys: pytest.CaptureFixture):
     (["--vary", "macs=64", "--vary", "macs=128"], 2, "--vary macs: give all its values at once"),
     (["--objectives", "speed"], 2, "no objective 'speed'"), (["--objectives", "lut,lut"], 2, "stands there twice"),
     (["--objectives", "accuracy"], 2, "needs samples to judge by: --input X.npz"),
+    (["--vary", "input_depth=256,512", *(f"--vary={name}=" + ",".join(map(str, range(10))) for name in (
+        "oc_lanes", "ic_lanes", "nnz_lanes", "side_depth", "acc_depth")), "--method", "grid"], 2, "200,000 points are"),
     (["--method", "guess"], 2, "invalid choice: 'guess'"), (["--evaluations", "0"], 2, "--evaluations"),
     (["--jobs", "1", "--scheduler", "tcp://x:1"], 2, "exclude each other"), (["--seed", "-1"], 2, "must be a number"),
     (["--space", "nowhere.json"], 1, "nowhere.json: No such file"), (["--board", "x"], 2, "unknown board 'x'"),
