@@ -69,7 +69,7 @@ EDGES = {
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files sim",
     "gen.explore": "boards cores.config cores.errors gen.compiler gen.files gen.hw gen.ir gen.onnx gen.options "
-                   "gen.partition gen.passes gen.prune gen.run sim sim.errors",
+                   "gen.partition gen.passes gen.prune gen.run sim",
     "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
     "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "

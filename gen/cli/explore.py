@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +15,17 @@ from gen.cli.common import add_json_option, counter, messages, print_json, refus
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.explore_table import show
-from gen.cli.machine import DEFAULT_BOARD, chosen_board
+from gen.cli.machine import DEFAULT_BOARD, chosen_board, require_inputs
 from gen.cli.run import positive
 from gen.explore.methods import METHODS
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
+    from gen.explore.accuracy import Judgement
     from gen.explore.machines import MachineProblem
     from gen.explore.meter import MachineMeter
+    from gen.explore.methods import Method, Name
+    from gen.explore.models import ModelFile
     from gen.explore.report import Found
     from gen.explore.search import Workers
     from gen.explore.space import Space
@@ -107,6 +111,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
     if arguments.input and len(arguments.models) > 1:
         raise UsageError("--input judges one model; there are several")
+    if arguments.limit and not arguments.input:
+        raise UsageError("--limit is of the samples of --input")
     for name in _FILES if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, arguments.space, *arguments.models)
@@ -115,8 +121,7 @@ def run(arguments: argparse.Namespace) -> None:
     from gen.explore.methods import chosen_method
 
     space = chosen_space(arguments)
-    with status("reading the models") as remark:
-        meter = _meter(arguments, remark)
+    meter = _meter(arguments)
     try:
         problem = MachineProblem(space, board, meter, arguments.objectives)
         name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
@@ -158,40 +163,55 @@ def chosen_space(arguments: argparse.Namespace) -> "Space":
         raise UsageError(f"--vary {error}") from None
 
 
-def _meter(arguments: argparse.Namespace, remark: Any) -> "MachineMeter":
+def _meter(arguments: argparse.Namespace) -> "MachineMeter":
     """The models, read and tried once: what is wrong with them is said before anything is searched."""
-    from gen.explore.accuracy import Judgement
     from gen.explore.meter import MachineMeter
-    from gen.explore.models import read_model_file
-    from gen.onnx.read import parse
-    from gen.run.calibration import Calibration
-    from gen.run.inputs import model_specs, read_samples
 
-    shapes = dict(arguments.shape)
-    calibration = Calibration(arguments.calibrate, progress=progress_of(remark)) if arguments.calibrate else None
-    models = []
-    for path in arguments.models:
-        model, remarks = read_model_file(path, calibration, shapes)
-        say(remarks)
-        models.append(model)
-    if len({model.digest for model in models}) < len(models):
-        raise UsageError("one of the models is there twice")
-    judgement = None
-    if arguments.input:
-        specs = model_specs(parse(models[0].name, models[0].content).inputs)
-        samples = read_samples(arguments.input, specs, limit=arguments.limit)
-        judgement = Judgement(samples.inputs, samples.labels)
-    meter = MachineMeter(models, judgement)
+    with status("reading the models") as remark:
+        models, remarks = _models(arguments, remark)
+        meter = MachineMeter(models, _judgement(arguments, models[0]))
+        for model in models:
+            meter.model(model.digest).graphs(tables=True)
+    say(remarks)
     for model in models:
-        graphs = meter.model(model.digest)
-        graphs.graphs(tables=True)
-        if graphs.host:
-            messages.print(f"{model.name}: {len(graphs.host)} nodes run on the processor, and are not in the cycles",
+        if host := meter.model(model.digest).host:
+            messages.print(f"{model.name}: {len(host)} nodes run on the processor, and are not in the cycles",
                            soft_wrap=True)
     return meter
 
 
-def _searched(arguments: argparse.Namespace, problem: "MachineProblem", name: str, method: Any) -> "Found":
+def _models(arguments: argparse.Namespace, remark: Callable[[str], None]) -> "tuple[list[ModelFile], list[str]]":
+    """With remarks for people."""
+    from gen.explore.models import read_model_file
+    from gen.onnx.read import parse
+    from gen.run.calibration import Calibration
+
+    calibration = Calibration(arguments.calibrate, progress=progress_of(remark)) if arguments.calibrate else None
+    models, remarks = [], list[str]()
+    for path in arguments.models:
+        model, more = read_model_file(path, calibration, dict(arguments.shape))
+        models.append(model)
+        remarks += more
+    if len({model.digest for model in models}) < len(models):
+        raise UsageError("one of the models is there twice")
+    if arguments.shape:
+        require_inputs(arguments, [one.name for model in models for one in parse(model.name, model.content).inputs])
+    return models, remarks
+
+
+def _judgement(arguments: argparse.Namespace, model: "ModelFile") -> "Judgement | None":
+    if not arguments.input:
+        return None
+    from gen.explore.accuracy import Judgement
+    from gen.onnx.read import parse
+    from gen.run.inputs import model_specs, read_samples
+
+    samples = read_samples(arguments.input, model_specs(parse(model.name, model.content).inputs),
+                           limit=arguments.limit)
+    return Judgement(samples.inputs, samples.labels)
+
+
+def _searched(arguments: argparse.Namespace, problem: "MachineProblem", name: "Name", method: "Method") -> "Found":
     from gen.explore.ledger import Ledger
     from gen.explore.report import Found
     from gen.explore.search import search

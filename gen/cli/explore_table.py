@@ -59,7 +59,7 @@ def _table(found: "Found", shown: Sequence["Evaluation"], marks: Sequence[str]) 
     table.add_column("clock", overflow="fold")
     table.add_column("", no_wrap=True)
     for one, mark in zip(shown, marks, strict=True):
-        clock = f"{one.facts['clock_mhz']:g} MHz, {one.facts['clock']}" if "clock" in one.facts else ""
+        clock = f"{one.facts['clock_mhz']:g} MHz, {one.facts['clock_basis']}" if one.facts else ""
         table.add_row(*(f"{one.point[name]}" for name in axes), *(_figure(one.figures.get(name)) for name in figures),
                       clock, mark)
     console.print(table)

@@ -117,8 +117,8 @@ class MachineProblem:
     def _facts(self, machine: _Machine) -> dict[str, Any]:
         config = machine.config
         return {
-            "mac_lanes": config.macs, "config": config.to_dict(), "density": machine.density, "memory": machine.memory,
-            "clock_mhz": machine.clock.mhz, "clock": machine.clock.basis, "area_error": machine.area.error,
+            "mac_lanes": config.macs, "config": config.to_dict(), "density_used": machine.density,
+            "clock_mhz": machine.clock.mhz, "clock_basis": machine.clock.basis, "area_error": machine.area.error,
             # More than there is, but not by more than the error of the reckoning.
             "tight": exceeded(machine.area.totals, self.board),
         }

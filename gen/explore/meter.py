@@ -15,7 +15,6 @@ from gen.options import CompileOptions
 from gen.passes.prune import prune
 from gen.run.memory import bus_of
 from sim import cycles
-from sim.errors import MachineError
 
 from .accuracy import Judgement, kept_energy
 from .models import ModelFile, ModelGraphs
@@ -60,13 +59,16 @@ class MachineMeter:
         return self._graphs[digest]
 
     def measure(self, jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Results of jobs that have the same program: the same model, machine and density."""
+        """Results of jobs that have the same program: the same model, machine and density.
+
+        Raises PruneError for a model whose accuracy cannot be measured.
+        """
         config, density = NpuConfig.from_dict(jobs[0]["config"]), jobs[0]["density"]
         model = self.model(jobs[0]["model"])
         try:
             programs = [_compiled(graph, config, density) for graph in model.graphs(tables=bool(config.table))]
             return [self._result(programs, config, job) for job in jobs]
-        except (CompileError, GraphError, MachineError) as error:
+        except (CompileError, GraphError) as error:
             return [{"refused": str(error)} for _ in jobs]
 
     def _result(self, programs: "Sequence[_Compiled]", config: NpuConfig, job: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,13 +47,15 @@ class Found:
         }
 
     def csv(self) -> str:
-        """A line a point: parameters, figures, whether it is on the front, and why it is no solution."""
+        """A line a point: parameters, figures, facts in a word, whether it is on the front, why it is no solution."""
         best, text = set(self.front), io.StringIO()
+        words = dict.fromkeys(name for one in self.evaluations for name, value in one.facts.items()
+                              if isinstance(value, str | int | float))
+        columns = [name for name in [*self.figures, *words] if name not in self.space.axes]
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*self.space.axes, *(name for name in self.figures if name not in self.space.axes), "front",
-                         "infeasible"])
+        writer.writerow([*self.space.axes, *columns, "front", "infeasible"])
         for number, one in enumerate(self.evaluations):
-            writer.writerow([*one.point.values(),
-                             *(one.figures.get(name, "") for name in self.figures if name not in self.space.axes),
-                             int(number in best), "; ".join(one.infeasible)])
+            known = {**one.facts, **one.figures}
+            writer.writerow([*one.point.values(), *(known.get(name, "") for name in columns), int(number in best),
+                             "; ".join(one.infeasible)])
         return text.getvalue()

@@ -47,6 +47,7 @@ def test_files_and_table(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert values["method"] == "grid" and values["space"]["macs"] == [64, 128]
     with (folder / "explore.csv").open() as file:
         rows = list(csv.DictReader(file))
+    assert (rows[0]["clock_mhz"], rows[0]["clock_basis"]) == ("333", "target")
     assert [row["cycles"] for row in rows] == [str(point["figures"].get("cycles", "")) for point in values["points"]]
     assert (folder / "explore.png").read_bytes().startswith(b"\x89PNG")
     assert set(values["front"]) == {number for number, point in enumerate(values["points"]) if point["front"]}
@@ -87,6 +88,7 @@ def test_no_cache_keeps_nothing(kept: Path, capsys: pytest.CaptureFixture):
     (["--objectives", "accuracy"], 2, "needs samples to judge by: --input X.npz"),
     (["--vary", "input_depth=256,512", *(f"--vary={name}=" + ",".join(map(str, range(10))) for name in (
         "oc_lanes", "ic_lanes", "nnz_lanes", "side_depth", "acc_depth")), "--method", "grid"], 2, "200,000 points are"),
+    (["--limit", "3"], 2, "--limit is of the samples of --input"), (["--shape", "x=1,3"], 2, "--shape x: the inputs"),
     (["--method", "guess"], 2, "invalid choice: 'guess'"), (["--evaluations", "0"], 2, "--evaluations"),
     (["--jobs", "1", "--scheduler", "tcp://x:1"], 2, "exclude each other"), (["--seed", "-1"], 2, "must be a number"),
     (["--space", "nowhere.json"], 1, "nowhere.json: No such file"), (["--board", "x"], 2, "unknown board 'x'"),
