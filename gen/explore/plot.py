@@ -72,7 +72,7 @@ def _front(axes: "Axes", points: Sequence[Evaluation], names: Sequence[str], *, 
     across, up = ([one.figures[name] for one in shown] for name in names)
     axes.scatter(across, up, s=70, facecolors="none", edgecolors="black", label="front")
     if line:
-        axes.plot(across, up, color="black", linewidth=0.8)
+        axes.step(across, up, where="post", color="black", linewidth=0.8)
 
 
 def _plain(text: str) -> str:

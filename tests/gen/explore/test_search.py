@@ -12,6 +12,7 @@ from gen.explore.evaluation import Evaluation, Job, Objective
 from gen.explore.ledger import Ledger
 from gen.explore.methods import METHODS, chosen_method
 from gen.explore.pareto import front
+from gen.explore.plot import plot
 from gen.explore.report import Found
 from gen.explore.search import search
 from gen.explore.space import Space
@@ -199,3 +200,13 @@ def test_csv_and_dict_have_every_point():
     values = found.to_dict({"who": "toy"})
     assert [number for number, point in enumerate(values["points"]) if point["front"]] == sorted(values["front"])
     assert [line.split(",")[5] for line in lines[1:]] == [str(int(point["front"])) for point in values["points"]]
+
+
+@pytest.mark.parametrize("objectives", [1, 2])
+@pytest.mark.parametrize("feasible", [True, False])
+def test_plots_of_little(objectives: int, feasible: bool):
+    """Of one objective, and of no solution at all."""
+    problem = ToyProblem(Space({"x": [9 - feasible], "y": [1], "word": ["$a_b^"]}))
+    found = Found(problem.space, problem.objectives[:objectives], searched("grid", problem))
+    assert len(found.front) == feasible
+    assert plot(found, "$x_" * 40).startswith(b"\x89PNG")
