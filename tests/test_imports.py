@@ -47,7 +47,7 @@ EDGES = {
     "gen.options": "",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden",
     "gen.passes": "cores.config gen.ir sim.golden",
-    "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
+    "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.errors gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",

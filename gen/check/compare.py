@@ -20,7 +20,7 @@ from rich.table import Table
 
 from gen.ir import reference
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, Tensor, second_stage
+from gen.ir.graph import Graph, Layer, Tensor, second_stage
 from gen.ir.parts import wholes
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.runtime import RuntimeModel
@@ -152,7 +152,7 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
         op: str = layer.op
         if (second := second_stage(layer)) and second.middle.onnx_name:
             results.append((layer.name, op, second.middle))
-            op = "add" if layer.residual else "bend"    # the middle is an input of its own
+            op = _second_name(layer)    # the middle is an input of its own
         if layer.table and layer.table.middle.onnx_name:
             results.append((layer.name, op, layer.table.middle))
             op = "table"
@@ -184,6 +184,13 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
         rows.append(LayerDifference(name, op, tensor.name, found.size, int(np.count_nonzero(found)),
                                     int(found.max(initial=0))))
     return rows
+
+
+def _second_name(layer: Layer) -> str:
+    """What a second stage is called in reports."""
+    if layer.residual is None:
+        return "bend"
+    return "mul" if layer.residual.product else "add"
 
 
 def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],

@@ -26,9 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from gen.check.compare import compare_model, print_comparison
     from gen.onnx.importer import load_model
+    from gen.onnx.machine import Machine
     from gen.run.inputs import input_specs, read_samples
 
-    imported = load_model(arguments.model, shapes=dict(arguments.shape), tables=True)
+    imported = load_model(arguments.model, shapes=dict(arguments.shape), machine=Machine.complete())
     shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
     samples = read_samples(arguments.input, input_specs(imported.graph, shapes), limit=arguments.limit)
     if samples.remark:

@@ -48,7 +48,7 @@ class Functions:
     """What is known of the values of one model; ``tables``: whether the machine has tables."""
 
     def __init__(self, model: Model, *, tables: bool) -> None:
-        self.tables = tables
+        self._tables = tables
         self._opsets = [helper.make_opsetid(o.domain, o.version) for o in model.proto.opset_import]
         #: Value -> quantised ones that it is a function of, the nearest first; and what makes it.
         self._sources: dict[str, tuple[str, ...]] = {}
@@ -86,12 +86,16 @@ class Functions:
                      for v in inputs if (array := _array(v)) is not None)
         return found if single else ()
 
+    def has(self, node: Node, inputs: Sequence[Value | None]) -> bool:
+        """Whether a table can be what a node computes."""
+        return self._tables and node.op not in _QUANTISING and bool(self._common(node, inputs))
+
     def instead(self, node: Node, inputs: Sequence[Value | None], refused: NodeError) -> PendingTable:
         """The function that a node is which was ``refused``. Raises NodeError if it is none, or there are no tables."""
         sources = self._common(node, inputs)
         if not sources or node.op in _QUANTISING:
             raise refused
-        if not self.tables:
+        if not self._tables:
             raise NodeError(f"{refused}; it is a function of each value by itself, which --features table puts on the "
                             "accelerator", at=refused.at)
         self.note(node, inputs, None)

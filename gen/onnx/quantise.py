@@ -22,6 +22,7 @@ from gen.onnx.values import (
     PendingBend,
     PendingConcat,
     PendingPool,
+    PendingProduct,
     PendingTable,
     Quantisation,
     Quantised,
@@ -30,7 +31,7 @@ from gen.onnx.values import (
     Real,
     Value,
 )
-from sim.golden import quantize_multiplier, quantize_residual
+from sim.golden import quantize_multiplier, quantize_product, quantize_residual
 
 __all__ = ["quantize"]
 
@@ -51,6 +52,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
             return _emit_sum(context, value, quantisation)
+        case PendingProduct():
+            return _emit_product(context, value, quantisation)
         case PendingBend():
             return _emit_bend(context, value, quantisation)
         case PendingTable():
@@ -134,6 +137,25 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
     return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual,
                            result=Result(context.node, quantisation))
+
+
+def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:
+    """A copy whose second stage multiplies; `fuse_residual` moves that into the layer in front of it."""
+    graph, scale = context.graph, quantisation.scale
+    source = graph.tensors[value.a.quantised.tensor]
+    middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
+    try:
+        multiplier, shift = quantize_product(value.a.scale * value.b.scale / scale)
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name) from None
+    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
+    residual = Residual(
+        middle=middle, other=value.b.quantised.tensor, multiplier_a=0, multiplier_b=multiplier, shift=shift,
+        zero_point=quantisation.internal, low=low, high=high, constant=value.b.zero_point * multiplier, product=True)
+    layer = replace(copy(context, value.a), name=value.name, nodes=value.nodes, order=value.order,
+                    moved_by=value.moved_by)
+    return graph.add_layer(layer, same(middle, source.shape[0]), residual, result=Result(context.node, quantisation))
 
 
 def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation) -> Quantised:

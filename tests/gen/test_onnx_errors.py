@@ -224,7 +224,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (_zero_scale, ("scales of its weights must be positive",)),
     (_volume, ("node conv", "the machine has two spatial axes")),
     (_turned_map, ("node transpose", "moves no data")),
-    (_other_shapes, ("arranged alike",)),
+    (_other_shapes, ("a number for each channel", "--features product")),
     (_too_large_scale, ("cannot requantise", "check the scales")),
     (lambda b, x: b.node("Greater", x, b.constant(np.float32(0))), ("quantizelinear", "x is bool")),
 ]

@@ -10,7 +10,7 @@ from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Pending, PendingAdd, PendingBend, PendingConcat, PendingPool, Real, Value
+from gen.onnx.values import Pending, PendingAdd, PendingBend, PendingConcat, PendingPool, PendingProduct, Real, Value
 
 __all__ = ["HANDLERS", "leaky_relu"]
 
@@ -27,7 +27,7 @@ def clip(context: Context, inputs: Inputs) -> Value:
         low = min(low, high)        # where they are the wrong way round, all is the maximum
     if isinstance(value, Real):
         return replace(copy(context, context.activation(value)), low=low, high=high)
-    if isinstance(value, Pending | PendingAdd | PendingBend | PendingConcat | PendingPool):
+    if isinstance(value, Pending | PendingAdd | PendingProduct | PendingBend | PendingConcat | PendingPool):
         return value.clipped(low, high, node.name)
     raise refusal(value, "its input")
 

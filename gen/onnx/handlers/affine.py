@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from gen.ir.graph import Pool
+from gen.onnx.broadcast import paired
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
@@ -14,7 +15,7 @@ from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.units import as_convolution
-from gen.onnx.values import Constant, Pending, PendingPool, QuantisedConstant, Real, Value
+from gen.onnx.values import Constant, Pending, PendingPool, PendingProduct, QuantisedConstant, Real, Value
 
 __all__ = ["HANDLERS", "affine", "turned_copy"]
 
@@ -83,15 +84,32 @@ def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.
     return _scaled(context, value, _per_channel(value, factor), _per_channel(value, shift))
 
 
+def _product(context: Context, inputs: Inputs) -> Value:
+    """Of two activations."""
+    if context.functions.has(context.node, inputs):
+        raise NodeError("is a function of each value of one tensor")     # which a table is that takes no further time
+    if not context.machine.products:
+        raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator")
+    a, b = (context.activation(value, f"operand {name}")
+            for name, value in zip(context.node.inputs, inputs, strict=True))
+    a, b = paired(context, a, b)
+    name = context.node.name
+    return PendingProduct(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)
+
+
 @HANDLERS.handles("Mul", "Div", "Sub", conditions=(
     "with a constant for each channel, in scale and bias of the layer in front of it, else as a depthwise layer. "
-    "Products, quotients and differences of two activations are refused"))
+    "Mul with `--features product` also of two tensors of one shape, or of a tensor and one number for each channel "
+    "that the model computes (squeeze and excitation): in the layer that makes one of them, else a copy, three "
+    "cycles of the store engine for each pixel of a block. Quotients and differences of two activations are refused"))
 def arithmetic(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
     if all(constants):
         a, b = (constant(v, "the operand") for v in inputs)
         return Constant({"Mul": np.multiply, "Div": np.divide, "Sub": np.subtract}[op](a, b))
+    if not any(constants) and op == "Mul":
+        return _product(context, inputs)
     if not any(constants):
         raise NodeError("has two activations as its operands; the machine adds tensors, and no more")
     first = constants.index(False)
