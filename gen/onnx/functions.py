@@ -103,6 +103,16 @@ class Functions:
         return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,
                             moved_by=real.moved_by, real=real, value=node.outputs[0], source=sources[0])
 
+    def carried(self, node: Node, inputs: Sequence[Value | None], real: Real, op: str) -> PendingTable:
+        """The function ``op`` of ``real``, which a node makes of ``inputs`` by the scale that it carries itself.
+
+        Raises NodeError if there are no tables.
+        """
+        made, result = (f"{node.outputs[0]}/{what}" for what in ("real", op))
+        self.note(_plain("DequantizeLinear", node, node.inputs[:len(inputs)], made), inputs, real)
+        return self.instead(_plain(op, node, (made,), result), [real],
+                            NodeError(f"{op} has no layer on the machine, which has no tables of functions"))
+
     def table(self, value: PendingTable, quantisation: Quantisation) -> np.ndarray:
         """int8 (256,), of -128 first: what becomes of each value of the tensor that ``value`` is a function of."""
         results = self._values(value.value, value.source).reshape(-1)
@@ -144,6 +154,11 @@ class Functions:
                 self._evaluated[made, source] = _evaluate(step.node.proto, self._opsets, values)
             known[made] = self._evaluated[made, source]
         return known[name]
+
+
+def _plain(op: str, node: Node, inputs: tuple[str, ...], output: str) -> Node:
+    """An operator of ONNX that is a part of what ``node`` does."""
+    return Node("", op, node.name, inputs, (output,), {}, helper.make_node(op, inputs, [output], name=node.name))
 
 
 def _array(value: Value | None) -> np.ndarray | None:

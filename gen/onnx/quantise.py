@@ -118,8 +118,8 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
     graph, scale, zero_point = context.graph, quantisation.scale, quantisation.internal
     low, high = _bounds(value.low, value.high, scale, zero_point)
     if isinstance(value.a, Pending):
-        layer, first, middle = _branch(graph, value.a, value.b, scale, (
-            (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale))
+        ends = (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale
+        layer, first, middle = _branch(graph, value.a, (scale, 0) if value.apart else _grid(graph, value, scale, ends))
         layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
     else:
         source = graph.tensors[value.a.quantised.tensor]
@@ -186,18 +186,24 @@ def _emit_table(context: Context, value: PendingTable, quantisation: Quantisatio
                                    result=Result(context.node, quantisation))
 
 
-def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
-            total: tuple[float, float]) -> tuple[Pending, Requantize, Tensor]:
-    """First stage of a layer's result that the model adds to ``other`` without quantising it.
+def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[float, float]) -> tuple[float, int]:
+    """Scale and zero point for the result of a layer that the model adds without quantising it.
 
-    ``total``: range of the sum. The zero point, which may be any number, goes into the bias.
+    ``total``: range of the sum, of which a step is ``scale``.
     """
-    found = exact_quantisation(value, scale) or branch_quantisation(
-        real_range(graph, value), real_range(graph, other), total, value.scale, scale)
+    result = value.a
+    assert isinstance(result, Pending)
+    found = exact_quantisation(result, scale) or branch_quantisation(
+        real_range(graph, result), real_range(graph, value.b), total, result.scale, scale)
     if found is None:
-        raise NodeError(f"adds the unquantised result of {value.name}, for which {FIRST_BITS} bits beside this "
-                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
-    step, point = found
+        raise NodeError(f"adds the unquantised result of {result.name}, for which {FIRST_BITS} bits beside this "
+                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {result.name}")
+    return found
+
+
+def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int]) -> tuple[Pending, Requantize, Tensor]:
+    """First stage of a layer's result in steps of ``grid``. Its zero point, any number, goes into the bias."""
+    step, point = grid
     moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
                     high=value.high + point * step)
     return *_requantized(graph, moved, step, 0, FIRST_BITS), Tensor(f"{value.name}/middle", value.shape, step, point)

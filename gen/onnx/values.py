@@ -189,10 +189,14 @@ class Pending(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingAdd(_Result):
-    """The sum of two tensors, the first of which may still be a layer's result."""
+    """The sum of two tensors, the first of which may still be a layer's result.
+
+    ``apart``: one of both is always zero, so that a result in steps of the sum is rounded once.
+    """
 
     a: Real | Pending
     b: Real
+    apart: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -17,7 +17,7 @@ from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.units import as_convolution
 from gen.onnx.values import Constant, Pending, PendingPool, PendingProduct, QuantisedConstant, Real, Value
 
-__all__ = ["HANDLERS", "affine", "turned_copy"]
+__all__ = ["HANDLERS", "affine", "multiply", "turned_copy"]
 
 HANDLERS = Registry()
 
@@ -90,11 +90,17 @@ def _product(context: Context, inputs: Inputs) -> Value:
         raise NodeError("is a function of each value of one tensor")     # which a table is that takes no further time
     if not context.machine.products:
         raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator")
-    a, b = (context.activation(value, f"operand {name}")
-            for name, value in zip(context.node.inputs, inputs, strict=True))
-    a, b = paired(context, a, b)
+    a, b = paired(context, *(context.activation(value, "an operand") for value in inputs))
     name = context.node.name
     return PendingProduct(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)
+
+
+def multiply(context: Context, inputs: Inputs) -> Value:
+    """The product of two inputs, of which one may be a constant."""
+    values = sorted(inputs, key=lambda value: isinstance(value, Constant | QuantisedConstant))
+    if not isinstance(values[1], Constant | QuantisedConstant):
+        return _product(context, inputs)
+    return affine(context, values[0], constant(values[1], "the operand").astype(np.float64), np.zeros(1))
 
 
 @HANDLERS.handles("Mul", "Div", "Sub", conditions=(
@@ -108,16 +114,14 @@ def arithmetic(context: Context, inputs: Inputs) -> Value:
     if all(constants):
         a, b = (constant(v, "the operand") for v in inputs)
         return Constant({"Mul": np.multiply, "Div": np.divide, "Sub": np.subtract}[op](a, b))
-    if not any(constants) and op == "Mul":
-        return _product(context, inputs)
+    if op == "Mul":
+        return multiply(context, inputs)
     if not any(constants):
         raise NodeError("has two activations as its operands; the machine adds tensors, and no more")
     first = constants.index(False)
     number = constant(inputs[1 - first], "the operand").astype(np.float64)
     one, zero = np.ones(1), np.zeros(1)
     match op:
-        case "Mul":
-            return affine(context, inputs[first], number, zero)
         case "Div" if first == 0:
             with np.errstate(divide="ignore"):  # `affine` refuses what is not finite
                 inverse = 1 / number
