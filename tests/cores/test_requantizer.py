@@ -16,7 +16,8 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) if name == "winograd_product" else name
+                                  for name in CONFIGS])
 def test_requantizer(name):
     config = CONFIGS[name]
     run_bench(Requantizer(config), module="tests.cores.bench_requantizer", name=f"requantizer_{name}",
