@@ -33,11 +33,12 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "binary": ("gather", "binary_rows"),
     "winograd": ("winograd",),
     "table": ("table",),
+    "product": ("product",),
 }
 
 
 #: Fields that files made before them lack: a machine without the unit is the one that it was, with its programs.
-_LATER = frozenset({"table"})
+_LATER = frozenset({"table", "product"})
 #: Bytes of a ``config.json`` beyond any.
 _MAX_FILE = 1 << 16
 
@@ -108,6 +109,8 @@ class NpuConfig:
     local_store: int = 0
     #: 1: a STORE can look its results up in a table of 256 bytes: any function of a value.
     table: int = 0
+    #: 1: a STORE can multiply its results by those of another tensor, or by a vector of one number a channel.
+    product: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -133,7 +136,7 @@ class NpuConfig:
             value = getattr(self, name)
             self._require(name, _is_power_of_two(value) and low <= value <= high, f"be a power of two in {low}..{high}")
         self._require("address_width", 32 <= self.address_width <= 64, "be in 32..64")
-        for name in ("depthwise", "gather", "binary_engine", "local_store", "table"):
+        for name in ("depthwise", "gather", "binary_engine", "local_store", "table", "product"):
             self._require(name, getattr(self, name) in (0, 1), "be 0 or 1")
         rows = self.binary_rows
         self._require("binary_rows", rows == 0 or _is_power_of_two(rows) and max(1, tm // 32) <= rows <= tm,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, as_taken, decode, is_supported
+from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, as_taken, decode, missing
 from cores.config import NpuConfig
 
 from .errors import MachineError
@@ -81,8 +81,8 @@ def _taken(config: NpuConfig, instructions: Sequence[Instruction]) -> list[Instr
     seen: set[Opcode] = set()
     for index, instruction in enumerate(instructions):
         opcode = instruction.opcode
-        if not is_supported(opcode, config):
-            raise MachineError(ErrorCode.ILLEGAL, index, f"this machine has no {opcode.name}")
+        if lack := missing(instruction, config):
+            raise MachineError(ErrorCode.ILLEGAL, index, lack)
         program.append(as_taken(instruction, config))
         if opcode in GEOMETRY and GEOMETRY[opcode] not in seen:
             raise MachineError(ErrorCode.ILLEGAL, index, f"no {GEOMETRY[opcode].name} is in front of it")

@@ -7,10 +7,18 @@ into the bias (``bias - zero_point * sum(w)``), and padding is done with the zer
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, TABLE_BYTES
+from cores.arch.numerics import (
+    FIRST_BITS,
+    MAX_SHIFT,
+    MIN_SHIFT,
+    MULTIPLIER_BITS,
+    PRODUCT_MULTIPLIER_BITS,
+    TABLE_BYTES,
+)
 
 __all__ = [
-    "bend", "binary_popcount", "conv2d_accumulate", "finish", "look_up", "pool_accumulate", "quantize_multiplier",
+    "bend", "binary_popcount", "conv2d_accumulate", "finish", "look_up", "pool_accumulate", "product",
+    "quantize_multiplier", "quantize_product",
     "quantize_residual", "requantize", "residual_add", "run_layer", "run_stages", "upsample", "winograd_accumulate",
     "winograd_input", "winograd_output", "winograd_tiles", "winograd_weights",
 ]
@@ -60,6 +68,19 @@ def quantize_residual(scale_a: float, scale_b: float) -> tuple[int, int, int]:
     return round(scale_a * 2.0 ** int(shift)), round(scale_b * 2.0 ** int(shift)), int(shift)
 
 
+def quantize_product(scale: float) -> tuple[int, int]:
+    """Real scale of a product -> (multiplier, shift), the multiplier of PRODUCT_MULTIPLIER_BITS.
+
+    Raises ValueError for one that is not finite and positive, or too large.
+    """
+    if not 0 < scale < 1 << PRODUCT_MULTIPLIER_BITS - MIN_SHIFT:
+        raise ValueError(f"scales of products must be above 0 and below {1 << PRODUCT_MULTIPLIER_BITS - MIN_SHIFT}, "
+                         f"not {scale:g}")
+    largest = (1 << PRODUCT_MULTIPLIER_BITS) - 1
+    shift = min(PRODUCT_MULTIPLIER_BITS - int(np.frexp(scale)[1]), MAX_SHIFT)
+    return min(round(scale * 2.0**shift), largest), shift
+
+
 def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: int) -> np.ndarray:
     """Accumulators to activations: ``clip(round_shift((acc + bias) * multiplier, shift) + zero_point, low, high)``.
 
@@ -93,6 +114,17 @@ def bend(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, l
     a = np.asarray(a, np.int64)
     total = a * np.where(a < 0, multiplier_b, multiplier_a)
     return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
+
+
+def product(a, b, multiplier: int, constant: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
+    """Second stage of a store: a product of two integers -> int8. ``constant``: the zero point of ``b`` times
+    ``multiplier``.
+
+    ``a``: the first stage's result less its zero point, of FIRST_BITS; ``b`` int8, of the same shape, or (..., C, 1, 1)
+    for all pixels.
+    """
+    factor = np.asarray(b, np.int64) * multiplier - constant
+    return np.clip(round_shift(np.asarray(a, np.int64) * factor, shift) + zero_point, low, high).astype(np.int8)
 
 
 def look_up(values, table: np.ndarray) -> np.ndarray:
@@ -270,6 +302,9 @@ def _second_stage(layer, middle: np.ndarray, residual: np.ndarray | None) -> np.
     if layer.residual is None:
         return middle
     last = layer.residual
+    if last.product:
+        return product(middle.astype(np.int16) - layer.requantize.zero_point, residual, last.multiplier_b,
+                       last.constant, last.shift, last.zero_point, last.low, last.high)
     return residual_add(middle, residual, last.multiplier_a, last.multiplier_b, last.constant, last.shift,
                         last.zero_point, last.low, last.high)
 

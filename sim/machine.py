@@ -15,7 +15,7 @@ from cores.arch.isa import (
     absent_fields,
     as_taken,
     decode,
-    is_supported,
+    missing,
 )
 from cores.config import NpuConfig
 
@@ -158,8 +158,8 @@ class Machine:
                 instruction = decode(self.code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES])
             except ValueError as error:
                 raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
-            if not is_supported(instruction.opcode, self.config):
-                raise MachineError(ErrorCode.ILLEGAL, index, f"this machine has no {instruction.opcode.name}")
+            if lack := missing(instruction, self.config):
+                raise MachineError(ErrorCode.ILLEGAL, index, lack)
             if instruction.opcode.queue == Queue.CONTROL:
                 while not self.idle():
                     yield f"all engines to be idle ({instruction.opcode.name} at {index})"

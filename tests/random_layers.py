@@ -4,11 +4,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS, TABLE_BYTES
+from cores.arch.numerics import FIRST_BITS, MULTIPLIER_BITS, PRODUCT_MULTIPLIER_BITS, TABLE_BYTES
 from gen.ir.graph import Bend, Conv, Graph, Layer, Pool, Requantize, Residual, Table, Tensor, output_size
 from gen.ir.verify import verify
 
-__all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs", "with_tables"]
+__all__ = ["RandomBuilder", "random_graph", "random_inputs", "random_pairs", "with_products",
+           "with_tables"]
 
 
 #: Largest sum of a channel's absolute weights: a sum of products then fits 27 bits, and so does a bias beside it.
@@ -241,6 +242,31 @@ def with_tables(graph: Graph, seed: int, *, share: float = 0.7) -> Graph:
     layers = [replace(layer, table=Table(graph.tensors[layer.output], tables[rng.integers(2)]))
               if rng.random() < share else layer for layer in graph.layers]
     graph = replace(graph, layers=tuple(layers))
+    verify(graph)
+    return graph
+
+
+def with_products(graph: Graph, seed: int, *, share: float = 0.7) -> Graph:
+    """A graph of which a ``share`` of the layers multiply: with what they added, or with a vector, an input more."""
+    rng = np.random.default_rng(seed)
+    tensors, inputs, layers = dict(graph.tensors), dict(graph.inputs), []
+    for layer in graph.layers:
+        if layer.bend or rng.random() >= share:
+            layers.append(layer)
+            continue
+        target, other = graph.tensors[layer.output], layer.residual and layer.residual.other
+        if other is None:
+            other = f"{layer.name}_vector"
+            tensors[other] = Tensor(other, (target.shape[0], 1, 1), 1.0, int(rng.choice([-128, 127, 5])))
+            inputs[other] = other, ()
+        first = layer.requantize
+        first = replace(first, low=max(first.low, -128), high=max(first.low, -128, min(first.high, 127)))
+        multiplier = int(rng.integers(1, 1 << PRODUCT_MULTIPLIER_BITS))
+        stage = Residual(replace(target, name=f"{layer.name}_factor", zero_point=first.zero_point), other, 0,
+                         multiplier, tensors[other].zero_point * multiplier, int(rng.integers(18, 23)),
+                         target.zero_point, -128, 127, product=True)
+        layers.append(replace(layer, requantize=first, residual=stage))
+    graph = replace(graph, tensors=tensors, inputs=inputs, layers=tuple(layers))
     verify(graph)
     return graph
 

@@ -47,7 +47,7 @@ EDGES = {
     "gen.options": "",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden",
     "gen.passes": "cores.config gen.ir sim.golden",
-    "gen.onnx": "cores.arch gen.files gen.ir gen.passes sim.golden",
+    "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.errors gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
@@ -62,9 +62,9 @@ EDGES = {
     # what is done with it
     "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
                "gen.partition gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
-    "gen.check": "gen.ir gen.onnx sim.golden",
-    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize gen.run "
-                 "sim",
+    "gen.check": "gen.ir gen.onnx gen.partition sim.golden",
+    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.partition gen.passes "
+                 "gen.quantize gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files sim",

@@ -17,6 +17,7 @@ __all__ = [
     "ERROR_TEXTS", "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction",
     "LAYOUTS", "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "absent_fields",
     "as_taken", "decode", "disassemble", "encode", "is_supported", "largest_field",
+    "missing", "reserved_fields",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -132,6 +133,11 @@ FIELD_FEATURES: Mapping[Opcode, Mapping[str, str]] = {
     Opcode.COMPUTE: {"binary": "binary_rows", "acc_base": "winograd"},
     Opcode.STORE_SET: {"spread": "depthwise", "alternate": "depthwise", "binary": "binary_rows",
                        "winograd": "winograd", "local": "local_store"},
+}
+
+#: The same of fields that are among the reserved bits of machines without the unit.
+_LATER_FIELDS: Mapping[Opcode, Mapping[str, str]] = {
+    Opcode.STORE_ADD: {"product": "product", "broadcast": "product"},
 }
 
 #: The SET that an operation needs in front of it in its queue.
@@ -270,6 +276,10 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("low", 8, signed=True),
         Field("high", 8, signed=True),
         Field("bend", 1),
+        # With ``product``, not together with ``bend``: y = clip((a * (b * multiplier_b - constant) >> shift, rounded) +
+        # zero_point).
+        Field("product", 1),
+        Field("broadcast", 1),                   # b is one beat for each block, the same for all of its pixels
     ),
     # What the STOREs behind it make of their results, until the next one.
     Opcode.STORE_TABLE: (
@@ -343,6 +353,21 @@ class Instruction:
 def is_supported(opcode: Opcode, config: object) -> bool:
     """Whether a machine of this `NpuConfig` has the operation."""
     return opcode not in _OPCODE_FEATURES or bool(getattr(config, _OPCODE_FEATURES[opcode]))
+
+
+def reserved_fields(opcode: Opcode, config: object) -> frozenset[str]:
+    """Fields of an operation whose bits are reserved in a machine of this `NpuConfig`."""
+    later = _LATER_FIELDS.get(opcode, {})
+    return frozenset(name for name, feature in later.items() if not getattr(config, feature))
+
+
+def missing(instruction: Instruction, config: object) -> str | None:
+    """What makes a legal instruction an illegal one to a machine of this `NpuConfig`, or None."""
+    opcode = instruction.opcode
+    if not is_supported(opcode, config):
+        return f"this machine has no {opcode.name}"
+    reserved = sorted(name for name in reserved_fields(opcode, config) if instruction[name])
+    return f"this machine's {opcode.name} has no {reserved[0]}" if reserved else None
 
 
 def absent_fields(instruction: Instruction, config: object) -> dict[str, str]:

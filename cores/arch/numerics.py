@@ -4,8 +4,8 @@ The rules themselves are stated in `sim/golden.py`; docs/numerics.md says why re
 """
 
 __all__ = [
-    "CONSTANT_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS", "PARAMETER_BYTES",
-    "POOL_WIDTH", "POSITIONS", "SIGN_BLOCKS", "TABLE_BYTES",
+    "CONSTANT_BITS", "FACTOR_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS",
+    "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS", "PRODUCT_MULTIPLIER_BITS", "SIGN_BLOCKS", "TABLE_BYTES",
 ]
 
 #: Bits of an unsigned requantisation multiplier: with its sign it fills the 18-bit port of a DSP slice.
@@ -18,6 +18,10 @@ MAX_SHIFT = 43
 FIRST_BITS = 9
 #: Bits of the signed constant of the second stage: both operands' zero points, times their multipliers.
 CONSTANT_BITS = 28
+#: Bits of what a second stage that multiplies makes of the other operand, its signed factor: any accumulator's path to
+#: the multiplier has them. The operand and its zero point differ by up to 255, which leaves the multiplier 15 bits.
+FACTOR_BITS = 24
+PRODUCT_MULTIPLIER_BITS = FACTOR_BITS - 9
 #: Bytes of one channel's parameters in memory: int32 bias, then uint32 with the multiplier in bits 0..16 and the shift
 #: in bits 24..29.
 PARAMETER_BYTES = 8

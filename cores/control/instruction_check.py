@@ -7,7 +7,17 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import opcode_of
-from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue, is_supported
+from ..arch.isa import (
+    HEADER,
+    INSTRUCTION_BYTES,
+    LAYOUTS,
+    NOT_ALL_ZERO,
+    TOKEN_FLAGS,
+    Opcode,
+    Queue,
+    is_supported,
+    reserved_fields,
+)
 from ..config import NpuConfig
 
 __all__ = ["InstructionCheck"]
@@ -16,29 +26,36 @@ _BITS = 8 * INSTRUCTION_BYTES
 _HEADER_BITS = sum(field.bits for field in HEADER)
 
 
-def _forbidden(opcode: Opcode) -> set[int]:
-    """Bits that must be zero in ``opcode``: token flags it may not set, and all above its fields."""
+def _forbidden(opcode: Opcode, config: NpuConfig) -> set[int]:
+    """Bits that must be zero in ``opcode``: token flags it may not set, fields that this machine's operation does not
+    have, and all above its fields.
+    """
     bits: set[int] = set()
     position = HEADER[0].bits
     for field in HEADER[1:]:
         if field.name not in TOKEN_FLAGS[opcode]:
             bits.update(range(position, position + field.bits))
         position += field.bits
-    end = _HEADER_BITS + sum(field.bits for field in LAYOUTS[opcode])
-    return bits | set(range(end, _BITS))
+    reserved = reserved_fields(opcode, config)
+    for field in LAYOUTS[opcode]:
+        if field.name in reserved:
+            bits.update(range(position, position + field.bits))
+        position += field.bits
+    return bits | set(range(position, _BITS))
 
 
 class InstructionCheck(wiring.Component):
     """``illegal`` and ``queue`` of the ``word`` of the last ``take``, `LATENCY` cycles behind it.
 
     Illegal is what ``isa.decode`` refuses: unknown opcodes, reserved bits, zeros where the minimum is one, foreign
-    tokens; and operations that the configuration does not have (`isa.is_supported`).
+    tokens; and what the configuration does not have (`isa.missing`).
     """
 
     #: Cycles: which groups of bits have a 1, and what that means for the opcode.
     LATENCY = 2
 
     def __init__(self, config: NpuConfig):
+        self._config = config
         #: Those that the machine has.
         self._operations = [op for op in Opcode if is_supported(op, config)]
         super().__init__({
@@ -51,7 +68,7 @@ class InstructionCheck(wiring.Component):
     def _rules(self) -> list[tuple[Collection[Opcode], list[int], bool]]:
         """Operations, bits, and whether it is a 1 among these that is wrong in them, or that there is none."""
         # Bits that the same operations forbid share a rule.
-        forbidden = {op: _forbidden(op) for op in self._operations}
+        forbidden = {op: _forbidden(op, self._config) for op in self._operations}
         groups: dict[frozenset[Opcode], list[int]] = {}
         for bit in range(HEADER[0].bits, _BITS):
             if operations := frozenset(op for op in forbidden if bit in forbidden[op]):

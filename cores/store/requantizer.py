@@ -38,7 +38,8 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
 
 class Requantizer(wiring.Component):
-    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add (or bend) one in `ADD_CYCLES`.
+    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add (or bend, or multiply) one in
+    `ADD_CYCLES`.
 
     Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` is taken then,
     ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. With ``winograd`` in the configuration a source is a
@@ -46,7 +47,11 @@ class Requantizer(wiring.Component):
     ``add`` every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no
     residual, none sets out `SECOND` cycles behind another. ``add``, ``first`` and
     ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
-    may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``.
+    may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``,
+    ``sim.golden.product``.
+
+    With ``second.product`` the residual has its turn `FACTOR` cycles behind its pixel, so that its total is there when
+    the first stage's result comes back: it takes the place of an accumulator, and the result that of a multiplier.
 
     With ``first.binary`` the output is beats of signs (`sim.signs.pack_map`), `PACKING` cycles later. They pass
     through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
@@ -58,6 +63,9 @@ class Requantizer(wiring.Component):
     #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
     SECOND = 8
     ADD_LATENCY = LATENCY + SECOND
+    #: Those to the turn of a residual that is multiplied: with the lane's five and the register of the sources its
+    #: total is there at the result's. Like the residual's other turn it is one behind a multiple of `ADD_CYCLES`.
+    FACTOR = SECOND - 4
     #: Cycles of a pixel with ``add``: its own, and two in which the residual and the first stage's result of pixels
     #: further behind go through the multipliers.
     ADD_CYCLES = 3
@@ -118,7 +126,16 @@ class Requantizer(wiring.Component):
                 chain.append(delayed)
         in_second = [Signal(name=f"second{cycle}") for cycle in range(self.ADD_LATENCY + 1)]
         m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
-        b, a = self.SECOND - 1, self.SECOND  # cycles that the residual and the first stage's result are behind a pixel
+        a = self.SECOND     # cycles that the first stage's result is behind a pixel
+
+        def other_turn(cycle: int, chain: list[Value]) -> Value:
+            """Of the signals in ``chain``, that of the residual's turn."""
+            added = chain[cycle + self.SECOND - 1]
+            return Mux(multiplies, chain[cycle + self.FACTOR], added) if config.product else added
+
+        if config.product:
+            multiplies = Signal()
+            m.d.sync += multiplies.eq(second.product & ~second.bend)
 
         control = Signal(LaneControl)
         m.d.comb += [
@@ -126,7 +143,7 @@ class Requantizer(wiring.Component):
             control.clear_bias.eq(add),
             control.load_factor.eq(load[2]),
             control.take_factor.eq(add),
-            control.residual.eq(valid[2 + b] & ~second.bend),
+            control.residual.eq(other_turn(2, valid) & ~second.bend),
             control.load_shift.eq(load[4]),
             control.take_shift.eq(add),
             control.shift.eq(second.shift - MIN_SHIFT),
@@ -136,17 +153,21 @@ class Requantizer(wiring.Component):
         m.d.sync += minus_b.eq(-second.multiplier_b)
         output_comes = Mux(add, valid[self.ADD_LATENCY - 1], valid[self.LATENCY - 1])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
-        own, other = in_second[1 + a], in_second[1 + b] & ~second.bend
+        own, other = in_second[1 + a], other_turn(1, in_second) & ~second.bend
         factor = Mux(own, second.multiplier_a, Mux(other, minus_b, 0))
+        if config.product:
+            factor = Mux(multiplies, Mux(other, second.multiplier_b, 0), factor)
         early = {
             "factor": factor,
             "negative_factor": Mux(own & second.bend, second.multiplier_b, factor),
-            "subtrahend": Mux(in_second[3 + b] & ~second.bend, second.constant, 0),
+            "subtrahend": Mux(other_turn(3, in_second) & ~second.bend, second.constant, 0),
             "accumulate": in_second[3 + a] & ~second.bend,
             "zero_point": Mux(in_second[7 + a], second.zero_point, first.zero_point),
             "low": Mux(in_second[8 + a], second.low, first.low),
             "high": Mux(in_second[8 + a], second.high, first.high),
         }
+        if config.product:
+            early["accumulate"] &= ~multiplies
         if config.binary_rows:
             packer, low_negative, high_negative = self._packer(m, valid, issue.row_end, early)
             # Only first results that ``add`` wants back are clipped; all else is zero, for the packer's beats.
@@ -168,12 +189,16 @@ class Requantizer(wiring.Component):
         m.d.sync += self.output_valid.eq(output_comes)
 
         # The residual waits for the first stage's result.
-        for cycle in range(self.RESIDUAL + 1, 3 + b):
-            delayed = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
-            m.d.sync += delayed.eq(residual)
-            residual = delayed
+        residuals = {self.RESIDUAL: residual}
+        for cycle in range(self.RESIDUAL + 1, 2 + self.SECOND):
+            residuals[cycle] = Signal(config.beat_bits, name=f"residual{cycle}", reset_less=True)
+            m.d.sync += residuals[cycle].eq(residuals[cycle - 1])
+        residual = residuals[1 + self.SECOND]
+        if config.product:
+            residual = Mux(multiplies, residuals[2 + self.FACTOR], residual)
 
-        # Sources: each is zero when it is not the one, so that the lanes only OR them.
+        # Sources: each is zero when it is not the one, so that the lanes only OR them. The total of a residual's turn
+        # comes in the register of the pool unit's.
         from_bank, from_pool, place = Signal(), Signal(), Signal.like(self.issue.select, name="place")
         pooled = Signal.like(self.pooled, name="pooled_beat", reset_less=True)
         m.d.sync += [
@@ -186,12 +211,20 @@ class Requantizer(wiring.Component):
             # The word of the cycle before, in step with it. A sum is masked unless it is complete and asked for.
             starts, negate, complete = Signal(), Signal(), Signal()
             m.d.sync += [starts.eq(issue.first), negate.eq(issue.negate), complete.eq(from_bank)]
+        if config.product:
+            returns = Signal()      # the total of the residual's turn stands in the lanes
+            m.d.sync += returns.eq(in_second[a] & multiplies)
         for lane in range(config.ic_lanes):
             choices = [self.accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
             chosen = select(place, choices)
             bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
-            m.d.sync += pool_source.eq(Mux(from_pool, pooled[lane], 0))
+            unit = RequantizerLane(acc_width=config.acc_width, packs=bool(config.binary_rows),
+                                   multiplies=bool(config.product))
+            from_outside = Mux(from_pool, pooled[lane], 0)
+            if config.product:
+                from_outside = from_outside | Mux(returns, unit.total, 0)
+            m.d.sync += pool_source.eq(from_outside)
             if config.winograd:
                 word = Signal(signed(config.acc_width), name=f"word{lane}", reset_less=True)
                 total = Signal(signed(config.acc_width), name=f"sum{lane}", reset_less=True)
@@ -203,8 +236,7 @@ class Requantizer(wiring.Component):
             else:
                 m.d.sync += bank_source.eq(Mux(from_bank, chosen, 0))
 
-            m.submodules[f"lane{lane}"] = unit = RequantizerLane(
-                acc_width=config.acc_width, packs=bool(config.binary_rows))
+            m.submodules[f"lane{lane}"] = unit
             m.d.comb += [
                 unit.source.eq(bank_source | pool_source),
                 unit.channel.eq(self.channels[lane]),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
-from ..arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
+from ..arch.numerics import FACTOR_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 from ..lib.bits import select
 
 __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
@@ -67,19 +67,22 @@ class RequantizerLane(wiring.Component):
 
     Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends
     ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
-    second a * multiplier_a minus that, or of a negative a times another factor. `LaneControl` says which cycle does
-    what. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``.
+    second a * multiplier_a minus that, or of a negative a times another factor, or ``source`` is what the residual's
+    turn left in ``total``. `LaneControl` says which cycle does what. Golden models: ``sim.golden.requantize``,
+    ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``.
 
     ``packs``: ``negative`` is the sign before the clip, in cycle 9; ``merge`` is ORed into ``output``, a cycle earlier.
+    ``multiplies``: with ``total``.
 
     Raises ValueError unless ``acc_width`` is in 24..32.
     """
 
-    def __init__(self, *, acc_width: int, packs: bool = False):
+    def __init__(self, *, acc_width: int, packs: bool = False, multiplies: bool = False):
         if not 24 <= acc_width <= 32:
             raise ValueError(f"acc_width must be in 24..32, not {acc_width!r}")
         self.acc_width = acc_width
         self.packs = packs
+        self.multiplies = multiplies
         super().__init__({
             "source": In(signed(acc_width)),          # accumulator, in cycle 2
             "channel": In(ChannelLayout(acc_width)),  # parameters
@@ -90,6 +93,10 @@ class RequantizerLane(wiring.Component):
                 "negative": Out(1),  # in cycle 9: the sign before the clip
                 "merge": In(8),      # ORed into ``output``, a cycle earlier
             } if packs else {}),
+            **({
+                # In cycle 5: the low bits of the product less what is subtracted.
+                "total": Out(signed(FACTOR_BITS)),
+            } if multiplies else {}),
         })
 
     def elaborate(self, platform):
@@ -154,4 +161,6 @@ class RequantizerLane(wiring.Component):
         if self.packs:
             m.d.comb += self.negative.eq(moved[-1])
         m.d.comb += self.output.eq(result[:8])
+        if self.multiplies:
+            m.d.comb += self.total.eq(total[:FACTOR_BITS])
         return m

@@ -30,8 +30,8 @@ class StoreEngine(wiring.Component):
     Rate: a pixel of a block (a beat) a cycle, one in three cycles with ``add`` (in two if it bends), in nine with
     ``winograd``. A pixel sets out only when the buffer behind the requantizer has room for it, so nothing in the
     pipeline ever stops. ``read_data`` is read the cycle after ``read_enable``. Golden models:
-    ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.winograd_output``,
-    ``sim.golden.look_up``, ``sim.signs.pack_map``.
+    ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``,
+    ``sim.golden.winograd_output``, ``sim.golden.look_up``, ``sim.signs.pack_map``.
     """
 
     #: Beats between the requantizer and the write engine: covers the requantizer's latency and fills one 32-deep LUT
@@ -77,7 +77,8 @@ class StoreEngine(wiring.Component):
         for port in ("write_start", "data_beats", "data_address"):
             m.d.comb += getattr(runs, port).eq(getattr(self, port))
         issue, store, add = sequencer.issue, sequencer.store, sequencer.geometry.add
-        # Stands until the next is taken: a Winograd pixel's is taken with its first word, and wanted with its last.
+        # Stands until the next is taken: a Winograd pixel's is taken with its first word, and wanted with its last; one
+        # for a whole block is taken with its first pixel.
         residual = Signal(config.beat_bits, reset_less=True)
         with m.If(sequencer.take_residual):
             m.d.sync += residual.eq(self.side.payload)

@@ -21,10 +21,10 @@ class StoreSequencer(wiring.Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
     A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with
-    ``add`` a residual unless it bends, with ``pooled`` a beat of the pool unit. With ``winograd``, the words of its sum
-    are read first, one a cycle, and ``issue`` is valid with the last. Between blocks there is no gap if the next
-    parameters are there. The set operations wait until the requantizer has ``drained``, as it reads ``geometry`` and
-    ``second``.
+    ``add`` a residual unless it bends, or has that of the block's first pixel, with ``pooled`` a beat of the pool unit.
+    With ``winograd``, the words of its sum are read first, one a cycle, and ``issue`` is valid with the last. Between
+    blocks there is no gap if the next parameters are there. The set operations wait until the requantizer has
+    ``drained``, as it reads ``geometry`` and ``second``.
 
     The word of the next position is read in every cycle, whether a pixel sets out or not; a residual is taken
     `RESIDUAL_CYCLES` behind its pixel's first word: neither the accumulators' enable nor the side ring waits for all
@@ -163,9 +163,14 @@ class StoreSequencer(wiring.Component):
             m.d.comb += [self.issue.first.eq(first), self.issue.negate.eq(at.negate)]
         willing = Signal()      # but for the pool unit
         gives_token = Signal()
+        if config.product:
+            wants_residual = Signal()
+            m.d.comb += wants_residual.eq(residual & (at.block_start | ~self.second.broadcast))
+        else:
+            wants_residual = residual
         m.d.comb += [
             lacks_parameters.eq(~block_open),
-            lacks_residual.eq(residual & ~self.side_valid),
+            lacks_residual.eq(wants_residual & ~self.side_valid),
             lacks_pooled.eq(pooled & ~self.pooled_valid),
             willing.eq(position.valid & (~first | (able & ~lacks_residual))),
             go.eq(willing & ~lacks_pooled),
@@ -184,7 +189,7 @@ class StoreSequencer(wiring.Component):
         # The second stage's two cycles behind an issue are busy as well.
         recent = Signal(Requantizer.ADD_CYCLES - 1)
         m.d.sync += [
-            self.take_residual.eq(go & first & residual),
+            self.take_residual.eq(go & first & wants_residual),
             gives_token.eq(store.post_compute & ~local),
             self.post_compute.eq(issue & at.end & gives_token),
             recent.eq(Cat(issue & add, recent)),

@@ -7,7 +7,7 @@ compared at the tensors behind the outputs, before dequantising and Softmax.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ from rich.table import Table
 
 from gen.ir import reference
 from gen.ir.errors import GraphError
-from gen.ir.graph import Graph, Tensor, second_stage
+from gen.ir.graph import Graph, Layer, Tensor, second_stage
 from gen.ir.parts import wholes
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.runtime import RuntimeModel
 from sim.golden import run_stages
 
-__all__ = ["Comparison", "LayerDifference", "compare", "compare_layers", "compare_model", "print_comparison"]
+__all__ = ["Comparison", "LayerDifference", "compare", "compare_layers", "compare_model", "print_comparison",
+           "print_layers"]
 
 _CUT = "/cut"
 
@@ -35,8 +36,8 @@ _CUT = "/cut"
 class LayerDifference:
     """A layer on the inputs that onnxruntime had; ``largest`` in int8 steps.
 
-    A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add" or "bend";
-    so has one with a table.
+    A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add", "mul" or
+    "bend"; so has one with a table.
     A tensor that is made of parts has one of its own name, with the ``op`` "concat".
     """
 
@@ -152,7 +153,7 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
         op: str = layer.op
         if (second := second_stage(layer)) and second.middle.onnx_name:
             results.append((layer.name, op, second.middle))
-            op = "add" if layer.residual else "bend"    # the middle is an input of its own
+            op = _second_name(layer)    # the middle is an input of its own
         if layer.table and layer.table.middle.onnx_name:
             results.append((layer.name, op, layer.table.middle))
             op = "table"
@@ -184,6 +185,13 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
         rows.append(LayerDifference(name, op, tensor.name, found.size, int(np.count_nonzero(found)),
                                     int(found.max(initial=0))))
     return rows
+
+
+def _second_name(layer: Layer) -> str:
+    """What a second stage is called in reports."""
+    if layer.residual is None:
+        return "bend"
+    return "mul" if layer.residual.product else "add"
 
 
 def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
@@ -246,13 +254,18 @@ def compare(path: str | Path, inputs: Mapping[str, np.ndarray]) -> Comparison:
     return compare_model(load_model(path), inputs)
 
 
-def print_comparison(comparison: Comparison, console: Console) -> None:
-    table = Table(title=f"against onnxruntime, {comparison.samples} samples", title_justify="left")
+def print_layers(samples: int, layers: Sequence[LayerDifference], console: Console) -> None:
+    """A table of layers by themselves."""
+    table = Table(title=f"against onnxruntime, {samples} samples", title_justify="left")
     for heading in ("layer", "op", "tensor", "values", "differing", "largest"):
         table.add_column(heading, justify="right" if heading in ("values", "differing", "largest") else "left")
-    for row in comparison.layers:
+    for row in layers:
         table.add_row(row.layer, row.op, row.tensor, f"{row.values:,}", f"{row.differing:,}", str(row.largest))
     console.print(table)
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    print_layers(comparison.samples, comparison.layers, console)
     console.print("The whole network, in which differences of layers add up:")
     for output in comparison.outputs:
         total = sum(output.distribution.values())

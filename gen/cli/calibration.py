@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from gen.cli.common import messages
 from gen.cli.errors import UsageError
+from gen.cli.images import add_image_options, chosen_preprocessing, of_images
 from gen.quantize.options import METHODS, QuantizeOptions
 
 if TYPE_CHECKING:
     from gen.quantize.sessions import Progress
     from gen.run.calibration import Calibration
+    from gen.run.preprocessing import Preprocessing
 
-__all__ = ["add_calibration_options", "chosen_calibration", "progress_of", "say"]
+__all__ = ["add_calibration_options", "changes_of", "chosen_calibration", "progress_of", "say"]
 
 #: Option -> the field of QuantizeOptions that it sets.
 _FIELDS = {"--method": "method", "--percentile": "percentile", "--per-tensor": "per_channel",
@@ -44,6 +46,7 @@ def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool =
     group.add_argument("--equalize", action="store_const", const=True,
                        help="make channels equally large across layers first; for depthwise networks")
     group.add_argument("--keep-float", action="append", metavar="NODE", help="leave this node float; several times")
+    add_image_options(parser)
 
 
 def percentile(text: str) -> float:
@@ -64,6 +67,7 @@ def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], No
     if arguments.calibrate is None:
         if given:
             raise UsageError(f"{next(iter(given))} is for float models, and goes with --calibrate")
+        changes_of(arguments)
         return None
     if "--percentile" in given and arguments.method != "percentile":
         raise UsageError("--percentile goes with --method percentile")
@@ -72,7 +76,14 @@ def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], No
         fields["keep_float"] = frozenset(fields["keep_float"])
     from gen.run.calibration import Calibration
 
-    return Calibration(arguments.calibrate, QuantizeOptions(**fields), limit, progress_of(remark))
+    change_by = changes_of(arguments)[arguments.calibrate]
+    return Calibration(arguments.calibrate, QuantizeOptions(**fields), limit, change_by, progress_of(remark))
+
+
+def changes_of(arguments: argparse.Namespace) -> "dict[Path, Preprocessing | None]":
+    """What is done to the images of each file of samples that a command has. Raises UsageError as `of_images`."""
+    files = [getattr(arguments, name, None) for name in ("calibrate", "input", "test")]
+    return of_images(chosen_preprocessing(arguments), *files)
 
 
 def progress_of(remark: Callable[[str], None]) -> "Progress":

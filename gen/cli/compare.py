@@ -1,13 +1,24 @@
 """``gen compare``"""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import FAILED
+from gen.cli.images import add_image_options, chosen_preprocessing
 from gen.cli.run import positive
 from gen.name import speaker
+
+if TYPE_CHECKING:
+    from gen.check.compare import Comparison
+    from gen.check.segments import SegmentsComparison
+    from gen.onnx.importer import Imported
+    from gen.onnx.machine import Machine
+    from gen.partition.partition import Partition
+    from gen.run.inputs import InputSpec, Samples
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz --limit 20"""
@@ -15,30 +26,74 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Compare every layer with onnxruntime. Each gets the inputs that the reference gave it, "
-                          "and may differ by one unit of its int8 result.")
+                          "and may differ by one unit of its int8 result. What the processor runs of a model is "
+                          "onnxruntime's anyway: there it is the layers of the accelerator's segments, and what comes "
+                          "out in the end.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `run`")
+    add_image_options(parser)
     add_shape_option(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     add_json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from gen.check.compare import compare_model, print_comparison
+    from gen.ir.errors import GraphError
     from gen.onnx.importer import load_model
-    from gen.run.inputs import input_specs, read_samples
+    from gen.onnx.machine import Machine
+    from gen.partition.partition import partition
 
-    imported = load_model(arguments.model, shapes=dict(arguments.shape), tables=True)
-    shapes = {model_input.name: model_input.shape for model_input in imported.model.inputs}
-    samples = read_samples(arguments.input, input_specs(imported.graph, shapes), limit=arguments.limit)
+    machine, shapes = Machine.complete(), dict(arguments.shape)
+    try:
+        imported = load_model(arguments.model, shapes=shapes, machine=machine)
+    except GraphError as refused:
+        try:
+            cut = partition(arguments.model, shapes=shapes, machine=machine)
+        except GraphError:
+            raise refused from None
+        return _finish(arguments, _of_segments(arguments, cut, machine))
+    return _finish(arguments, _of_layers(arguments, imported))
+
+
+def _samples(arguments: argparse.Namespace, specs: "Mapping[str, InputSpec]") -> "Samples":
+    from gen.run.inputs import read_samples
+
+    samples = read_samples(arguments.input, specs, limit=arguments.limit, change_by=chosen_preprocessing(arguments))
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
+    return samples
+
+
+def _of_layers(arguments: argparse.Namespace, imported: "Imported") -> "Comparison":
+    """Of a model that runs on the accelerator as a whole."""
+    from gen.check.compare import compare_model, print_comparison
+    from gen.run.inputs import input_specs
+
+    samples = _samples(arguments, input_specs(imported.graph, {i.name: i.shape for i in imported.model.inputs}))
     with status(f"{len(samples)} samples on onnxruntime"):
         comparison = compare_model(imported, samples.inputs)
+    if not arguments.json:
+        print_comparison(comparison, console)
+    return comparison
+
+
+def _of_segments(arguments: argparse.Namespace, cut: "Partition", machine: "Machine") -> "SegmentsComparison":
+    """Of one of which the processor runs a part."""
+    from gen.check.segments import compare_segments, print_segments
+    from gen.run.inputs import model_specs
+
+    samples = _samples(arguments, model_specs(cut.model.inputs))
+    with status(f"{len(samples)} samples on onnxruntime"):
+        comparison = compare_segments(arguments.model, cut, samples.inputs, machine)
+    if not arguments.json:
+        print_segments(comparison, console)
+    return comparison
+
+
+def _finish(arguments: argparse.Namespace, comparison: "Comparison | SegmentsComparison") -> int:
+    """What scripts read, and the verdict."""
     if arguments.json:
         print_json(comparison.to_dict())
-    else:
-        print_comparison(comparison, console)
     if comparison.largest > 1:
         worst = max(comparison.layers, key=lambda row: row.largest)
         messages.print(f"{speaker('compare')}: error: layer {worst.layer} differs by up to {worst.largest}",

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from gen.cli.calibration import add_calibration_options
+from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
@@ -45,7 +45,8 @@ def run(arguments: argparse.Namespace) -> None:
     require_member_names(arguments.model, [*application.inputs, *application.outputs])
     only, *others = application.segments
     if arguments.input is not None:
-        samples = read_samples(arguments.input, application.inputs, limit=arguments.limit)
+        samples = read_samples(arguments.input, application.inputs, limit=arguments.limit,
+                               change_by=changes_of(arguments)[arguments.input])
         if samples.remark:
             messages.print(samples.remark, soft_wrap=True)
     elif isinstance(only, Workload) and not others:

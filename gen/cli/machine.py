@@ -30,7 +30,7 @@ _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 #: Of --features.
 _ALL = "all"
 #: Fields that --features alone sets: those that are either there or not.
-_FLAGS = ("depthwise", "gather", "local_store", "table")
+_FLAGS = ("depthwise", "gather", "local_store", "table", "product")
 _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
 
 

@@ -77,7 +77,8 @@ def run(arguments: argparse.Namespace) -> None:
         from gen.hw.clock import clock_of
 
         clock = clock_of(get_board(board), program.config)
-    profile = {"memory": arguments.memory, **measure(application, arguments.target, clock, memory)}
+    profile = {"memory": arguments.memory, **measure(application, arguments.target, clock, memory),
+               "host": _processor(application)}
     if arguments.output:
         write_file(arguments.output / "profile.json", json.dumps(profile, indent=2) + "\n")
         write_file(arguments.output / "profile.png", plot(profile, f"{arguments.model.stem}, {arguments.target}"))
@@ -87,8 +88,11 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         console.print(described(program.config, program.board), soft_wrap=True)
         show(profile, board)
-        if len(application.segments) > len(application.workloads):
-            console.print("without the processor's part of the model", soft_wrap=True)
+        if (host := profile["host"]) is not None:
+            total = profile["total"]
+            console.print(f"accelerator {1000 / total['fps']:.2f} ms, as above; the processor's part of the model "
+                          f"({host['segments']} segment{'' if host['segments'] == 1 else 's'}) "
+                          f"{1000 * host['seconds']:.2f} ms on this computer, of random values", soft_wrap=True)
 
 
 def measure(application: "Application", target: str, clock: Clock, memory: MemoryPort | None) -> dict[str, Any]:
@@ -116,6 +120,17 @@ def measure(application: "Application", target: str, clock: Clock, memory: Memor
                            progress=lambda _, cycles: remark(f"{cycles:,} cycles"))
     return profile_of([Measured(program, rtl.trace, rtl.cycles)
                        for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)], clock)
+
+
+def _processor(application: "Application") -> dict[str, Any] | None:
+    """What the segments of the processor take on the one at hand; None if there are none."""
+    from gen.run.host_time import host_seconds
+
+    if len(application.segments) == len(application.workloads):
+        return None
+    with status("the processor's part"):
+        seconds = host_seconds(application)
+    return {"segments": len(seconds), "seconds": sum(seconds)}
 
 
 def _row(layer: dict[str, Any]) -> list[str]:

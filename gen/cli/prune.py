@@ -11,6 +11,7 @@ from rich.table import Table
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option, density
 from gen.cli.errors import UsageError
+from gen.cli.images import add_image_options, chosen_preprocessing, of_images
 from gen.cli.machine import (
     add_machine_options,
     chosen_config,
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unstructured", action="store_true",
                         help="with --density: the smallest weights of a layer wherever they are, the first of two "
                              "stages; the machine gains by the second one, without this option, after fine-tuning")
+    add_image_options(parser)
     add_shape_option(parser)
     add_machine_options(parser)
     add_json_option(parser)
@@ -98,6 +100,7 @@ def goal_of(arguments: argparse.Namespace) -> "Goal":
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.config)
     goal, config = goal_of(arguments), chosen_config(arguments)
+    changes = of_images(chosen_preprocessing(arguments), arguments.calibrate)
     require_writable(arguments.output)
     from gen.prune.plan import Pruner, layer_rows, read_model
 
@@ -107,12 +110,16 @@ def run(arguments: argparse.Namespace) -> None:
         require_inputs(arguments, [value.name for value in model.graph.input])
         pruner = Pruner(model, config, name=str(arguments.model), progress=remark)
         if arguments.calibrate:
-            pruner.take_samples(arguments.calibrate, arguments.limit)
+            pruner.take_samples(arguments.calibrate, arguments.limit, changes[arguments.calibrate])
         pruned = pruner.prune(goal)
         rows = layer_rows(model, pruned)
     write_file(arguments.output, pruned.model.SerializeToString(deterministic=True))
     if pruned.reason:
         messages.print(f"{arguments.model}: warning: no cycles: {pruned.reason}", soft_wrap=True)
+    if pruned.on_host:
+        nodes = f"{pruned.on_host} node{' runs' if pruned.on_host == 1 else 's run'}"
+        messages.print(f"{arguments.model}: cycles are the accelerator's; {nodes} on the processor (`compile` says "
+                       "which)", soft_wrap=True)
     total = _totals(pruned)
     if arguments.json:
         print_json({"model": str(arguments.output), "kind": goal.kind,
@@ -127,6 +134,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _totals(pruned: "Pruned") -> dict[str, Any]:
     before, after = pruned.before, pruned.after
     return {
+        "on_host": pruned.on_host,
         "cycles": {"before": before.total, "after": after.total} if before and after else None,
         "sqnr_db": None if pruned.noise <= 0 else -10 * math.log10(pruned.noise),
         "accuracy": None if pruned.accuracy is None else dict(zip(("before", "after"), pruned.accuracy, strict=True)),

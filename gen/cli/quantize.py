@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from gen.cli.calibration import add_calibration_options, chosen_calibration, progress_of, say
+from gen.cli.calibration import add_calibration_options, changes_of, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option
 from gen.cli.machine import require_inputs
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
     samples = result.samples
     if arguments.test is not None:
         specs = {name: InputSpec((1, *array.shape[1:]), array.dtype) for name, array in samples.inputs.items()}
-        samples = read_samples(arguments.test, specs)
+        samples = read_samples(arguments.test, specs, change_by=changes_of(arguments)[arguments.test])
     with status(f"measuring {arguments.model.name}") as remark:
         report = measure(result.found, samples.inputs, samples.labels, progress=progress_of(remark))
     write_file(arguments.output, result.content)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from boards.registry import get_board
-from gen.cli.calibration import add_calibration_options
+from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, counter, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_compiler_options
 from gen.cli.errors import FAILED, CommandError, UsageError
@@ -111,7 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
         require_member_names(arguments.model, application.outputs)
     from gen.run.inputs import read_samples
 
-    samples = read_samples(arguments.input, application.inputs, limit=arguments.limit)
+    samples = read_samples(arguments.input, application.inputs, limit=arguments.limit,
+                           change_by=changes_of(arguments)[arguments.input])
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
     if arguments.target != "reference":

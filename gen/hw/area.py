@@ -105,7 +105,7 @@ _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
                           c.depthwise * c.oc_groups, c.binary_rows * c.binary_bits),
     "load": lambda c: (c.ic_lanes, 1, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
     "store": lambda c: (c.ic_lanes, 1, c.local_store * c.ic_lanes, (c.binary_rows > 0) * c.ic_lanes,
-                        c.table * c.ic_lanes),
+                        c.table * c.ic_lanes, c.product * c.ic_lanes),
     "weight_ring": lambda c: (c.ic_lanes, 1),
     "side_ring": lambda c: (c.ic_lanes, 1),
     "registers": lambda c: (1, c.address_width),

@@ -17,7 +17,7 @@ import numpy as np
 from gen.ir.host import HostStep
 
 __all__ = ["MAX_VALUES", "Bend", "Conv", "Graph", "Layer", "NarrowWinograd", "Part", "Pool", "Requantize", "Residual",
-           "Table", "Tensor", "is_binary", "output_size", "pad_value", "second_stage", "unscaled"]
+           "Table", "Tensor", "is_binary", "is_broadcast", "output_size", "pad_value", "second_stage", "unscaled"]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
@@ -68,10 +68,14 @@ class Requantize:
 
 @dataclass(frozen=True)
 class Residual:
-    """Second stage of a store: the layer's own result ``middle`` (never in memory) plus tensor ``other``.
+    """Second stage of a store: the layer's own result ``middle`` (never in memory) plus tensor ``other``, or with
+    ``product`` times that.
 
-    ``middle`` may have FIRST_BITS, and then any zero point, which is in the first stage's bias. See
-    `sim.golden.residual_add`.
+    ``other`` has the shape of the output, or (C, 1, 1), the same number for all pixels of a channel.
+    A ``middle`` that is added to may have FIRST_BITS, and then any zero point, which is in the first stage's bias. See
+    `sim.golden.residual_add`. One that is multiplied has the zero point of the first stage; ``multiplier_b`` is the
+    product's, of PRODUCT_MULTIPLIER_BITS, ``constant`` that times the zero point of ``other``, ``multiplier_a`` 0. See
+    `sim.golden.product`.
     """
 
     middle: Tensor
@@ -83,6 +87,7 @@ class Residual:
     zero_point: int
     low: int
     high: int
+    product: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,6 +202,12 @@ class Graph:
 
 def output_size(size: int, kernel: int, stride: int, pad_before: int, pad_after: int) -> int:
     return (size + pad_before + pad_after - kernel) // stride + 1
+
+
+def is_broadcast(graph: Graph, layer: Layer) -> bool:
+    """Whether what a layer adds to its result, or multiplies it with, is one number for all pixels of a channel."""
+    return (layer.residual is not None
+            and graph.tensors[layer.residual.other].shape != graph.tensors[layer.output].shape)
 
 
 def second_stage(layer: Layer) -> Residual | Bend | None:

@@ -11,7 +11,7 @@ __all__ = ["count_readers", "is_uniform", "only_clips", "only_signs", "read_by",
 
 
 def read_by(layer: Layer) -> tuple[str, ...]:
-    """What a layer reads: its input, and what it adds."""
+    """What a layer reads: its input, and what it adds or multiplies with."""
     return (layer.input, layer.residual.other) if layer.residual else (layer.input,)
 
 

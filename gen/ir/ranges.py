@@ -62,6 +62,19 @@ def _looked_up(layer: Layer, low: np.ndarray, high: np.ndarray) -> Range:
     return np.array([values.min() for values in found]), np.array([values.max() for values in found])
 
 
+def _finished(layer: Layer, own: Range, other: tuple[np.ndarray, ...] | None) -> Range:
+    """What a layer's second stage, if it has one, makes of values in ``own`` and in ``other``."""
+    last = replace(layer, table=None)
+    if other is None:
+        low, high = (finish(last, value) for value in own)
+        return low, high
+    # A sum is monotone in both operands, a product in each for any value of the other.
+    products = layer.residual is not None and layer.residual.product
+    pairs = [(a, b) for a in own for b in other] if products else list(zip(own, other, strict=True))
+    found = [finish(last, a, b) for a, b in pairs]
+    return np.min(found, axis=0), np.max(found, axis=0)
+
+
 def input_ranges(graph: Graph) -> Mapping[str, Range]:
     """What each layer, by name, can read: values of its input's channels, and padding."""
     reads: dict[str, Range] = {}
@@ -82,9 +95,7 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
                 requantize(end[:, None, None], first.bias, first.multiplier, first.shift, first.zero_point, first.low,
                            first.high)[:, 0, 0]
                 for end in sum_range(layer, inputs))
-        others = ranges[layer.residual.other] if layer.residual else (None, None)
-        # And what follows them, but for a table.
-        monotone = replace(layer, table=None)
-        low, high = (finish(monotone, own, other) for own, other in zip((low, high), others, strict=True))
+        other = tuple(ranges[layer.residual.other]) if layer.residual else None
+        low, high = _finished(layer, (low, high), other)
         ranges[layer.output] = np.array(_looked_up(layer, low, high), np.int64)
     return reads

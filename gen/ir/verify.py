@@ -17,6 +17,7 @@ from cores.arch.numerics import (
     MIN_SHIFT,
     MULTIPLIER_BITS,
     POSITIONS,
+    PRODUCT_MULTIPLIER_BITS,
     TABLE_BYTES,
 )
 from gen.ir.errors import GraphError
@@ -133,9 +134,13 @@ def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collect
     if isinstance(layer, Conv):
         yield from _weight_problems(layer, source)
     yield from _window_problems(layer, source, target)
-    yield from _first_stage_problems(layer.requantize, target.shape[0], FIRST_BITS if layer.residual else 8)
+    yield from _first_stage_problems(
+        layer.requantize, target.shape[0],
+        FIRST_BITS if layer.residual and not layer.residual.product else 8)
     if layer.residual:
         yield from _second_stage_problems(layer.residual, graph.tensors[layer.residual.other], target)
+        if layer.residual.product:
+            yield from _product_problems(layer, layer.residual, graph.tensors[layer.residual.other])
     if layer.bend:
         yield from _bend_problems(layer, layer.bend, target)
     if layer.table:
@@ -219,7 +224,7 @@ def _first_stage_problems(stage: Requantize, channels: int, bits: int) -> Iterat
 
 
 def _second_stage_problems(stage: Residual, other: Tensor, target: Tensor) -> Iterator[str]:
-    if other.shape != target.shape:
+    if other.shape not in (target.shape, (target.shape[0], 1, 1)):
         yield "residual and output differ in shape"
     if stage.middle.shape != target.shape:
         yield f"its own result is {stage.middle.shape}, the output {target.shape}"
@@ -230,6 +235,16 @@ def _second_stage_problems(stage: Residual, other: Tensor, target: Tensor) -> It
     if not is_integer(stage.constant, *_CONSTANT):
         yield f"the constant of an addition must be in {_CONSTANT[0]}..{_CONSTANT[1]}, not {stage.constant}"
     yield from _range_problems(stage, 8)
+
+
+def _product_problems(layer: Layer, stage: Residual, other: Tensor) -> Iterator[str]:
+    if stage.multiplier_a or stage.multiplier_b >= 1 << PRODUCT_MULTIPLIER_BITS:
+        yield (f"the multiplier of a product must have {PRODUCT_MULTIPLIER_BITS} bits, and there is one; not "
+               f"{stage.multiplier_b} and {stage.multiplier_a}")
+    if stage.constant != other.zero_point * stage.multiplier_b:
+        yield "the constant of a product is not its multiplier times the zero point of what it multiplies with"
+    if stage.middle.zero_point != layer.requantize.zero_point:
+        yield "its own result has another zero point than its first stage"
 
 
 def _bend_problems(layer: Layer, stage: Bend, target: Tensor) -> Iterator[str]:

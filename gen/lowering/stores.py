@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue, largest_field
 from cores.arch.numerics import MAP_PIXELS, TABLE_BYTES
-from gen.ir.graph import second_stage
+from gen.ir.graph import Residual, second_stage
 from gen.lowering.emitter import Emitter
-from gen.lowering.mapped import PlacedLayer, Region
+from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
 from gen.lowering.places import TensorWrites
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Window
@@ -131,8 +131,9 @@ class Stores:
         emitter, mapped = self._emitter, tile.layer.mapped
         window, first, residual, bend = tile.window, mapped.requantize, mapped.layer.residual, mapped.layer.bend
         second, across = second_stage(mapped.layer), mapped.layer.upsample[1]
-        # What is bent counts from its zero point.
-        origin = first.zero_point if bend else 0
+        # What is bent or multiplied counts from its zero point.
+        origin = first.zero_point if bend or (residual and residual.product) else 0
+        common = residual is not None and self._is_broadcast(mapped, residual)
         row_pitch, block_pitch, offset = self._places(tile, copy)
         signs = tile.local is None and self._tensors[mapped.layer.output].signs
         emitter.set(
@@ -144,7 +145,8 @@ class Stores:
             emitter.set(
                 Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
                 constant=residual.constant if residual else 0, shift=second.shift, zero_point=second.zero_point,
-                low=second.low, high=second.high, bend=int(bend is not None))
+                low=second.low, high=second.high, bend=int(bend is not None),
+                product=int(residual is not None and residual.product), broadcast=int(common))
         self._use_table(tile.layer)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         position = emitter.emit(
@@ -156,8 +158,13 @@ class Stores:
         else:
             for block in tile.blocks:
                 self._load_parameters(tile, block, 1)
-                self._load_residual(tile, residual.other, block, copy)
+                self._load_residual(tile, residual.other, block, None if common else copy)
         return position
+
+    def _is_broadcast(self, mapped: MappedLayer, residual: Residual) -> bool:
+        """Whether what a layer adds or multiplies with is one beat for all pixels of a block."""
+        (_, height, width), (down, across) = mapped.target.shape, mapped.layer.upsample
+        return self._tensors[residual.other].shape[1:] != (height * down, width * across)
 
     def _use_table(self, layer: PlacedLayer) -> None:
         """Have results looked up in a layer's table, or in none."""
@@ -176,8 +183,10 @@ class Stores:
         self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,
                            cols=count * PARAMETER_BEATS, rows=1, row_pitch=0)
 
-    def _load_residual(self, tile: OutputTile, tensor: str, block: int, copy: int) -> None:
-        start, end = _pixels(tile, range(copy, copy + 1))
+    def _load_residual(self, tile: OutputTile, tensor: str, block: int, copy: int | None) -> None:
+        """The beats that a copy of a tile adds or multiplies with; without ``copy`` there is one for all pixels."""
+        start, end = (0, 1) if copy is None else _pixels(tile, range(copy, copy + 1))
+        rows, cols = (1, 1) if copy is None else (tile.window.rows, tile.window.cols)
         down, across = tile.layer.mapped.layer.upsample
         place = self._tensors[tensor]
         _, height, width = place.shape
@@ -185,8 +194,7 @@ class Stores:
         after = {} if writer < 0 else {Queue.STORE: self._emitter.recent(Queue.STORE, self.position(writer))}
         self._emitter.emit(
             Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,
-            cols=tile.window.cols * across, rows=tile.window.rows,
-            row_pitch=width * down if tile.window.rows > 1 else 0)
+            cols=1 if copy is None else cols * across, rows=rows, row_pitch=width * down if rows > 1 else 0)
 
 
 def _pixels(tile: OutputTile, copies: range) -> tuple[int, int]:

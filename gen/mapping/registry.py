@@ -2,7 +2,7 @@
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
-from gen.ir.graph import Graph
+from gen.ir.graph import Graph, is_broadcast
 from gen.lowering.steps import MappedGraph
 from gen.mapping.base import Mapping, Single, Site, Survey
 from gen.mapping.binary import BinaryLayers, BinaryMapping
@@ -46,6 +46,11 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
     if looking is not None and not config.table:
         raise CompileError(f"layer {looking}: needs a table of its function, which this machine does not have; "
                            "--features table gives it one")
+    multiplying = next((layer.name for layer in graph.layers
+                        if layer.residual and (layer.residual.product or is_broadcast(graph, layer))), None)
+    if multiplying is not None and not config.product:
+        raise CompileError(f"layer {multiplying}: multiplies two tensors, or adds a vector to all pixels, which this "
+                           "machine does not; --features product has it do so")
     survey = Survey(graph, config, options)
     binary = survey.ask(BinaryLayers)
     layers = [choose(survey.site(layer, map_out=layer.output in binary.maps))

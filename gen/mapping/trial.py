@@ -62,6 +62,7 @@ def _likeness(steps: Sequence[Step], graph: Graph) -> Hashable:
         kernel = layer.weights.shape if isinstance(layer, Conv) else tuple(layer.kernel)
         facts += [
             mapped.source.shape, kernel, tuple(layer.stride), tuple(layer.pads), layer.upsample, bool(layer.bend),
+            bool(layer.residual and layer.residual.product), other and graph.tensors[other].shape,
             bool(layer.table), writers(mapped.input), other and writers(other),
             getattr(mapped, "tiles", None), mapped.mode, mapped.plan,
         ]

@@ -48,7 +48,7 @@ class Functions:
     """What is known of the values of one model; ``tables``: whether the machine has tables."""
 
     def __init__(self, model: Model, *, tables: bool) -> None:
-        self.tables = tables
+        self._tables = tables
         self._opsets = [helper.make_opsetid(o.domain, o.version) for o in model.proto.opset_import]
         #: Value -> quantised ones that it is a function of, the nearest first; and what makes it.
         self._sources: dict[str, tuple[str, ...]] = {}
@@ -86,18 +86,32 @@ class Functions:
                      for v in inputs if (array := _array(v)) is not None)
         return found if single else ()
 
+    def has(self, node: Node, inputs: Sequence[Value | None]) -> bool:
+        """Whether a table can be what a node computes."""
+        return self._tables and node.op not in _QUANTISING and bool(self._common(node, inputs))
+
     def instead(self, node: Node, inputs: Sequence[Value | None], refused: NodeError) -> PendingTable:
         """The function that a node is which was ``refused``. Raises NodeError if it is none, or there are no tables."""
         sources = self._common(node, inputs)
         if not sources or node.op in _QUANTISING:
             raise refused
-        if not self.tables:
+        if not self._tables:
             raise NodeError(f"{refused}; it is a function of each value by itself, which --features table puts on the "
                             "accelerator", at=refused.at)
         self.note(node, inputs, None)
         real = self._reals[sources[0]]
         return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,
                             moved_by=real.moved_by, real=real, value=node.outputs[0], source=sources[0])
+
+    def carried(self, node: Node, inputs: Sequence[Value | None], real: Real, op: str) -> PendingTable:
+        """The function ``op`` of ``real``, which a node makes of ``inputs`` by the scale that it carries itself.
+
+        Raises NodeError if there are no tables.
+        """
+        made, result = (f"{node.outputs[0]}/{what}" for what in ("real", op))
+        self.note(_plain("DequantizeLinear", node, node.inputs[:len(inputs)], made), inputs, real)
+        return self.instead(_plain(op, node, (made,), result), [real],
+                            NodeError(f"{op} has no layer on the machine, which has no tables of functions"))
 
     def table(self, value: PendingTable, quantisation: Quantisation) -> np.ndarray:
         """int8 (256,), of -128 first: what becomes of each value of the tensor that ``value`` is a function of."""
@@ -140,6 +154,11 @@ class Functions:
                 self._evaluated[made, source] = _evaluate(step.node.proto, self._opsets, values)
             known[made] = self._evaluated[made, source]
         return known[name]
+
+
+def _plain(op: str, node: Node, inputs: tuple[str, ...], output: str) -> Node:
+    """An operator of ONNX that is a part of what ``node`` does."""
+    return Node("", op, node.name, inputs, (output,), {}, helper.make_node(op, inputs, [output], name=node.name))
 
 
 def _array(value: Value | None) -> np.ndarray | None:

@@ -30,6 +30,7 @@ from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSED
+from gen.onnx.machine import Machine
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import Shapes, parse, read
 from gen.onnx.refusals import obstacle
@@ -67,10 +68,10 @@ class Imported:
 class Importer:
     """State of one walk."""
 
-    def __init__(self, model: Model, *, tables: bool = False) -> None:
-        """``tables``: the machine has tables of functions."""
-        self._model = model
-        self._functions = Functions(model, tables=tables)
+    def __init__(self, model: Model, *, machine: Machine | None = None) -> None:
+        """``machine``: the one that the graph is for; None: one without optional units."""
+        self._model, self._machine = model, machine or Machine()
+        self._functions = Functions(model, tables=self._machine.tables)
         self._graph = GraphBuilder()
         self._folder = Folder(model)
         self._values: dict[str, Value] = {}
@@ -141,7 +142,8 @@ class Importer:
         if handler is None:
             raise NodeError(_unknown(node))
         try:
-            result = handler(Context(node, self._graph, self._folder, self._model.opset, self._functions), inputs)
+            result = handler(Context(node, self._graph, self._folder, self._model.opset, self._functions,
+                                     self._machine), inputs)
         except (NodeError, GraphError):
             raise
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
@@ -231,13 +233,13 @@ def _constants(node: Node, inputs: Mapping[str, Value | None]) -> dict[str, np.n
 
 
 def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes | None = None,
-               tables: bool = False) -> Imported:
+               machine: Machine | None = None) -> Imported:
     """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
 
     With ``content`` the model is that, found inside the file at ``path``, which it is named by. ``shapes`` of inputs
-    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``tables``: the machine has tables of functions.
+    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``machine``: as of an `Importer`.
     """
-    return Importer(read(path, shapes) if content is None else parse(str(path), content), tables=tables).run()
+    return Importer(read(path, shapes) if content is None else parse(str(path), content), machine=machine).run()
 
 
 def load(path: str | Path) -> Graph:

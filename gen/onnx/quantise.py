@@ -22,6 +22,7 @@ from gen.onnx.values import (
     PendingBend,
     PendingConcat,
     PendingPool,
+    PendingProduct,
     PendingTable,
     Quantisation,
     Quantised,
@@ -30,7 +31,7 @@ from gen.onnx.values import (
     Real,
     Value,
 )
-from sim.golden import quantize_multiplier, quantize_residual
+from sim.golden import quantize_multiplier, quantize_product, quantize_residual
 
 __all__ = ["quantize"]
 
@@ -51,6 +52,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
             return _emit_sum(context, value, quantisation)
+        case PendingProduct():
+            return _emit_product(context, value, quantisation)
         case PendingBend():
             return _emit_bend(context, value, quantisation)
         case PendingTable():
@@ -115,8 +118,8 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
     graph, scale, zero_point = context.graph, quantisation.scale, quantisation.internal
     low, high = _bounds(value.low, value.high, scale, zero_point)
     if isinstance(value.a, Pending):
-        layer, first, middle = _branch(graph, value.a, value.b, scale, (
-            (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale))
+        ends = (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale
+        layer, first, middle = _branch(graph, value.a, (scale, 0) if value.apart else _grid(graph, value, scale, ends))
         layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
     else:
         source = graph.tensors[value.a.quantised.tensor]
@@ -134,6 +137,25 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
     return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual,
                            result=Result(context.node, quantisation))
+
+
+def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:
+    """A copy whose second stage multiplies; `fuse_residual` moves that into the layer in front of it."""
+    graph, scale = context.graph, quantisation.scale
+    source = graph.tensors[value.a.quantised.tensor]
+    middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
+    try:
+        multiplier, shift = quantize_product(value.a.scale * value.b.scale / scale)
+    except ValueError as error:
+        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
+                        at=value.name) from None
+    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
+    residual = Residual(
+        middle=middle, other=value.b.quantised.tensor, multiplier_a=0, multiplier_b=multiplier, shift=shift,
+        zero_point=quantisation.internal, low=low, high=high, constant=value.b.zero_point * multiplier, product=True)
+    layer = replace(copy(context, value.a), name=value.name, nodes=value.nodes, order=value.order,
+                    moved_by=value.moved_by)
+    return graph.add_layer(layer, same(middle, source.shape[0]), residual, result=Result(context.node, quantisation))
 
 
 def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation) -> Quantised:
@@ -164,18 +186,24 @@ def _emit_table(context: Context, value: PendingTable, quantisation: Quantisatio
                                    result=Result(context.node, quantisation))
 
 
-def _branch(graph: GraphBuilder, value: Pending, other: Real, scale: float,
-            total: tuple[float, float]) -> tuple[Pending, Requantize, Tensor]:
-    """First stage of a layer's result that the model adds to ``other`` without quantising it.
+def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[float, float]) -> tuple[float, int]:
+    """Scale and zero point for the result of a layer that the model adds without quantising it.
 
-    ``total``: range of the sum. The zero point, which may be any number, goes into the bias.
+    ``total``: range of the sum, of which a step is ``scale``.
     """
-    found = exact_quantisation(value, scale) or branch_quantisation(
-        real_range(graph, value), real_range(graph, other), total, value.scale, scale)
+    result = value.a
+    assert isinstance(result, Pending)
+    found = exact_quantisation(result, scale) or branch_quantisation(
+        real_range(graph, result), real_range(graph, value.b), total, result.scale, scale)
     if found is None:
-        raise NodeError(f"adds the unquantised result of {value.name}, for which {FIRST_BITS} bits beside this "
-                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {value.name}")
-    step, point = found
+        raise NodeError(f"adds the unquantised result of {result.name}, for which {FIRST_BITS} bits beside this "
+                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {result.name}")
+    return found
+
+
+def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int]) -> tuple[Pending, Requantize, Tensor]:
+    """First stage of a layer's result in steps of ``grid``. Its zero point, any number, goes into the bias."""
+    step, point = grid
     moved = replace(value, bias=value.bias + point * step, low=value.low + point * step,
                     high=value.high + point * step)
     return *_requantized(graph, moved, step, 0, FIRST_BITS), Tensor(f"{value.name}/middle", value.shape, step, point)

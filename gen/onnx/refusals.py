@@ -10,6 +10,7 @@ from gen.onnx.values import (
     PendingBend,
     PendingConcat,
     PendingPool,
+    PendingProduct,
     PendingTable,
     Quantised,
     QuantisedPadded,
@@ -23,7 +24,8 @@ __all__ = ["obstacle", "rearranged_in_front_of", "refusal"]
 def obstacle(value: Value | None) -> str:
     """What keeps ``value`` from being a dequantised tensor."""
     match value:
-        case Pending() | PendingAdd() | PendingBend() | PendingTable() | PendingConcat() | PendingPool():
+        case (Pending() | PendingAdd() | PendingProduct() | PendingBend() | PendingTable() | PendingConcat()
+              | PendingPool()):
             return (f"is the unquantised result of node {value.name}; put QuantizeLinear and DequantizeLinear "
                     "behind that")
         case Padded() | QuantisedPadded():

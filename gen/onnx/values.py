@@ -19,8 +19,8 @@ from gen.onnx.windows import Windows
 
 __all__ = [
     "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingBend", "PendingConcat", "PendingPool",
-    "PendingTable", "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput", "Real", "Value",
-    "channels_shape", "is_plain", "is_whole", "layout_steps",
+    "PendingProduct", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput",
+    "Real", "Value", "channels_shape", "is_plain", "is_whole", "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -189,9 +189,21 @@ class Pending(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingAdd(_Result):
-    """The sum of two tensors, the first of which may still be a layer's result."""
+    """The sum of two tensors, the first of which may still be a layer's result.
+
+    ``apart``: one of both is always zero, so that a result in steps of the sum is rounded once.
+    """
 
     a: Real | Pending
+    b: Real
+    apart: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PendingProduct(_Result):
+    """The product of two tensors, the second of which may have one number for all pixels of a channel."""
+
+    a: Real
     b: Real
 
 
@@ -255,7 +267,7 @@ class Host:
 
 
 Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | QuantisedPadded | Pending | PendingAdd
-         | PendingBend | PendingTable | PendingConcat | PendingPool | Condition | Host)
+         | PendingProduct | PendingBend | PendingTable | PendingConcat | PendingPool | Condition | Host)
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 
 from gen.ir.errors import GraphError
+from gen.onnx.machine import Machine
 from gen.onnx.model import Model
 from gen.onnx.passes import value_types
 from gen.onnx.read import Shapes, parse, read
@@ -64,13 +65,13 @@ class Partition:
 
 def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
               ranges: Ranges | None = None, leave: Mapping[str, str] | None = None,
-              shapes: Shapes | None = None, tables: bool = False) -> Partition:
+              shapes: Shapes | None = None, machine: Machine | None = None) -> Partition:
     """Cut the model at ``path``, or ``content``, which is named by that.
 
     The nodes ``leave`` are left to the processor in any case, for the reasons given. With ``rebuild`` quantisation is
     added where the lack of it would leave layers to the processor (`gen.partition.reconstruct`), with the ``ranges`` of
     values for which the model knows no scale. ``shapes`` stand for what the file leaves open
-    (`gen.onnx.passes.bind_shapes`). ``tables``: the machine has tables of functions.
+    (`gen.onnx.passes.bind_shapes`). ``machine``: as of a `gen.onnx.importer.Importer`.
 
     Raises GraphError for a file that is no model, and for one of which the accelerator could have nothing; the message
     is why the first node was refused.
@@ -84,21 +85,21 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     wanted = leave or {}
-    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges, tables=tables)
+    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges, machine=machine)
     if not cut.quantised:
         return cut
     try:
-        return replace(cut, before=_cut(path, opened(), wanted, rebuild=False, tables=tables))
+        return replace(cut, before=_cut(path, opened(), wanted, rebuild=False, machine=machine))
     except GraphError:
         return cut
 
 
 def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool,
-         tables: bool, ranges: Ranges | None = None) -> Partition:
+         machine: Machine | None, ranges: Ranges | None = None) -> Partition:
     types, host = value_types(model.proto), dict(wanted)
     quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
     while True:
-        probed = probe(model, host, types, tables=tables)
+        probed = probe(model, host, types, machine)
         host = dict(probed.host)
         if probed.unquantised:
             # What is refused behind a quantisation that was added would be once more behind another.

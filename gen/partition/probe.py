@@ -16,6 +16,7 @@ from onnx import TensorProto
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES, Layer
 from gen.onnx.importer import Importer
+from gen.onnx.machine import Machine
 from gen.onnx.model import Model, ModelInput, Node, NodeError
 from gen.onnx.values import Constant, QuantisedConstant, RawInput, Value
 
@@ -58,9 +59,9 @@ class Probed:
 
 
 class _Prober(Importer):
-    def __init__(self, model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto], *,
-                 tables: bool) -> None:
-        super().__init__(model, tables=tables)
+    def __init__(self, model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
+                 machine: Machine | None) -> None:
+        super().__init__(model, machine=machine)
         self._types = types
         self.host = dict(host)
         #: Nodes that turned out to be at fault for what is refused behind them, and why.
@@ -121,16 +122,16 @@ class _Prober(Importer):
             self.unquantised.setdefault(name, reader)
 
 
-def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto], *,
-          tables: bool = False) -> Probed:
+def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
+          machine: Machine | None = None) -> Probed:
     """A walk in which the nodes of ``host`` are left to the processor from the start, and those that turn out to be at
     fault for what is refused behind them.
 
-    ``types``: of the model's values; ``tables``: the machine has tables of functions. Raises GraphError for a model
+    ``types``: of the model's values; ``machine``: as of an `Importer`. Raises GraphError for a model
     that is too large, or not one.
     """
     while True:
-        prober = _Prober(model, host, types, tables=tables)
+        prober = _Prober(model, host, types, machine)
         found = prober.probe()
         if not prober.blamed:
             return found

@@ -1,19 +1,29 @@
-"""An addition goes into the layer that makes one of its operands."""
+"""An addition or a product goes into the layer that makes one of its operands."""
 
 from dataclasses import replace
 from math import prod
 
-from gen.ir.graph import Conv, Graph, Layer, Residual, second_stage
+from gen.ir.graph import Conv, Graph, Layer, Residual, is_broadcast, second_stage
 from gen.ir.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_residual"]
 
 
 def _swapped(graph: Graph, layer: Layer, residual: Residual) -> Residual:
-    """The same sum with the operands exchanged: the residual tensor becomes the layer's own result."""
+    """The same sum or product with the operands exchanged: the residual tensor becomes the layer's own result."""
     other = graph.tensors[residual.other]
+    if residual.product:
+        return replace(residual, middle=other, other=layer.input,
+                       constant=graph.tensors[layer.input].zero_point * residual.multiplier_b)
     return replace(residual, middle=other, other=layer.input,
                    multiplier_a=residual.multiplier_b, multiplier_b=residual.multiplier_a)
+
+
+def _can_take(graph: Graph, layer: Layer, maker: Layer) -> bool:
+    """Whether what a layer adds or multiplies can go into the one that makes an operand."""
+    if layer.residual is None or (maker.output != layer.input and is_broadcast(graph, layer)):
+        return False
+    return not layer.residual.product or maker.requantize.zero_point == graph.tensors[maker.output].zero_point
 
 
 def _summands(layer: Layer) -> int:
@@ -22,9 +32,9 @@ def _summands(layer: Layer) -> int:
 
 
 def fuse_residual(graph: Graph) -> Graph:
-    """Move an addition into the layer that makes one of its operands, if nobody else reads that operand.
+    """Move an addition or a product into the layer that makes one of its operands, if nobody else reads that operand.
 
-    Of two such layers it is the one with more work for each value, behind which the addition's longer store hides. The
+    Of two such layers it is the one with more work for each value, behind which the longer store hides. The
     fused layer runs where the addition stood, so that both operands exist.
     """
     readers = count_readers(graph)
@@ -38,7 +48,7 @@ def fuse_residual(graph: Graph) -> Graph:
         operands = {layer.input, residual.other}
         candidates = [i for i, earlier in enumerate(layers)
                       if earlier.output in operands and readers[earlier.output] == 1
-                      and not (second_stage(earlier) or earlier.table)]
+                      and not (second_stage(earlier) or earlier.table) and _can_take(graph, layer, earlier)]
         if not candidates:
             layers.append(layer)
             continue

@@ -1,6 +1,6 @@
 """Pruning by magnitude, to a density that the machine makes use of."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -60,16 +60,18 @@ def prune_weights(weights: np.ndarray, groups: int, config: NpuConfig) -> np.nda
     return result
 
 
-def prune(graph: Graph, config: NpuConfig, density: float | Mapping[str, float]) -> Graph:
+def prune(graph: Graph, config: NpuConfig, density: float | Mapping[str, float],
+          made_before: Collection[str] = ()) -> Graph:
     """The graph with its convolutions pruned by magnitude to ``density`` of each block; biases follow the weights.
 
     ``density``: of all layers, or of each by its name, where those that have none stay. Layers that read a model input,
-    depthwise and binary layers stay in any case. Raises ValueError unless ``0 < density <= 1``.
+    depthwise and binary layers stay in any case. ``made_before``: inputs of the graph that are none of the model.
+    Raises ValueError unless ``0 < density <= 1``.
     """
     if isinstance(density, float | int):
         groups_of(density, config)      # even where no layer is pruned
         density = dict.fromkeys((layer.name for layer in graph.layers), density)
-    entrances = {tensor for tensor, _ in graph.inputs.values()}
+    entrances = {tensor for name, (tensor, _) in graph.inputs.items() if name not in made_before}
 
     def pruned(layer: Layer) -> Layer:
         if not isinstance(layer, Conv) or layer.name not in density or layer.depthwise:

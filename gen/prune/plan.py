@@ -10,6 +10,7 @@ import onnx
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError, GraphError
+from gen.onnx.machine import Machine
 from gen.onnx.read import Shapes, read
 from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
 from gen.prune.channels import ChannelMap
@@ -23,6 +24,7 @@ from gen.prune.timing import Times, Twin, random_inputs, specs_of
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import quantised_node
 from gen.run.inputs import read_samples
+from gen.run.preprocessing import Preprocessing
 
 __all__ = ["Goal", "Pruned", "Pruner", "layer_rows", "read_model", "with_initializers"]
 
@@ -53,7 +55,8 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """The result. ``before``, ``after``: cycles, None where the machine cannot compute the model, for ``reason``.
+    """The result. ``before``, ``after``: cycles of the accelerator, None where it could have nothing of the model, for
+    ``reason``; ``on_host``: nodes that are left to the processor.
 
     ``noise``: of the outputs, see `Judge`; ``accuracy``: before and after, on samples that were given.
     """
@@ -65,6 +68,7 @@ class Pruned:
     accuracy: tuple[float, float] | None
     sensitivities: Mapping[str, Sensitivity] = field(default_factory=dict)
     reason: str = ""
+    on_host: int = 0
 
 
 def read_model(path: Path, shapes: Shapes | None = None) -> onnx.ModelProto:
@@ -99,7 +103,7 @@ class Pruner:
         self._before: Times | None = None
         self._reason = ""
         try:
-            twin = Twin.of(model, name=name)
+            twin = Twin.of(model, name=name, machine=Machine.of(config))
             self._before, self._twin = twin.times(config), twin
         except (CompileError, GraphError, QuantizeError) as error:
             self._reason = str(error)
@@ -107,9 +111,11 @@ class Pruner:
         self._labels: np.ndarray | None = None
         self._given = False
 
-    def take_samples(self, samples: Path, limit: int | None) -> None:
-        """Judge by the samples of a file, and by its labels if it has any, instead of random ones."""
-        found = read_samples(samples, specs_of(self._model), limit=limit)
+    def take_samples(self, samples: Path, limit: int | None, change_by: Preprocessing | None = None) -> None:
+        """Judge by the samples of a file, and by its labels if it has any, instead of random ones; images become what
+        ``change_by`` makes of them.
+        """
+        found = read_samples(samples, specs_of(self._model), limit=limit, change_by=change_by)
         self.judge_by(found.inputs, found.labels)
 
     def judge_by(self, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> None:
@@ -136,8 +142,12 @@ class Pruner:
             model = self._prune_by(goal, found, judge)
         self._progress("the result")
         accuracy = (judge.original_accuracy, judge.accuracy(model)) if self._given else None
-        after = Twin.of(model, name=self._name).times(self._config) if self._twin else None
-        return Pruned(model, self._before, after, judge.noise(model), accuracy, found, self._reason)
+        after = self._twin_of(model).times(self._config) if self._twin else None
+        on_host = self._twin.on_host if self._twin else 0
+        return Pruned(model, self._before, after, judge.noise(model), accuracy, found, self._reason, on_host)
+
+    def _twin_of(self, model: onnx.ModelProto) -> Twin:
+        return Twin.of(model, name=self._name, machine=Machine.of(self._config))
 
     def _required(self) -> Twin:
         if self._twin is None:
@@ -183,7 +193,7 @@ class Pruner:
 
             def cycles(state: frozenset[int]) -> int:
                 self._progress(f"without {len(state)} channels")
-                return Twin.of(self._shrunk(model, channels, state, goal), name=self._name).times(self._config).total
+                return self._twin_of(self._shrunk(model, channels, state, goal)).times(self._config).total
 
             self._required()
             state = first_that(states, lambda state: cycles(state) <= budget)

@@ -1,6 +1,6 @@
 """How many cycles a model takes, float or quantised, before anybody has calibrated it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +9,11 @@ from onnx import helper, shape_inference
 
 from cores.config import NpuConfig
 from gen.compiler import generate, prepare
+from gen.ir.errors import GraphError
 from gen.onnx.importer import Imported, load_model
+from gen.onnx.machine import Machine
 from gen.options import CompileOptions
+from gen.partition.partition import partition
 from gen.passes.prune import prune
 from gen.quantize.calibrate import distributions
 from gen.quantize.insert import insert
@@ -74,26 +77,47 @@ def quantised(model: onnx.ModelProto) -> onnx.ModelProto:
 class Twin:
     """A model as the machine would compute it: its layers, not its values."""
 
-    imported: Imported
+    #: Of each part that runs on the accelerator.
+    imported: Sequence[Imported]
     #: ONNX node -> the layer that computes it.
     layers: Mapping[str, str]
+    #: Of the model.
+    inputs: frozenset[str]
+    #: Nodes that are left to the processor.
+    on_host: int = 0
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, *, name: str) -> "Twin":
-        """Raises GraphError, QuantizeError for a model that the machine cannot compute; ``name`` is its file's."""
+    def of(cls, model: onnx.ModelProto, *, name: str, machine: Machine | None = None) -> "Twin":
+        """Raises GraphError, QuantizeError for a model that the machine cannot have any of; ``name`` is its file's.
+
+        ``machine``: as of a `gen.onnx.importer.Importer`.
+        """
         integers = quantised(model) if quantised_node(model) is None else model
-        imported = load_model(name, integers.SerializeToString())
-        return cls(imported, {node: layer.name for layer in imported.graph.layers for node in layer.onnx_nodes})
+        content, on_host = integers.SerializeToString(), 0
+        try:
+            imported = [load_model(name, content, machine=machine)]
+        except GraphError:
+            cut = partition(name, content, machine=machine)
+            imported = [load_model(name, segment.model.SerializeToString(), machine=machine)
+                        for segment in cut.segments if segment.place == "accelerator"]
+            on_host = len(cut.host)
+        layers = {node: layer.name for one in imported for layer in one.graph.layers for node in layer.onnx_nodes}
+        return cls(imported, layers, frozenset(value.name for value in model.graph.input), on_host)
 
     def times(self, config: NpuConfig, density: Mapping[str, float] | None = None) -> Times:
         """With the layers of these nodes pruned to ``density``. Raises CompileError."""
         wanted = {self.layers[node]: value for node, value in (density or {}).items() if node in self.layers}
-        options = CompileOptions()
-        graph = prepare(prune(self.imported.graph, config, wanted), config, options)
-        program = generate(graph, config, options)
-        timing = cycles.estimate(config, program.code)
-        found = {layer.name: layer.cycles for layer in layer_timings(program, timing, timing.cycles)}
-        return Times(timing.cycles, dict(self._of_nodes(found)))
+        options, total = CompileOptions(), 0
+        found: dict[str, int] = {}
+        for one in self.imported:
+            here = {layer.name: wanted[layer.name] for layer in one.graph.layers if layer.name in wanted}
+            made_before = one.graph.inputs.keys() - self.inputs
+            graph = prepare(prune(one.graph, config, here, made_before), config, options)
+            program = generate(graph, config, options)
+            timing = cycles.estimate(config, program.code)
+            found |= {layer.name: layer.cycles for layer in layer_timings(program, timing, timing.cycles)}
+            total += timing.cycles
+        return Times(total, dict(self._of_nodes(found)))
 
     def _of_nodes(self, found: Mapping[str, int]) -> Iterator[tuple[str, int]]:
         return ((node, found[layer]) for node, layer in self.layers.items() if layer in found)

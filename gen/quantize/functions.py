@@ -14,7 +14,7 @@ from gen.onnx.functions import ELEMENTWISE
 from gen.onnx.handlers.function import HANDLERS as FUNCTIONS
 from gen.quantize.prepare import initializers
 
-__all__ = ["functions"]
+__all__ = ["functions", "leading_to"]
 
 #: Values further back that one is known to be a function of, for time.
 _NEAREST = 8
@@ -25,7 +25,7 @@ def functions(model: onnx.ModelProto, weighted: Iterable[str]) -> dict[str, str]
 
     Not those that layers without a table make: an activation that a layer clips, or to which it adds a constant.
     """
-    constants, wanted = initializers(model), _leading(model, frozenset(weighted))
+    constants, wanted = initializers(model), leading_to(model, frozenset(weighted))
     found: dict[str, str] = {}
     #: Value -> what it is a function of, the nearest first; itself if it is to be quantised at all.
     sources: dict[str, tuple[str, ...]] = {}
@@ -52,7 +52,7 @@ def _key(node: NodeProto) -> tuple[str, str]:
     return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
-def _leading(model: onnx.ModelProto, weighted: frozenset[str]) -> set[str]:
+def leading_to(model: onnx.ModelProto, weighted: frozenset[str]) -> set[str]:
     """Values that some of the nodes depend on."""
     wanted: set[str] = set()
     for node in reversed(model.graph.node):

@@ -17,7 +17,7 @@ from gen.onnx.handlers.function import HANDLERS as FUNCTIONS
 from gen.onnx.model import NodeError
 from gen.onnx.values import Constant
 from gen.onnx.weights import weights_of
-from gen.quantize.functions import functions
+from gen.quantize.functions import functions, leading_to
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
 
@@ -98,6 +98,8 @@ class _Planner:
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}
         self._ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values
                        if value.type.tensor_type.HasField("shape")}
+        self._shapes = {value.name: tuple(dim.dim_value or dim.dim_param for dim in value.type.tensor_type.shape.dim)
+                        for value in values}
         self._readers = Counter(name for node in model.graph.node for name in node.input)
         self._readers.update(value.name for value in model.graph.output)
         self._kinds = {value.name: _Kind.INPUT for value in model.graph.input}
@@ -105,7 +107,9 @@ class _Planner:
         self._roots: dict[str, str] = {}
         self._makers: dict[str, str] = {}
         self._plan = Plan()
-        self._functions = functions(model, (node.name for node in model.graph.node if self._has_weights(node)))
+        weighted = [node.name for node in model.graph.node if self._has_weights(node)]
+        self._functions = functions(model, weighted)
+        self._leading = leading_to(model, frozenset(weighted))
 
     def run(self) -> Plan:
         for node in self._graph.node:
@@ -144,7 +148,7 @@ class _Planner:
             for name in inputs:
                 self._quantise(name)
             self._give(node, _Kind.RESULT if node.op_type in _AVERAGES else _Kind.SUM)
-            if node.op_type not in (*_AVERAGES, *_JOINS):
+            if node.op_type not in (*_AVERAGES, *_JOINS) and not self._is_multiplied(node):
                 for name in node.output:
                     self._quantise(name)
 
@@ -152,13 +156,22 @@ class _Planner:
         domain = "" if node.domain == "ai.onnx" else node.domain
         return (node.name not in self._keep_float and node.op_type not in _HOST
                 and (domain, node.op_type) in HANDLERS and (domain, node.op_type) not in FUNCTIONS
-                and not self._is_product(node)
+                and (self._is_multiplied(node) or not self._is_product(node))
                 and self._types.get(node.output[0]) == TensorProto.FLOAT)
 
     def _is_product(self, node: NodeProto) -> bool:
-        """Of two activations, or their difference, which the machine does not have."""
+        """Of two activations, or their difference."""
         return (node.op_type in (*_WEIGHTED, *_AFFINE) and node.op_type != "Add"
                 and sum(name in self._kinds for name in node.input) > 1)
+
+    def _is_multiplied(self, node: NodeProto) -> bool:
+        """Whether a machine with products can be what multiplies two activations, on the way to a layer."""
+        kinds = [self._kinds.get(name) for name in node.input]
+        if node.op_type != "Mul" or None in kinds or _Kind.FLOAT in kinds or node.output[0] not in self._leading:
+            return False
+        shapes = [self._shapes.get(name, ()) for name in node.input]
+        whole = max(shapes, key=lambda shape: sum(size != 1 for size in shape))
+        return bool(whole) and all(shape in (whole, (*whole[:2], *[1] * len(whole[2:]))) for shape in shapes)
 
     def _is_function(self, node: NodeProto) -> bool:
         """Whether a table can be what a node computes of a value that the machine has."""

@@ -12,6 +12,7 @@ from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
 from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
 from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
 from gen.partition.limits import require_bounded
@@ -93,7 +94,7 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         ranges = source if isinstance(source, SampledRanges) else None
         try:
             cut = partition(path, content, rebuild=host.rebuild, ranges=ranges, leave=host.leave,
-                            shapes=options.shapes, tables=bool(config.table))
+                            shapes=options.shapes, machine=Machine.of(config))
         except GraphError:
             raise refused from None
         try:
@@ -125,7 +126,7 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         content = segment.model.SerializeToString(deterministic=True)
         if segment.place == "accelerator":
             named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
-            imported = load_model(named, content, tables=bool(config.table))
+            imported = load_model(named, content, machine=Machine.of(config))
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             workload = of_model(imported, config, options, samples=inputs or None, board=board)
             found.append(workload)

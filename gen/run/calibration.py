@@ -17,6 +17,7 @@ from gen.quantize.quantize import FEW, Quantized, quantize
 from gen.quantize.ranges import range_of
 from gen.quantize.sessions import Progress
 from gen.run.inputs import InputSpec, Samples, array_shapes, model_specs, read_samples
+from gen.run.preprocessing import Preprocessing
 
 __all__ = [
     "Calibrated", "Calibration", "FloatModelError", "SampledRanges", "calibrated", "float_specs", "quantize_file",
@@ -34,13 +35,18 @@ class FloatModelError(NpugenError, ValueError):
 class Calibration:
     """What a float model is quantised by: a file of samples, or a folder of images; the first ``limit`` of them.
 
-    ``progress`` is told how far that is.
+    ``change_by``: what images become first; ``progress`` is told how far that is.
     """
 
     samples: Path
     options: QuantizeOptions = field(default_factory=QuantizeOptions)
     limit: int | None = None
+    change_by: Preprocessing | None = None
     progress: Progress = lambda done, total, what: None
+
+    def read(self, specs: Mapping[str, InputSpec]) -> Samples:
+        """The samples. Raises as `read_samples`."""
+        return read_samples(self.samples, specs, limit=self.limit, change_by=self.change_by)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +119,7 @@ def calibrated(path: Path, calibration: Calibration, shapes: Shapes | None = Non
            if f.name not in _OF_RANGES):
         raise FloatModelError(f"{path}: the model is quantised already, or a part of it, and its layers stay as they "
                               "are; leave out --per-tensor, --bias-correction, --equalize and --keep-float")
-    samples = read_samples(calibration.samples, model_specs(model.inputs), limit=calibration.limit)
+    samples = calibration.read(model_specs(model.inputs))
     content = model.proto.SerializeToString(deterministic=True)
     return SampledRanges(path, content, calibration, samples, _remarks(calibration, samples))
 
@@ -136,7 +142,7 @@ def _read(path: Path, calibration: Calibration, shapes: Shapes | None) -> Model:
 
 def _quantized(path: Path, model: Model, calibration: Calibration) -> Calibrated:
     try:
-        samples = read_samples(calibration.samples, float_specs(model.inputs), limit=calibration.limit)
+        samples = calibration.read(float_specs(model.inputs))
         found = quantize(model.proto, samples.inputs, calibration.options, progress=calibration.progress)
     except QuantizeError as error:
         raise FloatModelError(f"{path}: {error}") from None

@@ -16,6 +16,7 @@ from gen.ir.graph import Graph
 from gen.onnx.model import ModelInput
 from gen.run.arrays import ArrayFile, Header
 from gen.run.pictures import PictureError, read_picture
+from gen.run.preprocessing import Preprocessing
 
 __all__ = [
     "InputError", "InputSpec", "Samples", "arbitrary_samples", "array_shapes", "input_specs", "labelled_images",
@@ -56,8 +57,10 @@ class Samples:
         return len(next(iter(self.inputs.values())))
 
 
-def _read_image(path: Path, name: str, spec: InputSpec) -> Samples:
-    """An image in the layout and size that ``spec`` has, gray or RGB; floats are 0..1, int8 is the pixel - 128."""
+def _read_image(path: Path, name: str, spec: InputSpec, change_by: Preprocessing | None) -> Samples:
+    """An image in the layout and size that ``spec`` has, gray or RGB; floats are 0..1 unless ``change_by`` says more,
+    int8 is the pixel - 128.
+    """
     shape = spec.shape
     if len(shape) != 4 or not ({shape[1], shape[3]} & {1, 3}):
         raise InputError(f"{path}: input {name} of shape {shape} is not an image; give an .npz file")
@@ -67,16 +70,18 @@ def _read_image(path: Path, name: str, spec: InputSpec) -> Samples:
         pixels, change = read_picture(path, width=width, height=height, channels=channels)
     except PictureError as error:
         raise InputError(f"{path}: {error}") from None
-    if channels_first:
-        pixels = pixels.transpose(2, 0, 1)
+    if change_by is not None and (spec.dtype != np.float32 or not change_by.fits(channels)):
+        raise InputError(f"{path}: input {name} is {spec.dtype} of {channels} channels: --mean, --std and --bgr are "
+                         "for float32, one number for all channels or one for each of red, green and blue")
     if spec.dtype == np.float32:
-        array, values = (pixels[None] / np.float32(255)).astype(np.float32), "0..1"
+        array, values = (change_by or Preprocessing())(pixels), str(change_by or Preprocessing())
     elif spec.dtype == np.uint8:
-        array, values = pixels[None], "0..255"
+        array, values = pixels, "0..255"
     elif spec.dtype == np.int8:
-        array, values = (pixels[None] ^ 128).view(np.int8), "-128..127"
+        array, values = (pixels ^ 128).view(np.int8), "-128..127"
     else:
         raise InputError(f"{path}: input {name} is {spec.dtype}, which no image is read as; give an .npz file")
+    array = np.ascontiguousarray(array.transpose(2, 0, 1) if channels_first else array)[None]
     return Samples({name: array}, None, f"{path}: {change}; pixels 0..255 are taken as {values}")
 
 
@@ -91,7 +96,8 @@ def labelled_images(folder: Path) -> list[tuple[Path, int]]:
     return [item for turn in turns for item in turn if item is not None]
 
 
-def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None) -> Samples:
+def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None,
+                 change_by: Preprocessing | None) -> Samples:
     """The images of a folder by name, or those of its folders."""
     labelled = [(path, -1) for path in _images(folder)] or labelled_images(folder)
     if not labelled:
@@ -100,7 +106,7 @@ def _read_folder(folder: Path, name: str, spec: InputSpec, limit: int | None) ->
     if len(taken) * math.prod(spec.shape) * spec.dtype.itemsize > _MAX_BYTES:
         raise InputError(f"{folder}: {len(taken):,} images; at most {_MAX_BYTES:,} bytes are read at once, "
                          "take fewer samples")
-    read = [_read_image(path, name, spec) for path, _ in taken]
+    read = [_read_image(path, name, spec, change_by) for path, _ in taken]
     labels = np.array([label for _, label in taken])
     return Samples({name: np.concatenate([samples.inputs[name] for samples in read])},
                    labels if labels.min() >= 0 else None, f"{len(taken):,} images, the first {read[0].remark}")
@@ -176,8 +182,9 @@ def array_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise InputError(f"{path}: damaged, or not an {path.suffix} file ({described(error)})") from None
 
 
-def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | None = None) -> Samples:
-    """Samples for a model with these inputs, at most ``limit``.
+def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | None = None,
+                 change_by: Preprocessing | None = None) -> Samples:
+    """Samples for a model with these inputs, at most ``limit``; images become what ``change_by`` makes of them.
 
     Raises InputError for a file that does not fit, OSError for one that cannot be read.
     """
@@ -186,9 +193,11 @@ def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | Non
         if len(names) > 1:
             raise InputError(f"{path}: the model has the inputs {', '.join(names)}; give an .npz file")
         if path.is_dir():
-            return _read_folder(path, names[0], specs[names[0]], limit)
+            return _read_folder(path, names[0], specs[names[0]], limit, change_by)
         require_file(path)
-        return _read_image(path, names[0], specs[names[0]])
+        return _read_image(path, names[0], specs[names[0]], change_by)
+    if change_by is not None:
+        raise InputError(f"{path}: arrays are taken as they are; --mean, --std and --bgr are for images")
     require_file(path)
     path.open("rb").close()     # what is raised from here on is about the content
     try:

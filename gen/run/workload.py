@@ -13,6 +13,7 @@ from gen.compiler import generate, prepare
 from gen.files.write import is_zip
 from gen.ir.graph import Graph
 from gen.onnx.importer import Imported, load_model
+from gen.onnx.machine import Machine
 from gen.options import CompileOptions
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.run.inputs import InputSpec, input_specs, read_samples
@@ -92,7 +93,7 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
         return of_program(path, Program.load(path), config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
-    imported = load_model(path, content, shapes=options.shapes, tables=bool(config.table))
+    imported = load_model(path, content, shapes=options.shapes, machine=Machine.of(config))
     samples = None if winograd_samples is None else read_samples(
         winograd_samples, input_specs(imported.graph, _input_shapes(imported))).inputs
     return of_model(imported, config, options, samples=samples, board=board)
@@ -108,7 +109,7 @@ def of_program(path: Path, program: Program, config: NpuConfig | None, options: 
     _require_options(path, program, options)
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
-    again = of_model(load_model(path, program.model, tables=bool(program.config.table)), program.config,
+    again = of_model(load_model(path, program.model, machine=Machine.of(program.config)), program.config,
                      CompileOptions(density=program.density, winograd_shifts=program.winograd))
     for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
         if names != {name: tensor for name, (tensor, _) in ends.items()}:

@@ -5,7 +5,7 @@ from collections.abc import Generator
 import numpy as np
 
 from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue
-from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, TABLE_BYTES
+from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, TABLE_BYTES
 
 from .. import golden
 from ..errors import HazardError, MachineError
@@ -76,12 +76,16 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
         else:
             places, signs = sum_places(machine, index, geometry, rows, cols), None
     adds = bool(geometry["add"]) and second is not None and not second["bend"]
+    common = second is not None and bool(second["broadcast"])
     for block in range(instruction["blocks"]):
         parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
+        residual = None
+        if adds and (common or not instruction["pooled"]):
+            residual = yield from _take_side(machine, 1 if common else count, "residual pixels")
         if instruction["pooled"]:
-            sums, residual = yield from _take_pooled(machine, rows, columns, adds)
+            sums, beside = yield from _take_pooled(machine, rows, columns, adds and not common)
+            residual = beside if residual is None else residual
         else:
-            residual = (yield from _take_side(machine, count, "residual pixels")) if adds else None
             if machine.strict:
                 machine.hazards.store_reads(index, bank, places[:, block])
             sums = accumulators.sums[bank, places[:, block]]
@@ -161,6 +165,9 @@ def _requantize(machine: Machine, index: int, geometry: Instruction, second: Ins
         machine.require(bool(geometry["add"]) or -128 <= geometry["low"] and geometry["high"] <= 127, index,
                         "clip bounds beyond int8 are for a result that has a second stage")
         shifts = [*shift, second["shift"]] if geometry["add"] and second else shift
+        if geometry["add"] and second and second["product"]:
+            machine.require(not second["bend"] and _fits_product(second), index,
+                            f"a product has no bend, and factors of {FACTOR_BITS} bits")
         machine.require(MIN_SHIFT <= min(shifts) and max(shifts) <= MAX_SHIFT, index,
                         f"shifts must be in {MIN_SHIFT}..{MAX_SHIFT}")
     # A shift below MIN_SHIFT has no meaning; the golden model still needs one it can compute.
@@ -172,9 +179,19 @@ def _requantize(machine: Machine, index: int, geometry: Instruction, second: Ins
         if residual is None:
             values = golden.bend(values, *factors, *last)
         else:
-            other = residual.view(np.int8).T.reshape(shape)
+            other = residual.view(np.int8).T.reshape(-1, 1, 1) if second["broadcast"] else (
+                residual.view(np.int8).T.reshape(shape))
+            if second["product"]:
+                values = golden.product(values, other, factors[1], second["constant"], *last)
+                return values.astype(np.int8).transpose(1, 2, 0)
             values = golden.residual_add(values, other, *factors, second["constant"], *last)
     return values.astype(np.int8).transpose(1, 2, 0)
+
+
+def _fits_product(second: Instruction) -> bool:
+    """Whether every factor that a STORE_ADD with ``product`` makes of an int8 value has FACTOR_BITS."""
+    limit = 1 << FACTOR_BITS - 1
+    return all(-limit <= value * second["multiplier_b"] - second["constant"] < limit for value in (-128, 127))
 
 
 def _keep_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:

@@ -67,7 +67,7 @@ class Store:
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.STORE
         geometry: Instruction | None = None
-        bends = False
+        bends = common = False
         queue = shared.queues[engine]
         free = drained = 0
         setup = StoreSequencer.SETUP_CYCLES
@@ -85,7 +85,7 @@ class Store:
                 if instruction.opcode == Opcode.STORE_SET:
                     geometry = instruction
                 elif instruction.opcode == Opcode.STORE_ADD:
-                    bends = bool(instruction["bend"])
+                    bends, common = bool(instruction["bend"]), bool(instruction["broadcast"])
                 self._in_hand(index, began, taken)
                 free = taken + 1
                 shared.finished[engine] += 1
@@ -100,7 +100,7 @@ class Store:
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
             last, left = yield from self._store(
-                index, geometry, instruction, taken + setup, go, bends=bool(geometry["add"]) and bends)
+                index, geometry, instruction, taken + setup, go, bends=bool(geometry["add"]) and bends, common=common)
             free = max(last + 1, self._runs_free) + 1
             self._states.end(free)
             self._in_hand(index, taken + 1, free - 1)
@@ -116,10 +116,13 @@ class Store:
             yield None
 
     def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int, go: int, *,
-               bends: bool) -> Generator[str | None, None, tuple[int, int]]:
-        """Issue all pixels. Returns the cycle of the last, and that in which its beat leaves the buffer behind it."""
+               bends: bool, common: bool) -> Generator[str | None, None, tuple[int, int]]:
+        """Issue all pixels. Returns the cycle of the last, and that in which its beat leaves the buffer behind it.
+
+        ``common``: a residual serves a whole block.
+        """
         shared, config = self.shared, self.shared.config
-        residual = bool(geometry["add"]) and not bends
+        adds = bool(geometry["add"]) and not bends
         add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
         tiles = geometry["winograd"] and not pooled
@@ -155,10 +158,11 @@ class Store:
                     left -= pixels
                     begin, offset = offset, offset + length
                     while pixels:
+                        residual = adds and not (common and first != NEVER)
                         count = min(pixels, self._beats.room * group - filled)
                         while (residual and not shared.side.available) or (pooled and not shared.pooled.available):
                             yield "residual or pooled pixels"
-                        count = min(count, shared.side.available) if residual else count
+                        count = min(count, 1 if common else shared.side.available) if residual else count
                         # The first pooled beat may have been written before, and stays until its last column.
                         count = min(count, shared.pooled.available * copies - column % copies) if pooled else count
                         places = self._beats.writable(-(-(filled + count) // group)) + vacant

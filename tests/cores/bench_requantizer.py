@@ -109,7 +109,7 @@ async def random_blocks(dut):
         channels = random_channels(rng, LANES, WIDTH)
         pooled, pixels = bool(rng.random() < 0.4), int(rng.integers(1, 60))
         source = random_sources(rng, (LANES, pixels), channels, POOL_WIDTH if pooled else WIDTH, WIDTH)
-        second = random_second_stage(rng) if rng.random() < 0.5 else None
+        second = random_second_stage(rng, products=bool(CONFIG.product)) if rng.random() < 0.5 else None
         clip = random_clip(rng, FIRST_BITS if second else 8)
         await block(dut, rng, channels, source, clip=clip, pooled=pooled, second=second)
 

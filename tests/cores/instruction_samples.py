@@ -13,6 +13,7 @@ from cores.arch.isa import (
     Queue,
     encode,
     is_supported,
+    reserved_fields,
 )
 from cores.config import NpuConfig
 from cores.load.load_dispatch import Setting
@@ -32,7 +33,8 @@ def random_instruction(queues: tuple[Queue, ...] = (Queue.LOAD, Queue.COMPUTE, Q
     for field in HEADER[1:]:
         if field.name in TOKEN_FLAGS[opcode]:
             values[field.name] = random.randrange(1 << field.bits)
-    for field in LAYOUTS[opcode]:
+    reserved = reserved_fields(opcode, config)
+    for field in (field for field in LAYOUTS[opcode] if field.name not in reserved):
         low = -(1 << field.bits - 1) if field.signed else field.minimum
         high = (1 << field.bits - int(field.signed)) - 1
         values[field.name] = random.choice([low, high, random.randint(low, high)])

@@ -71,7 +71,7 @@ class StoreStimulus:
             self.fields["position_words"] = position_words or int(self.rng.integers(words, most + 1))
         self.emit(Opcode.STORE_SET, **self.fields)
         if add:
-            self.second = random_second_stage(self.rng)
+            self.second = random_second_stage(self.rng, products=bool(self.config.product))
             self.emit(Opcode.STORE_ADD, **self.second)
 
     def _place(self, block: int, row: int, col: int, cols: int) -> tuple[int, int, int]:
@@ -116,7 +116,8 @@ class StoreStimulus:
             clip = [geometry[name] for name in ("zero_point", "low", "high")]
             result = requantize(source, *channels, *clip)[..., columns]
             if geometry["add"]:
-                residual = rng.integers(-128, 128, result.shape)
+                common = self.second.get("broadcast")
+                residual = rng.integers(-128, 128, (lanes, 1, 1) if common else result.shape)
                 if not self.second["bend"]:
                     self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
                 result = second_result(result, residual, self.second)

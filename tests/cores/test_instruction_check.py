@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.arch.isa import Opcode, decode, encode, is_supported
+from cores.arch.isa import Opcode, decode, encode, missing
 from cores.config import NpuConfig
 from cores.control.instruction_check import InstructionCheck
 from tests.cores.instruction_samples import broken_word, random_instruction, random_word
@@ -10,17 +10,17 @@ from tests.cores.simulation import log_seed, simulate
 
 CONFIGS = {
     "plain": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1),
-    "units": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, winograd=1),
+    "units": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, winograd=1, product=1),
 }
 
 
 def expected(word: bytes, config: NpuConfig) -> tuple[bool, int | None]:
     """Whether it is illegal, and its queue if not."""
     try:
-        opcode = decode(word).opcode
+        instruction = decode(word)
     except ValueError:
         return True, None
-    return not is_supported(opcode, config), int(opcode.queue)
+    return missing(instruction, config) is not None, int(instruction.opcode.queue)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -20,13 +20,20 @@ CONFIGS = {
                         binary_rows=8),
     "binary_one_pixel": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=1, pixel_lanes=1, acc_depth=64, gather=1,
                                   binary_rows=1),
+    "product": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=64, depthwise=1, local_store=1, product=1),
+    "product_winograd": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=256, winograd=1, product=1),
     "winograd": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, acc_depth=256, depthwise=1, winograd=1),
     "exact": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=2),
     "wide": NpuConfig(oc_lanes=32, ic_lanes=32, nnz_lanes=4, pixel_lanes=2, acc_width=32, address_width=64),
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+#: Of the units together, which are tried apart.
+_LONG = ["product_winograd"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) if name in _LONG else name
+                                  for name in CONFIGS])
 def test_store_engine(name):
     config = CONFIGS[name]
     run_bench(StoreEngine(config), module="tests.cores.bench_store_engine", name=f"store_engine_{name}",

@@ -17,7 +17,8 @@ __all__ = ["Bases", "Sample"]
 
 _DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
 _SMALL = NpuConfig.preset(16)
-_EVERYTHING = NpuConfig.preset(64, depthwise=1, gather=1, binary_rows=4, winograd=1, local_store=1, table=1)
+_EVERYTHING = NpuConfig.preset(64, depthwise=1, gather=1, binary_rows=4, winograd=1, local_store=1, table=1,
+                               product=1)
 
 
 def _residual(rng: np.random.Generator) -> onnx.ModelProto:

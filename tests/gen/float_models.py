@@ -97,9 +97,9 @@ def depthwise_network(rng: np.random.Generator, spread: float = 1.0) -> onnx.Mod
     return b.model(b.same_conv(x, 16, 5, kernel=1, name="y"))
 
 
-def mobile_network(rng: np.random.Generator) -> onnx.ModelProto:
-    """Blocks as MobileNetV3 has them, without squeeze and excite: 3x32x32 images, HardSwish as its first exporters
-    wrote it, and as ONNX has it now."""
+def mobile_network(rng: np.random.Generator, *, excited: bool = False) -> onnx.ModelProto:
+    """Blocks as MobileNetV3 has them: 3x32x32 images, HardSwish as its first exporters wrote it, and as ONNX has it
+    now; ``excited``: with squeeze and excitation."""
     b = FloatBuilder(rng, ["N", 3, 32, 32], opset=18)
 
     def composed(x: str) -> str:
@@ -110,6 +110,9 @@ def mobile_network(rng: np.random.Generator) -> onnx.ModelProto:
     for _ in range(2):
         y = b.node("HardSwish", b.same_conv(x, 8, 24, kernel=1))
         y = b.node("HardSwish", b.same_conv(y, 24, 24, kernel=5, group=24))
+        if excited:
+            gate = b.same_conv(b.node("GlobalAveragePool", y), 24, 8, kernel=1)
+            y = b.node("Mul", y, b.node("HardSigmoid", b.same_conv(b.node("Relu", gate), 8, 24, kernel=1)))
         x = b.node("Add", x, b.same_conv(y, 24, 8, kernel=1))
     x = b.node("Flatten", b.node("GlobalAveragePool", b.node("HardSwish", b.same_conv(x, 8, 32, kernel=1))))
     return b.model(b.node("Gemm", x, b.weights(32, 10), b.constant(rng.normal(size=10))))

@@ -204,7 +204,10 @@ def test_commands_that_take_programs(program: Application, capsys: pytest.Captur
     listed = json.loads(capsys.readouterr().out)["instructions"]
     assert len(listed) == len(code) and {row["subgraph"] for row in listed} == {0}
     assert main(["profile", "x.npu"]) == 0
-    assert "without the processor's part of the model" in capsys.readouterr().out
+    assert "the processor's part of the model (1 segment)" in capsys.readouterr().out
+    assert main(["profile", "x.npu", "--json"]) == 0
+    host = json.loads(capsys.readouterr().out)["host"]
+    assert host["segments"] == 1 and host["seconds"] > 0
     assert "where an ONNX model is needed" in error_line(capsys, 1, "compare", "x.npu", "--input", "x.npu")
 
 

@@ -101,7 +101,7 @@ def test_it_is_a_module(tmp_path: Path):
     (("build", "--oc-lanes", "24"), "oc_lanes must be a power of two"),
     (("build", "--features", "all,gather"), "all and none stand by themselves"),
     (("build", "--features", "depthwise,speed"),
-     "no feature 'speed'; there are depthwise, fusion, gather, binary, winograd, table, all, or none"),
+     "no feature 'speed'; there are depthwise, fusion, gather, binary, winograd, table, product, all, or none"),
     (("build", "--macs", "16", "--features", "gather,depthwise"),
      "not 1; leave depthwise out of --features, or take a preset that has it (--macs 32, 64, "),
     (("build", "--pixel-lanes", "1", "--features", "fusion"), "not 1; leave fusion out of --features\n"),
@@ -679,10 +679,11 @@ def test_all_features_that_a_machine_can_have(capsys: pytest.CaptureFixture):
 
     assert features() == (list(FEATURES), "") == features("--macs", "32", "--binary-rows", "4")
     named, said = features("--macs", "16")
-    assert named == ["gather", "binary", "winograd", "table"]
+    assert named == ["gather", "binary", "winograd", "table", "product"]
     assert said.startswith("--features all: without depthwise, fusion (nnz_lanes must be") and said.count("\n") == 1
     named, said = features("--winograd-unit", "2", "--pixel-lanes", "1")
-    assert named == ["gather", "winograd", "table"] and "without binary (binary_rows must be 0 with winograd=2" in said
+    assert named == ["gather", "winograd", "table", "product"]
+    assert "without binary (binary_rows must be 0 with winograd=2" in said
 
 
 def test_results_say_which_machine_they_are_of(model: str, monkeypatch: pytest.MonkeyPatch,

@@ -4,6 +4,7 @@ import io
 import struct
 import tracemalloc
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,12 @@ from PIL import Image
 from gen.ir.graph import Graph, Tensor
 from gen.ir.host import HostStep
 from gen.run.inputs import InputError, input_specs, read_samples
+from gen.run.preprocessing import Preprocessing
 
 SHAPES = {"image": (1, 3, 4, 6)}
+
+
+IMAGENET = Preprocessing((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def graph(*, quantized: bool = False, unsigned: bool = False) -> Graph:
@@ -264,3 +269,31 @@ def test_formats_that_start_programs_are_not_read(tmp_path: Path):
     (tmp_path / "x.png").write_bytes(buffer.getvalue())
     with pytest.raises(InputError, match=r"x\.png: not an \.npz or \.npy file, nor an image"):
         read_samples(tmp_path / "x.png", input_specs(graph(unsigned=True), {"image": (1, 1, 1, 3)}))
+
+
+@pytest.mark.parametrize("bgr", [False, True])
+def test_images_as_a_model_was_trained_on_them(picture: Path, bgr: bool):
+    """Channel by channel, also of a folder, and in the order of the channels."""
+    change_by = replace(IMAGENET, bgr=bgr)
+    specs = input_specs(graph(quantized=True), SHAPES)
+    array = read_samples(picture, specs, change_by=change_by).inputs["image"]
+    colour = np.float64([80, 60, 0][::-1] if bgr else [80, 60, 0]) / 255
+    wanted = (colour - IMAGENET.mean) / IMAGENET.std
+    np.testing.assert_allclose(array[0, :, 1, 2], wanted, rtol=1e-6)
+    assert array.dtype == np.float32
+    folder = read_samples(picture.parent, specs, change_by=change_by)
+    np.testing.assert_array_equal(folder.inputs["image"], array)
+    assert folder.remark.endswith("(0..1 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)")
+
+
+def test_what_does_not_go_with_a_mean(picture: Path, tmp_path: Path):
+    with pytest.raises(InputError, match="input image is uint8 of 3 channels: --mean, .* are for float32"):
+        read_samples(picture, input_specs(graph(unsigned=True), SHAPES), change_by=IMAGENET)
+    with pytest.raises(InputError, match="float32 of 1 channels"):
+        read_samples(picture, input_specs(graph(quantized=True), {"image": (1, 1, 4, 6)}), change_by=IMAGENET)
+    np.save(tmp_path / "x.npy", np.ones((3, 4, 6), np.float32))
+    with pytest.raises(InputError, match="arrays are taken as they are"):
+        read_samples(tmp_path / "x.npy", input_specs(graph(quantized=True), SHAPES), change_by=IMAGENET)
+    for wrong in (dict(mean=(1.0, 2.0)), dict(std=(0.0,)), dict(mean=(np.nan,)), dict(std=(1.0, 1.0, -1.0))):
+        with pytest.raises(ValueError, match="mean|std"):
+            Preprocessing(**wrong)

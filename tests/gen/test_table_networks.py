@@ -11,9 +11,12 @@ from cores.config import NpuConfig
 from gen.check.compare import compare_layers
 from gen.compiler import compile_graph
 from gen.ir import reference
+from gen.ir.graph import is_broadcast
 from gen.onnx.importer import Imported, load_model
+from gen.onnx.machine import Machine
 from gen.onnx.runtime import RuntimeModel
 from gen.options import CompileOptions
+from gen.partition.partition import partition
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from sim.rtl import RtlMachine
@@ -33,7 +36,7 @@ def imported(request: pytest.FixtureRequest, rng: Rng, tmp_path: Path) -> tuple[
     samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)
     model = quantize(make(rng), {"x": samples}, QuantizeOptions()).model
     onnx.save(model, tmp_path / "q.onnx")
-    return load_model(tmp_path / "q.onnx", tables=True), samples
+    return load_model(tmp_path / "q.onnx", machine=Machine(tables=True)), samples
 
 
 def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
@@ -48,6 +51,19 @@ def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
     ours, _ = reference.run(model.graph, {"x": samples[:1]})
     assert (next(iter(ours.values())) == theirs).mean() > 0.9
     run_and_compare(*compile_kept(model.graph, CONFIG), seed, ("load", "store"))
+
+
+def test_squeeze_and_excitation(rng: Rng, seed: int, tmp_path: Path) -> None:
+    """One program of a machine with tables and products; without products each block goes to the processor and back."""
+    samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)
+    onnx.save(quantize(mobile_network(rng, excited=True), {"x": samples}, QuantizeOptions()).model,
+              tmp_path / "q.onnx")
+    model = load_model(tmp_path / "q.onnx", machine=Machine.complete())
+    products = [layer for layer in model.graph.layers if layer.residual and layer.residual.product]
+    assert len(products) == 2 and all(is_broadcast(model.graph, layer) for layer in products)
+    assert max(row.largest for row in compare_layers(model, {"x": samples[:2]})) <= 1
+    run_and_compare(*compile_kept(model.graph, NpuConfig.preset(16, table=1, product=1)), seed, ("load", "store"))
+    assert partition(tmp_path / "q.onnx", machine=Machine(tables=True)).subgraphs == 3
 
 
 @pytest.mark.full

@@ -13,7 +13,9 @@ from sim.golden import (
     conv2d_accumulate,
     look_up,
     pool_accumulate,
+    product,
     quantize_multiplier,
+    quantize_product,
     quantize_residual,
     requantize,
     residual_add,
@@ -157,6 +159,22 @@ def test_residual_add(rng: Rng) -> None:
         assert y[i] == min(max(exact, -90), 100)
 
 
+def test_product(rng: Rng) -> None:
+    """Against exact arithmetic, with a vector for all pixels; a real scale to 15 bits."""
+    a, b = rng.integers(-256, 256, (3, 4, 5)), rng.integers(-128, 128, (3, 1, 1)).astype(np.int8)
+    y = product(a, b, 20000, 20000 * -128, 20, 7, -100, 110)
+    for i in np.ndindex(a.shape):
+        exact = floor(int(a[i]) * (int(b[i[0], 0, 0]) + 128) * 20000 / 2**20 + 0.5) + 7
+        assert y[i] == min(max(exact, -100), 110)
+    for scale in (7.99, 1.0, 1 / 256, 0.0123, 1e-9):
+        multiplier, shift = quantize_product(scale)
+        assert multiplier < 1 << 15 and 12 <= shift <= 43
+        assert multiplier / 2**shift == pytest.approx(scale, rel=2**-15, abs=2**-44)
+    for scale in (0, -1, 8, np.inf, np.nan):
+        with pytest.raises(ValueError, match="scales of products must be above 0 and below 8"):
+            quantize_product(scale)
+
+
 def layer(**changes: object) -> SimpleNamespace:
     first = SimpleNamespace(bias=[10, 20], multiplier=[1, 2], shift=[12, 12], zero_point=3, low=-50, high=60)
     fields = dict(name="l", op="pool", maximum=False, kernel=(1, 1), stride=(1, 1), pads=(1, 0, 0, 0), pad_value=9,
@@ -167,7 +185,7 @@ def layer(**changes: object) -> SimpleNamespace:
 def test_stages(rng: Rng) -> None:
     x = rng.integers(-128, 128, (2, 3, 3)).astype(np.int8)
     second = SimpleNamespace(multiplier_a=1 << 14, multiplier_b=1 << 15, constant=77, shift=15, zero_point=1, low=-9,
-                             high=9)
+                             high=9, product=False)
     other = rng.integers(-128, 128, (2, 4, 3)).astype(np.int8)
     middle, y = run_stages(layer(residual=second), x, other)
     assert np.array_equal(middle, run_layer(layer(), x))
@@ -205,7 +223,7 @@ def test_a_bent_stage_counts_from_its_zero_point(rng: Rng) -> None:
 def test_upsampled_in_front_of_the_addition(rng: Rng) -> None:
     x = rng.integers(-128, 128, (2, 3, 3)).astype(np.int8)
     second = SimpleNamespace(multiplier_a=1 << 14, multiplier_b=1 << 14, constant=0, shift=14, zero_point=0, low=-128,
-                             high=127)
+                             high=127, product=False)
     other = rng.integers(-128, 128, (2, 8, 9)).astype(np.int8)
     middle, y = run_stages(layer(residual=second, upsample=(2, 3)), x, other)
     small = run_layer(layer(), x)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from gen.onnx.broadcast import paired
 from gen.onnx.channels import chosen
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
@@ -16,7 +17,8 @@ HANDLERS = Registry()
 
 
 @HANDLERS.handles("Add", conditions=(
-    "of two tensors of one shape in the layer that makes one of them, else a copy that adds; of a constant for "
+    "of two tensors of one shape in the layer that makes one of them, else a copy that adds; with `--features "
+    "product`, of a tensor and one number for each channel that the model computes, too; of a constant for "
     "each channel in the bias of the layer in front of it, else a depthwise layer"))
 def add(context: Context, inputs: Inputs) -> Value:
     values = list(inputs)
@@ -38,12 +40,14 @@ def _add_to_result(context: Context, a: Value | None, b: Value | None) -> Pendin
 
 
 def _sum(context: Context, a: Real | Pending, b: Real) -> PendingAdd:
-    tensors = context.graph.tensors
-    if not np.array_equal(a.order, b.order):    # perhaps their channels alone are in different orders
-        a, b = a if isinstance(a, Pending) else chosen(context.graph, a), chosen(context.graph, b)
-    shape = a.shape if isinstance(a, Pending) else tensors[a.quantised.tensor].shape
-    if shape != tensors[b.quantised.tensor].shape or not np.array_equal(a.order, b.order):
-        raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
-                        "the machine adds tensors of one shape")
+    if isinstance(a, Real):
+        a, b = paired(context, a, b)
+    else:
+        if not np.array_equal(a.order, b.order):    # perhaps their channels alone are in different orders
+            b = chosen(context.graph, b)
+        shape = context.graph.tensors[b.quantised.tensor].shape
+        if a.shape != shape or not np.array_equal(a.order, b.order):
+            raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
+                            "the machine adds tensors of one shape")
     name = context.node.name
     return PendingAdd(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)

@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from gen.ir.graph import Pool
+from gen.onnx.broadcast import paired
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
@@ -14,9 +15,9 @@ from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.units import as_convolution
-from gen.onnx.values import Constant, Pending, PendingPool, QuantisedConstant, Real, Value
+from gen.onnx.values import Constant, Pending, PendingPool, PendingProduct, QuantisedConstant, Real, Value
 
-__all__ = ["HANDLERS", "affine", "turned_copy"]
+__all__ = ["HANDLERS", "affine", "multiply", "turned_copy"]
 
 HANDLERS = Registry()
 
@@ -83,23 +84,44 @@ def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.
     return _scaled(context, value, _per_channel(value, factor), _per_channel(value, shift))
 
 
+def _product(context: Context, inputs: Inputs) -> Value:
+    """Of two activations."""
+    if context.functions.has(context.node, inputs):
+        raise NodeError("is a function of each value of one tensor")     # which a table is that takes no further time
+    if not context.machine.products:
+        raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator")
+    a, b = paired(context, *(context.activation(value, "an operand") for value in inputs))
+    name = context.node.name
+    return PendingProduct(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)
+
+
+def multiply(context: Context, inputs: Inputs) -> Value:
+    """The product of two inputs, of which one may be a constant."""
+    values = sorted(inputs, key=lambda value: isinstance(value, Constant | QuantisedConstant))
+    if not isinstance(values[1], Constant | QuantisedConstant):
+        return _product(context, inputs)
+    return affine(context, values[0], constant(values[1], "the operand").astype(np.float64), np.zeros(1))
+
+
 @HANDLERS.handles("Mul", "Div", "Sub", conditions=(
     "with a constant for each channel, in scale and bias of the layer in front of it, else as a depthwise layer. "
-    "Products, quotients and differences of two activations are refused"))
+    "Mul with `--features product` also of two tensors of one shape, or of a tensor and one number for each channel "
+    "that the model computes (squeeze and excitation): in the layer that makes one of them, else a copy, three "
+    "cycles of the store engine for each pixel of a block. Quotients and differences of two activations are refused"))
 def arithmetic(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
     if all(constants):
         a, b = (constant(v, "the operand") for v in inputs)
         return Constant({"Mul": np.multiply, "Div": np.divide, "Sub": np.subtract}[op](a, b))
+    if op == "Mul":
+        return multiply(context, inputs)
     if not any(constants):
         raise NodeError("has two activations as its operands; the machine adds tensors, and no more")
     first = constants.index(False)
     number = constant(inputs[1 - first], "the operand").astype(np.float64)
     one, zero = np.ones(1), np.zeros(1)
     match op:
-        case "Mul":
-            return affine(context, inputs[first], number, zero)
         case "Div" if first == 0:
             with np.errstate(divide="ignore"):  # `affine` refuses what is not finite
                 inverse = 1 / number

@@ -24,7 +24,7 @@ HANDLERS = Registry()
 @HANDLERS.handles("Gelu", "FastGelu", "QuickGelu", domains=[MICROSOFT], conditions="by a table, as the others")
 def function(context: Context, inputs: Inputs) -> Value:
     real = context.activation(inputs[0])
-    if context.functions.tables:
+    if context.machine.tables:
         raise NodeError(f"its constants are not single numbers, so it is not the same function of all values of tensor "
                         f"{real.quantised.tensor}, which is what a table can be")
     raise NodeError(f"{context.node.op} has no layer on the machine, which has no tables of functions")

@@ -6,6 +6,7 @@ from gen.onnx.constants import activation_scale, constant
 from gen.onnx.context import Context
 from gen.onnx.handlers.activation import leaky_relu
 from gen.onnx.handlers.add import add
+from gen.onnx.handlers.affine import multiply
 from gen.onnx.handlers.concat import concat
 from gen.onnx.handlers.conv import convolution
 from gen.onnx.handlers.pool import average_pool, global_average
@@ -14,8 +15,9 @@ from gen.onnx.handlers.quantisation import dequantized, zero_point
 from gen.onnx.handlers.softmax import softmax_of
 from gen.onnx.model import MICROSOFT, NodeError
 from gen.onnx.quantise import quantize
+from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Place, Registry, at
-from gen.onnx.values import Constant, Quantisation, Value
+from gen.onnx.values import Constant, Quantisation, Real, Value
 from gen.onnx.weights import weights_of
 
 __all__ = ["HANDLERS"]
@@ -76,6 +78,21 @@ def qgemm(context: Context, inputs: Inputs) -> Value:
 def qlinear_add(context: Context, inputs: Inputs) -> Value:
     a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6])
     return _quantized(context, add(context, [a, b]), inputs[6], at(inputs, 7))
+
+
+@HANDLERS.handles("QLinearMul", domains=[MICROSOFT], conditions=_PLAIN)
+def qlinear_mul(context: Context, inputs: Inputs) -> Value:
+    a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6])
+    return _quantized(context, multiply(context, [a, b]), inputs[6], at(inputs, 7))
+
+
+@HANDLERS.handles("QLinearSigmoid", domains=[MICROSOFT], conditions=_PLAIN)
+def qlinear_sigmoid(context: Context, inputs: Inputs) -> Value:
+    real = _dequantized(inputs[:3])
+    if not isinstance(real, Real):
+        raise refusal(real, "its input")
+    result = context.functions.carried(context.node, inputs[:3], real, "Sigmoid")
+    return _quantized(context, result, inputs[3], at(inputs, 4))
 
 
 @HANDLERS.handles("QLinearLeakyRelu", domains=[MICROSOFT], conditions=_PLAIN)

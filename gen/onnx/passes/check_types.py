@@ -6,12 +6,24 @@ import onnx
 from onnx import helper, shape_inference
 
 from gen.ir.errors import GraphError
+from gen.onnx.model import MICROSOFT
 from gen.onnx.passes.report import sentence
 
 __all__ = ["check_types", "value_types"]
 
 #: Initializers up to this size may decide about shapes, and take part in type inference with their values.
 _SMALL = 1024
+#: Operators of onnxruntime that carry their scales -> an ONNX one whose result has the same shape, and which of their
+#: inputs that takes.
+_SHAPED_AS = {
+    "QLinearAdd": ("Add", slice(0, 6, 3)), "QLinearMul": ("Add", slice(0, 6, 3)),
+    "QLinearSigmoid": ("Identity", slice(1)), "QLinearLeakyRelu": ("Identity", slice(1)),
+    "QLinearSoftmax": ("Identity", slice(1)), "QLinearConcat": ("Concat", slice(2, None, 3)),
+    "QLinearAveragePool": ("AveragePool", slice(1)), "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(1)),
+    "QGemm": ("Gemm", slice(0, 6, 3)),
+}
+#: Their attributes that those do not have.
+_OWN = ("channels_last", "opset")
 
 
 def check_types(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -30,10 +42,24 @@ def value_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
         dims = value.type.tensor_type.shape.dim
         if dims and not dims[0].dim_value:
             dims[0].dim_value = 1
+    for node in skeleton.graph.node:
+        if node.domain == MICROSOFT and node.op_type in _SHAPED_AS:
+            _make_plain(node)
     graph = shape_inference.infer_shapes(skeleton, data_prop=True).graph
     # What infers nothing for an output leaves it without a type.
     return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)
             if value.type.tensor_type.elem_type}
+
+
+def _make_plain(node: onnx.NodeProto) -> None:
+    """Put the ONNX operator in the node's place from which its shape can be inferred: ONNX infers none of others."""
+    if any(attribute.name == "channels_last" and attribute.i for attribute in node.attribute):
+        return
+    op, inputs = _SHAPED_AS[node.op_type]
+    plain = helper.make_node(op, list(node.input)[inputs], list(node.output))
+    if op != "Identity":
+        plain.attribute.extend(attribute for attribute in node.attribute if attribute.name not in _OWN)
+    node.CopyFrom(plain)
 
 
 def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,0 +1,109 @@
+"""How far a model is from onnxruntime of which the processor runs a part: layers, and what comes out in the end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from gen.check.compare import LayerDifference, compare_layers, print_layers
+from gen.ir import reference
+from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
+from gen.onnx.read import read
+from gen.onnx.runtime import RuntimeModel
+from gen.partition.partition import Partition
+
+__all__ = ["SegmentsComparison", "compare_segments", "print_segments"]
+
+Values = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class EndDifference:
+    """An output of the model: ``differing`` of its ``values``, by ``largest`` at most, in its own numbers.
+
+    ``agreement``: share of samples with the same largest element. Samples that give another shape count as a
+    difference of every value, and as infinitely far off.
+    """
+
+    output: str
+    values: int
+    differing: int
+    largest: float
+    agreement: float
+
+
+@dataclass(frozen=True)
+class SegmentsComparison:
+    """``host``: nodes that the processor has -> why; nothing of these is compared but what comes of them."""
+
+    samples: int
+    layers: list[LayerDifference]
+    outputs: list[EndDifference]
+    host: Mapping[str, str]
+
+    @property
+    def largest(self) -> int:
+        """Largest difference of any layer by itself."""
+        return max((row.largest for row in self.layers), default=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machine) -> SegmentsComparison:
+    """The model at ``path``, cut for a ``machine``, on samples: model input -> (N, ...).
+
+    The layers of each segment get the inputs that the segments before it make of the samples, the layers' rounding
+    included. Raises GraphError for what onnxruntime does not run.
+    """
+    count = len(next(iter(inputs.values())))
+    values: list[dict[str, np.ndarray]] = [
+        {name: array[n:n + 1] for name, array in inputs.items()} for n in range(count)]
+    layers: list[LayerDifference] = []
+    for segment in cut.segments:
+        content = segment.model.SerializeToString()
+        if segment.place != "accelerator":
+            runtime = RuntimeModel(content, optimised="basic")
+            for one in values:
+                one.update(zip(runtime.outputs, runtime.run(one), strict=True))
+            continue
+        imported = load_model(path, content, machine=machine)
+        taken = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs}
+        layers += compare_layers(imported, taken)
+        made, _ = reference.run(imported.graph, taken)
+        for n, one in enumerate(values):
+            one.update((name, array[n:n + 1]) for name, array in made.items())
+    whole = RuntimeModel(cut.model.proto if cut.before is None else read(path).proto)
+    names = list(cut.model.outputs)
+    theirs = [dict(zip(names, whole.run({name: array[n:n + 1] for name, array in inputs.items()}, names), strict=True))
+              for n in range(count)]
+    ends = [_end(name, [one[name] for one in values], [one[name] for one in theirs]) for name in names]
+    return SegmentsComparison(count, layers, ends, cut.host)
+
+
+def _end(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> EndDifference:
+    differing, largest, agreeing = 0, 0.0, 0
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine.shape != other.shape:
+            differing, largest = differing + other.size, float("inf")
+            continue
+        apart = np.abs(mine.astype(np.float64) - other.astype(np.float64))
+        differing += int(np.count_nonzero(apart))
+        largest = max(largest, float(apart.max(initial=0)))
+        agreeing += not other.size or int(mine.argmax()) == int(other.argmax())
+    return EndDifference(name, sum(other.size for other in theirs), differing, largest, agreeing / len(ours))
+
+
+def print_segments(comparison: SegmentsComparison, console: Console) -> None:
+    print_layers(comparison.samples, comparison.layers, console)
+    count = len(comparison.host)
+    nodes = f"{count} node{' runs' if count == 1 else 's run'}"
+    console.print(f"{nodes} on the processor, by onnxruntime itself. What comes out in the end, in which differences "
+                  "of layers add up:", soft_wrap=True)
+    for end in comparison.outputs:
+        console.print(f"{end.output}: {end.differing:,} of {end.values:,} values differ, by {end.largest:.4g} at most; "
+                      f"same answer in {100 * end.agreement:.1f} % of the samples", soft_wrap=True)

@@ -1,0 +1,45 @@
+"""Two tensors of which one may have a single number for all pixels of a channel."""
+
+from math import prod
+
+import numpy as np
+
+from gen.onnx.channels import chosen
+from gen.onnx.context import Context
+from gen.onnx.model import NodeError
+from gen.onnx.values import Real
+
+__all__ = ["paired"]
+
+
+def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
+    """Operands of an operator that computes element by element; the second one may be the vector of such a pair.
+
+    A vector needs a machine with products. Raises NodeError for operands that do not meet value by value.
+    """
+    tensors = context.graph.tensors
+    if not np.array_equal(a.order, b.order):    # perhaps their channels alone are in different orders
+        a, b = chosen(context.graph, a), chosen(context.graph, b)
+    shapes = [tensors[value.quantised.tensor].shape for value in (a, b)]
+    if shapes[0] == shapes[1] and np.array_equal(a.order, b.order):
+        return a, b
+    for whole, vector in ((a, b), (b, a)):
+        if _repeats(context, whole, vector):
+            if not context.machine.products:
+                raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}: a number for each channel "
+                                "that the model computes; --features product puts that on the accelerator")
+            return whole, vector
+    raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; the machine has "
+                    "operands of one shape, or one number for each channel as the other")
+
+
+def _repeats(context: Context, whole: Real, vector: Real) -> bool:
+    """Whether ``vector`` has one number for all pixels of each channel of ``whole``."""
+    channels, *pixels = context.graph.tensors[whole.quantised.tensor].shape
+    if context.graph.tensors[vector.quantised.tensor].shape != (channels, 1, 1):
+        return False
+    try:
+        spread = np.broadcast_to(vector.order, whole.order.shape)
+    except ValueError:
+        return False
+    return np.array_equal(spread, whole.order // prod(pixels))

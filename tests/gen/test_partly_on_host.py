@@ -1,0 +1,93 @@
+"""Commands about a model of which the processor runs a part: what they cover, and that they say it."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from cores.config import NpuConfig
+from gen.check.segments import compare_segments
+from gen.cli import main
+from gen.onnx.machine import Machine
+from gen.partition.partition import partition
+from gen.prune.blocks import prune_blocks
+from gen.prune.timing import Twin
+from gen.quantize.options import QuantizeOptions
+from gen.quantize.quantize import quantize
+from gen.run.application import open_application
+from gen.run.host_time import host_seconds
+from tests.gen.float_models import FloatBuilder
+
+Rng = np.random.Generator
+CONFIG = NpuConfig.preset(16)
+
+
+def averaging(rng: Rng) -> onnx.ModelProto:
+    """Two convolutions, and between them an average whose windows at the edge have fewer values."""
+    b = FloatBuilder(rng, ["N", 3, 12, 12])
+    y = b.node("Relu", b.same_conv("x", 3, 16), name="first")
+    y = b.node("AveragePool", y, name="average", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    y = b.node("GlobalAveragePool", b.same_conv(y, 16, 16))
+    return b.model(b.node("Gemm", b.node("Flatten", y), b.weights(16, 5), b.constant(rng.normal(size=5))))
+
+
+@pytest.fixture
+def model(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> onnx.ModelProto:
+    """In float.onnx and, quantised, in q.onnx, with samples in x.npz."""
+    monkeypatch.chdir(tmp_path)
+    found = averaging(rng)
+    samples = rng.normal(size=(16, 3, 12, 12)).astype(np.float32)
+    onnx.save(found, "float.onnx")
+    onnx.save(quantize(found, {"x": samples}, QuantizeOptions()).model, "q.onnx")
+    np.savez("x.npz", x=samples)
+    return found
+
+
+def test_compare(model: onnx.ModelProto, capsys: pytest.CaptureFixture) -> None:
+    """Layers of both segments, and the output as the reference and the processor together make it."""
+    assert main(["compare", "q.onnx", "--input", "x.npz", "--limit", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["layers"]) >= 3 and list(found["host"]) == ["average"]
+    (end,) = found["outputs"]
+    assert end["agreement"] == 1 and end["values"] == 4 * 5 and end["largest"] < 0.1
+    assert main(["compare", "q.onnx", "--input", "x.npz", "--limit", "4"]) == 0
+    assert "1 node runs on the processor" in capsys.readouterr().out
+
+
+def test_compare_sees_a_segment_that_is_wrong(model: onnx.ModelProto) -> None:
+    """Weights of the second segment that are not the model's."""
+    inputs = {"x": np.load("x.npz")["x"][:2]}
+    cut = partition("q.onnx")
+    path = Path("q.onnx")
+    assert compare_segments(path, cut, inputs, Machine()).outputs[0].largest < 0.1
+    last = cut.segments[-1].model
+    weights = next(tensor for tensor in last.graph.initializer if len(tensor.dims) == 4)
+    weights.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(weights), weights.name))
+    found = compare_segments(path, cut, inputs, Machine())
+    assert found.largest <= 1 and found.outputs[0].largest > 0.1, "its layers are what that segment says"
+
+
+def test_profile(model: onnx.ModelProto) -> None:
+    application = open_application(Path("q.onnx"), CONFIG)
+    (seconds,) = host_seconds(application)
+    assert seconds > 0
+
+
+def test_prune(model: onnx.ModelProto, rng: Rng, capsys: pytest.CaptureFixture) -> None:
+    """Cycles are those of both segments."""
+    twin = Twin.of(model, name="float.onnx")
+    dense = twin.times(CONFIG)
+    assert twin.on_host == 1 and len(twin.imported) == 2
+    convs = [node.name for node in model.graph.node if node.op_type == "Conv"]
+    assert set(convs) <= set(dense.nodes) and dense.total > sum(dense.nodes[name] for name in convs)
+    density = dict.fromkeys(convs, 0.5)
+    pruned = Twin.of(prune_blocks(model, density, CONFIG), name="float.onnx").times(CONFIG)
+    assert twin.times(CONFIG, density).total == pruned.total < dense.total
+    assert main(["prune", "float.onnx", "--budget-cycles", str(pruned.total + 100), "--macs", "16", "-o", "p.onnx",
+                 "--json"]) == 0
+    out, said = capsys.readouterr()
+    found = json.loads(out)
+    assert found["on_host"] == 1 and found["cycles"]["after"] <= pruned.total + 100
+    assert "1 node runs on the processor" in said
