@@ -166,12 +166,13 @@ def chosen_space(arguments: argparse.Namespace) -> "Space":
 def _meter(arguments: argparse.Namespace) -> "MachineMeter":
     """The models, read and tried once: what is wrong with them is said before anything is searched."""
     from gen.explore.meter import MachineMeter
+    from gen.onnx.machine import Machine
 
     with status("reading the models") as remark:
         models, remarks = _models(arguments, remark)
         meter = MachineMeter(models, _judgement(arguments, models[0]))
         for model in models:
-            meter.model(model.digest).graphs(tables=True)
+            meter.model(model.digest).graphs(Machine.complete())
     say(remarks)
     for model in models:
         if host := meter.model(model.digest).host:

@@ -11,6 +11,7 @@ from gen.compiler import Lowered, lowered, prepare
 from gen.files.sources import sources_digest
 from gen.ir.errors import CompileError, GraphError
 from gen.ir.graph import Graph
+from gen.onnx.machine import Machine
 from gen.options import CompileOptions
 from gen.passes.prune import prune
 from gen.run.memory import bus_of
@@ -66,7 +67,7 @@ class MachineMeter:
         config, density = NpuConfig.from_dict(jobs[0]["config"]), jobs[0]["density"]
         model = self.model(jobs[0]["model"])
         try:
-            programs = [_compiled(graph, config, density) for graph in model.graphs(tables=bool(config.table))]
+            programs = [_compiled(graph, config, density) for graph in model.graphs(Machine.of(config))]
             return [self._result(programs, config, job) for job in jobs]
         except (CompileError, GraphError) as error:
             return [{"refused": str(error)} for _ in jobs]

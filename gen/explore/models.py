@@ -8,6 +8,7 @@ from pathlib import Path
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph
 from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
 from gen.onnx.read import Shapes, read
 from gen.partition.partition import partition
 from gen.run.calibration import Calibration, FloatModelError, SampledRanges, calibrated
@@ -50,41 +51,41 @@ class ModelGraphs:
     """A model as graphs, before any machine."""
 
     file: ModelFile
-    _cuts: dict[bool, tuple[tuple[Graph, ...], frozenset[str]]] = field(default_factory=dict)
+    _cuts: dict[Machine, tuple[tuple[Graph, ...], frozenset[str]]] = field(default_factory=dict)
 
-    def graphs(self, *, tables: bool) -> tuple[Graph, ...]:
-        """The parts of the model that the accelerator computes. ``tables``: the machine has tables of functions.
+    def graphs(self, machine: Machine) -> tuple[Graph, ...]:
+        """The parts of the model that the accelerator computes.
 
-        Raises GraphError for a model of which it could have nothing, and for one of which it has less than it would
-        with tables: cycles are not to be compared then.
+        Raises GraphError for a model of which it could have nothing, and for one of which it has less than a complete
+        machine would: cycles are not to be compared then.
         """
-        graphs, host = self._cut(tables)
-        left = sorted(host - self._cut(True)[1])
+        graphs, host = self._cut(machine)
+        left = sorted(host - self.host)
         if left:
             others = f" and {len(left) - 1} more nodes" if len(left) > 1 else ""
-            raise GraphError(f"{self.file.name}: {left[0]}{others} would be left to the processor; the feature table "
-                             "takes them")
+            raise GraphError(f"{self.file.name}: {left[0]}{others} would be left to the processor; a machine with "
+                             f"{' and '.join(machine.lacks)} takes them")
         return graphs
 
     @property
     def host(self) -> frozenset[str]:
         """Nodes that no machine takes."""
-        return self._cut(True)[1]
+        return self._cut(Machine.complete())[1]
 
-    def _cut(self, tables: bool) -> tuple[tuple[Graph, ...], frozenset[str]]:
-        if tables not in self._cuts:
-            self._cuts[tables] = self._imported(tables)
-        return self._cuts[tables]
+    def _cut(self, machine: Machine) -> tuple[tuple[Graph, ...], frozenset[str]]:
+        if machine not in self._cuts:
+            self._cuts[machine] = self._imported(machine)
+        return self._cuts[machine]
 
-    def _imported(self, tables: bool) -> tuple[tuple[Graph, ...], frozenset[str]]:
+    def _imported(self, machine: Machine) -> tuple[tuple[Graph, ...], frozenset[str]]:
         name, content = self.file.name, self.file.content
         try:
-            return (load_model(name, content, tables=tables).graph,), frozenset()
+            return (load_model(name, content, machine=machine).graph,), frozenset()
         except GraphError as refused:
             try:
-                cut = partition(name, content, tables=tables)
+                cut = partition(name, content, machine=machine)
             except GraphError:
                 raise refused from None
         models = [segment.model for segment in cut.segments if segment.place == "accelerator"]
-        return tuple(load_model(name, model.SerializeToString(deterministic=True), tables=tables).graph
+        return tuple(load_model(name, model.SerializeToString(deterministic=True), machine=machine).graph
                      for model in models), frozenset(cut.host)

@@ -19,6 +19,11 @@ class Machine:
     def of(cls, config: NpuConfig) -> Self:
         return cls(tables=bool(config.table), products=bool(config.product))
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Features that would make it complete."""
+        return tuple(name for name, has in (("table", self.tables), ("product", self.products)) if not has)
+
     @classmethod
     def complete(cls) -> Self:
         """One that lacks nothing."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from gen.cli import main
+from gen.cli.common import console
 from gen.explore import cluster, evolution
 from tests.gen.float_models import mobile_network
 
@@ -35,7 +36,8 @@ def explored(capsys: pytest.CaptureFixture, *options: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_files_and_table(tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_files_and_table(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(console, "_width", 160)
     folder = tmp_path / "new"
     assert main(["explore", MODEL, "--jobs", "1", "-o", str(folder), "--all", *SMALL, "--vary", "nnz_lanes=4,32"]) == 0
     captured = capsys.readouterr()

@@ -19,6 +19,7 @@ from gen.explore.models import ModelFile, read_model_file
 from gen.explore.parameters import config_of, space_of
 from gen.ir.errors import GraphError
 from gen.onnx.importer import load_model
+from gen.onnx.machine import Machine
 from gen.onnx.read import parse
 from gen.options import CompileOptions
 from gen.passes.prune import prune
@@ -50,7 +51,7 @@ def test_cycles_are_those_of_a_program(model: ModelFile, rng: np.random.Generato
         problem = MachineProblem(space_of(axes), BOARD, MachineMeter([model]))
         found, config = evaluated(problem), config_of(BOARD, problem.space.point(0))
         options = CompileOptions(density=float(axes["density"]))
-        graph = load_model(model.name, model.content, tables=bool(config.table)).graph
+        graph = load_model(model.name, model.content, machine=Machine.of(config)).graph
         program = generate(prepare(graph, config, options), config, options)
         assert found.figures["cycles"] == cycles.estimate(config, program.code).cycles
         assert found.figures["useful_macs"] == sum(layer.useful_macs for layer in program.layers)
@@ -119,7 +120,7 @@ def test_machines_that_leave_more_to_the_processor(rng: np.random.Generator):
                              MachineMeter([needing_a_table(rng)]))
     without, with_table = evaluated(problem, 0), evaluated(problem, 1)
     assert with_table.feasible and not without.feasible
-    assert "would be left to the processor; the feature table takes" in without.infeasible[0]
+    assert "would be left to the processor; a machine with" in without.infeasible[0]
 
 
 def test_several_models_are_added(model: ModelFile, rng: np.random.Generator):
@@ -191,4 +192,4 @@ def test_objectives_that_there_are_none_of(model: ModelFile):
 def test_a_model_that_is_none_for_the_accelerator(rng: np.random.Generator):
     meter = MachineMeter([ModelFile("no.onnx", b"nothing")])
     with pytest.raises(GraphError, match="no.onnx"):
-        meter.model(meter.models[0].digest).graphs(tables=True)
+        meter.model(meter.models[0].digest).graphs(Machine.complete())
