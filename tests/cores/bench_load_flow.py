@@ -133,7 +133,7 @@ class Environment(Pins):
         request = REQUEST.from_bits(payload)
         assert self.requests, "a request too many"
         wanted = self.requests.popleft()
-        got = (request.address, request.beats)
+        got = (request.address, request.length + 1)
         assert got == (DATA_ADDRESS + wanted.offset * CONFIG.beat_bytes, wanted.beats), f"{got} instead of {wanted}"
         assert self.used["store"] >= self.stores_of[wanted.load], f"{wanted} without its tokens"
         self.asked += wanted.beats
