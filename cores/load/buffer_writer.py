@@ -70,7 +70,7 @@ class BufferWriter(wiring.Component):
         # -- instructions -------------------------------------------------------------------------------------------
         connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
         active, to_path, to_tiles = dispatch.active, dispatch.to_path, dispatch.to_tiles
-        entry, begun = self.queue.payload.entry, Signal()
+        entry = self.queue.payload.entry
         path_idle = path.idle if config.gather else Const(1)
         tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
         if config.winograd:
@@ -87,7 +87,9 @@ class BufferWriter(wiring.Component):
             Value.cast(path.word).eq(entry.word),
             path.extent.eq(self.queue.payload.extent),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
-            placer.start.eq(path.begin if config.gather else begun),
+            # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its
+            # first one behind it.
+            placer.start.eq(path.begin if config.gather else dispatch.box_begins),
             placer.base.eq(path.base if config.gather else dispatch.base),
             walk.left.eq(path.left),
             walk.cols.eq(dispatch.geometry.cols),
@@ -96,9 +98,6 @@ class BufferWriter(wiring.Component):
             self._to_walk(m, dispatch, path, walk, tiled)
         else:
             connect(m, dispatch.boxes, walk.boxes)
-        # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its first
-        # one behind it.
-        m.d.sync += begun.eq(dispatch.start_box)
 
         # -- a beat or a pixel of padding -----------------------------------------------------------------------------
         # A pixel takes a step where its sink is ready and its data, if it is data, is there.
@@ -160,7 +159,7 @@ class BufferWriter(wiring.Component):
                 tiles.setting.eq(dispatch.setting),
                 tiles.instruction.eq(entry),
                 tiles.geometry.eq(dispatch.geometry),
-                tiles.start_box.eq(begun),
+                tiles.start_box.eq(dispatch.box_begins),
                 tiles.pixels.valid.eq(walk.pixels.valid & to_tiles & there),
                 tiles.pixels.payload.data.eq(path.pixel),
                 tiles.pixels.payload.row_end.eq(pixel.row_end),

@@ -475,6 +475,8 @@ async def halted(dut):
         environment = await start(dut, random_program(rng, 30), **{"": stalls})
         await environment.steps(int(rng.integers(50, 300)))
         environment.halt = True
+        # What had been looked at when the halt came goes on, and a request that stands is taken.
+        await environment.steps(20)
         before = environment.taken, environment.asked
         await environment.steps(200)
         assert environment.queue and (environment.taken, environment.asked) == before
