@@ -125,12 +125,14 @@ class RegisterFile(wiring.Component):
         is_counter, is_high = Signal(), Signal()
         high_half = Signal(COUNTER_BITS - 32)
         base = address_of(f"counter_{COUNTERS[0]}_low") >> 2
-        within = (number >= base) & (number < base + 2 * len(COUNTERS))
-        m.d.sync += [number.eq(bus.araddr[2:]), looked.eq(bus.arvalid & ~bus.arready & ~bus.rvalid)]
-        m.d.comb += [
-            is_high.eq(within & number[0]),
-            is_counter.eq(within & ~number[0]),
-            self.counter_select.eq((number - base)[1:][:len(self.counter_select)]),
+        asked = bus.araddr[2:]
+        within = (asked >= base) & (asked < base + 2 * len(COUNTERS))
+        m.d.sync += [
+            number.eq(asked),
+            looked.eq(bus.arvalid & ~bus.arready & ~bus.rvalid),
+            is_high.eq(within & asked[0]),
+            is_counter.eq(within & ~asked[0]),
+            self.counter_select.eq((asked - base)[1:][:len(self.counter_select)]),
         ]
         with m.If(bus.arready):
             m.d.sync += [bus.arready.eq(0), bus.rvalid.eq(1)]

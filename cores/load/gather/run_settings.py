@@ -1,6 +1,6 @@
 """Run settings: what LOAD_SET and LOAD_GATHER say of the rows of the loads behind them."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,8 +23,8 @@ class RunSettings(wiring.Component):
     when ``ready``: a cycle behind ``setting``, and for LOAD_GATHER `GATHER_CYCLES` more.
     """
 
-    #: Cycles in which what follows from a LOAD_GATHER is being made: a product, beats that are needed, the row's width.
-    GATHER_CYCLES = 3
+    #: Cycles in which what follows from a LOAD_GATHER is being made.
+    GATHER_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -48,24 +48,18 @@ class RunSettings(wiring.Component):
         shift = (lanes - 1).bit_length()
         plain, gather = self.word.load_set, self.word.load_gather
         cols = Signal.like(plain.cols)
-        making = Signal(self.GATHER_CYCLES)     # which of these cycles it is
-        # The first run's end, in bytes from the row's first beat on, and how far the last run's is behind it: that is
-        # a step less than the product.
-        first_end = Signal(range(5 * lanes))
+        waiting = Signal()      # the product is there, what follows from it is not
         product = Signal(len(gather.outputs) + len(gather.step))
-        rest = Signal(signed(len(gather.step) + 2))
-        # Beats from there, padding in front included, to the last run's end, and to the end of the row's pixels.
+        # Of the first run, from the row's first beat on: its end in bytes. Beats from there, padding in front included,
+        # to the last run's end, and to the end of the row's pixels.
+        first_end = Signal(range(5 * lanes))
         needed = Signal(16)
         available = Signal(len(cols) + 1)
-        m.d.sync += [
-            making.eq(Cat(self.setting.load_gather, making)),
-            product.eq(self.runs.outputs * self.runs.step),
-            rest.eq(first_end + (lanes - 1) - self.runs.step),
-            needed.eq((product + rest) >> shift),
-        ]
-        with m.If(making[-1]):
+        m.d.sync += waiting.eq(0)
+        m.d.comb += needed.eq((product + first_end + lanes - 1) >> shift)
+        with m.If(waiting):
             m.d.sync += self.width.eq(Mux(needed > available, needed, available))
-        m.d.comb += self.ready.eq(~making.any())
+        m.d.comb += self.ready.eq(~waiting)
 
         first = Signal.like(gather.start)
         length = Signal.like(self.runs.length)
@@ -101,5 +95,7 @@ class RunSettings(wiring.Component):
                 self.gathering.eq(1),
                 self.data_beats.eq(gather.bytes >> shift),
                 self.data_bytes.eq(gather.bytes[:shift]),
+                product.eq((gather.outputs - 1) * gather.step),
+                waiting.eq(1),
             ]
         return m
