@@ -192,7 +192,8 @@ class InstructionFetch(wiring.Component):
         # What is taken from the buffer shows here before its instruction can be dispatched.
         m.d.sync += quiet.eq(~request.valid & ~wants & (reserved == buffer.level))
         # A request stands for a cycle at least: until then what is left, and the room for it, have been counted.
-        m.d.sync += [made.eq(makes), reserved.eq(reserved + Mux(made, request.p.length + 1, 0) - popped),
+        counted = (reserved + Mux(made, request.p.length + 1, 0))[:len(reserved)]
+        m.d.sync += [made.eq(makes), reserved.eq(Mux(popped, counted - 1, counted)),
                      some_left.eq(left != 0), many_left.eq(left >= self.REQUEST_BEATS)]
         with m.If(makes):
             m.d.sync += [

@@ -74,13 +74,14 @@ class LoadDispatch(wiring.Component):
         wanted, was_box = Signal(), Signal()    # a cycle ago the instruction at the head wanted a token, was a LOAD_ACT
         index, post = Signal.like(self.index, name="last_index"), Signal(name="last_post")
         # All but the load at hand allows the next instruction.
-        load_ready = Signal()
+        load_ready, may_start = Signal(), Signal()      # as it was a cycle ago; if that one has not begun
         set_ready = Signal()
         take_set = Signal()
         m.d.comb += [
             # A token that is taken leaves its counter a cycle later.
             self.waits_compute.eq(lacks(self.compute_level, act.wait_compute) | (act.wait_compute & self.compute_take)),
-            self.start.eq(load_ready & (~self.active | self.finish)),
+            may_start.eq(load_ready & ~taken),
+            self.start.eq(may_start & (~self.active | self.finish)),
             take_set.eq(set_ready & ~self.active),
             self.queue.ready.eq(taken | take_set),
             # While a load leaves the queue, what is noted of it is still there: little waits for the start itself.
@@ -100,7 +101,7 @@ class LoadDispatch(wiring.Component):
         ]
         m.d.sync += [
             taken.eq(self.start),
-            load_ready.eq(walked & ~self.start & ~taken & ~self.waits_compute
+            load_ready.eq(walked & ~taken & ~self.waits_compute
                           & Mux(is_box, self.tiles_idle, self.drained | ~act.post_compute)),
             set_ready.eq(self.queue.valid & ~taken & ~is_load & ~take_set & self.settled & self.drained),
             wanted.eq(act.wait_compute),
@@ -111,11 +112,11 @@ class LoadDispatch(wiring.Component):
         # That a load ends comes late and only decides whether what follows it moves in.
         with m.If(~self.active | self.finish):
             m.d.sync += [
-                self.active.eq(load_ready),
-                self.to_weights.eq(load_ready & is_weights),
-                self.to_side.eq(load_ready & is_side),
-                self.to_path.eq(load_ready & is_box & ~self.tiled),
-                self.to_tiles.eq(load_ready & is_box & self.tiled),
+                self.active.eq(may_start),
+                self.to_weights.eq(may_start & is_weights),
+                self.to_side.eq(may_start & is_side),
+                self.to_path.eq(may_start & is_box & ~self.tiled),
+                self.to_tiles.eq(may_start & is_box & self.tiled),
             ]
         with m.If(taken):
             m.d.sync += [walked.eq(0), post.eq(act.post_compute)]
