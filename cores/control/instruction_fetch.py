@@ -192,8 +192,11 @@ class InstructionFetch(wiring.Component):
         # What is taken from the buffer shows here before its instruction can be dispatched.
         m.d.sync += quiet.eq(~request.valid & ~wants & (reserved == buffer.level))
         # A request stands for a cycle at least: until then what is left, and the room for it, have been counted.
-        counted = (reserved + Mux(made, request.p.length + 1, 0))[:len(reserved)]
-        m.d.sync += [made.eq(makes), reserved.eq(Mux(popped, counted - 1, counted)),
+        # What is taken comes late and only chooses between two sums.
+        length = request.p.length[:len(reserved)]
+        with_all = reserved + Mux(made, length, 0) + made
+        less_one = reserved + Mux(made, length, Const(-1, len(length)))
+        m.d.sync += [made.eq(makes), reserved.eq(Mux(popped, less_one, with_all)),
                      some_left.eq(left != 0), many_left.eq(left >= self.REQUEST_BEATS)]
         with m.If(makes):
             m.d.sync += [
