@@ -136,12 +136,13 @@ class Npu(wiring.Component):
             control.clear.eq(registers.clear),
             control.timeout.eq(registers.timeout),
             control.finished.eq(fetch.done),
-            control.bus_idle.eq(read.idle & write.idle),
             *[getattr(registers, name).eq(getattr(control, name))
               for name in ("busy", "done", "error", "error_code", "error_index")],
             self.irq.eq(registers.irq),
         ]
         m.d.sync += [
+            # Once the bus is quiet nothing but a burst that one of them holds, which they would say, can go out.
+            control.bus_idle.eq(read.idle & write.idle),
             control.errors[5].valid.eq(Cat(*overflow).any()),
             control.errors[5].code.eq(ErrorCode.TOKEN),
             control.errors[5].index.eq(fetch.index),

@@ -46,7 +46,7 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
 
 def write_latency(config: NpuConfig) -> int:
     """Cycles from an entry's setting out until it is written: as many as the load engine's way has registers."""
-    return 2 if config.gather else 1
+    return 3 if config.gather else 1
 
 
 def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout

@@ -38,8 +38,8 @@ ErrorReport = data.StructLayout({"valid": 1, "code": ErrorCode, "index": INDEX_B
 
 
 def read_request_layout(config: NpuConfig) -> data.StructLayout:
-    """One request to the read engine: ``beats`` 1..256 from byte ``address``, which is a multiple of a beat."""
-    return data.StructLayout({"address": config.address_width, "beats": MAX_BURST.bit_length()})
+    """One request to the read engine: ``length`` + 1 beats from byte ``address``, which is a multiple of a beat."""
+    return data.StructLayout({"address": config.address_width, "length": LENGTH_BITS})
 
 
 def read_data_layout(config: NpuConfig) -> data.StructLayout:

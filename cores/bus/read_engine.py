@@ -2,10 +2,11 @@
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect
 
 from ..config import NpuConfig
 from ..lib.fifo import Fifo
+from ..lib.skid_buffer import SkidBuffer
 from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Read, memory_attributes, read_data_layout, read_request_layout
 from .burst_splitter import BurstSplitter
 
@@ -46,8 +47,11 @@ class ReadEngine(wiring.Component):
         config, axi = self.config, self.axi
         m.submodules.splitter = splitter = BurstSplitter(
             address_width=config.address_width, beat_bytes=config.beat_bytes,
-            beats_width=len(self.load_request.p.beats), tag_width=1,
+            length_width=len(self.load_request.p.length), tag_width=1,
             burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
+        # What requesters hear of the bus ends here: their ``ready`` comes from a register.
+        m.submodules.requests = requests = SkidBuffer(splitter.run.p.shape())
+        connect(m, requests.output, splitter.run)
         # One entry for each burst in flight: for whom it is, and whether it ends its request.
         m.submodules.flight = flight = Fifo(width=2, depth=config.outstanding_reads)
 
@@ -55,12 +59,12 @@ class ReadEngine(wiring.Component):
         fetch, load = self.fetch_request.p, self.load_request.p
         m.d.comb += [
             from_load.eq(~self.fetch_request.valid),
-            splitter.run.valid.eq((self.fetch_request.valid | self.load_request.valid) & ~self.halt),
-            splitter.run.p.address.eq(Mux(from_load, load.address, fetch.address)),
-            splitter.run.p.beats.eq(Mux(from_load, load.beats, fetch.beats)),
-            splitter.run.p.tag.eq(from_load),
-            self.fetch_request.ready.eq(splitter.run.ready & ~self.halt),
-            self.load_request.ready.eq(splitter.run.ready & from_load & ~self.halt),
+            requests.input.valid.eq((self.fetch_request.valid | self.load_request.valid) & ~self.halt),
+            requests.input.p.address.eq(Mux(from_load, load.address, fetch.address)),
+            requests.input.p.length.eq(Mux(from_load, load.length, fetch.length)),
+            requests.input.p.tag.eq(from_load),
+            self.fetch_request.ready.eq(requests.input.ready & ~self.halt),
+            self.load_request.ready.eq(requests.input.ready & from_load & ~self.halt),
         ]
 
         m.d.comb += [getattr(axi, name).eq(value) for name, value in memory_attributes("ar", config).items()]
@@ -86,7 +90,7 @@ class ReadEngine(wiring.Component):
             self.beat.eq(axi.rvalid),
             self.handshake.eq(axi.rvalid | (axi.arvalid & axi.arready)),
             flight.r_en.eq(axi.rvalid & axi.rlast),
-            self.idle.eq(~axi.arvalid & ~flight.r_rdy & (splitter.idle | self.halt)),
+            self.idle.eq(~axi.arvalid & ~flight.r_rdy & ((splitter.idle & ~requests.waits) | self.halt)),
         ]
         arrived = Signal(read_data_layout(config))
         arrived_for_load = Signal()

@@ -35,6 +35,8 @@ class WriteEngine(wiring.Component):
 
     #: Cycles from a run to its address on the bus: splitter, address register.
     RUN_LATENCY = BurstSplitter.LATENCY + 1
+    #: Cycles from a burst's address on the bus until its first beat can be there: the register of its length.
+    DATA_LATENCY = 1
     #: Beats held between the store engine and the bus: keeps the bus's ready away from the store pipeline's enable, and
     #: fills one 32-deep LUT RAM.
     BUFFER_BEATS = 32
@@ -58,9 +60,10 @@ class WriteEngine(wiring.Component):
         config, axi = self.config, self.axi
         tag_layout = data.StructLayout({"last": 1, "post": 1, "index": INDEX_BITS})
         m.submodules.splitter = splitter = BurstSplitter(
-            address_width=config.address_width, beat_bytes=config.beat_bytes, beats_width=len(self.run.p.beats),
+            address_width=config.address_width, beat_bytes=config.beat_bytes, length_width=len(self.run.p.beats),
             tag_width=tag_layout.size, burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
-        # Bursts whose beats are still to be sent (AWLEN), and bursts still to be answered (index, whether to report).
+        # Bursts behind the one whose beats are sent (AWLEN), and bursts still to be answered (index, whether to
+        # report).
         m.submodules.lengths = lengths = Fifo(width=LENGTH_BITS, depth=config.outstanding_writes)
         m.submodules.answers = answers = Fifo(width=1 + INDEX_BITS, depth=config.outstanding_writes)
         m.submodules.buffer = buffer = Fifo(width=config.beat_bits, depth=self.BUFFER_BEATS)
@@ -71,7 +74,7 @@ class WriteEngine(wiring.Component):
         m.d.comb += [
             splitter.run.valid.eq(self.run.valid & ~self.halt),
             splitter.run.p.address.eq(self.run.p.address),
-            splitter.run.p.beats.eq(self.run.p.beats),
+            splitter.run.p.length.eq(self.run.p.beats - 1),
             splitter.run.p.tag.eq(Cat(self.run.p.last, self.run.p.post, self.run.p.index)),
             self.run.ready.eq(splitter.run.ready & ~self.halt),
             # Bursts unanswered include those unsent, so ``lengths`` always has room when ``answers`` has.
@@ -94,24 +97,27 @@ class WriteEngine(wiring.Component):
         # Once ``flush`` is up the rest of the bursts is sent without strobes. It must not change a beat that waits on
         # the bus: not its strobes (so it waits for a beat boundary) and not its data (so nothing enters the buffer).
         flush = Signal()
-        sent = Signal(LENGTH_BITS)
+        # The burst whose beats are sent, and how many are behind the one at hand.
+        sending, behind, next_burst = Signal(), Signal(LENGTH_BITS), Signal()
         with m.If(self.halt & (~axi.wvalid | axi.wready)):
             m.d.sync += flush.eq(1)
         m.d.comb += [
             self.data.ready.eq(buffer.w_rdy & ~flush),
             buffer.w_en.eq(self.data.valid & ~flush),
             buffer.w_data.eq(self.data.payload),
-            axi.wvalid.eq(lengths.r_rdy & (buffer.r_rdy | flush)),
+            axi.wvalid.eq(sending & (buffer.r_rdy | flush)),
             axi.wdata.eq(buffer.r_data),
             # Inverted byte by byte: as one bit for all, the port would follow from itself in the Verilog.
             axi.wstrb.eq(~flush.replicate(len(axi.wstrb))),
-            axi.wlast.eq(sent == lengths.r_data),
             self.beat.eq(axi.wvalid & axi.wready),
             buffer.r_en.eq(self.beat & ~flush),
-            lengths.r_en.eq(self.beat & axi.wlast),
+            next_burst.eq(~sending | (self.beat & axi.wlast)),
+            lengths.r_en.eq(next_burst),
         ]
-        with m.If(self.beat):
-            m.d.sync += sent.eq(Mux(axi.wlast, 0, sent + 1))
+        with m.If(next_burst):
+            m.d.sync += [sending.eq(lengths.r_rdy), behind.eq(lengths.r_data), axi.wlast.eq(lengths.r_data == 0)]
+        with m.Elif(self.beat):
+            m.d.sync += [behind.eq(behind - 1), axi.wlast.eq(behind == 1)]
 
         failed = Signal()
         m.d.comb += [

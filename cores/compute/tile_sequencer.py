@@ -123,6 +123,7 @@ class TileSequencer(wiring.Component):
         # -- may this cycle issue? ----------------------------------------------------------------------------------
         # All that it depends on are registers, and what follows from it is in one look-up table more.
         running, index = loops.running, Signal(INDEX_BITS)
+        began = Signal()    # a cycle ago the running instruction did; ``following`` is still the same
         g, pool, window = loops.geometry, loops.pool, loops.window
         # A POOL's word seen as itself.
         windows = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word))
@@ -143,7 +144,7 @@ class TileSequencer(wiring.Component):
         # ``following`` becomes the running instruction as soon as the running one has issued its last cycle.
         waits_load = lacks(self.load_level, following.word.wait_load)
         waits_store = lacks(self.store_level, following.word.wait_store)
-        may_follow, prepared = 1, Signal()
+        may_follow, prepared, last_index = 1, Signal(), Signal.like(index, name="last_index")
         if config.depthwise:
             # Between windows and others nothing runs for a while.
             distance = Signal(range(self.distance(config)))
@@ -160,12 +161,14 @@ class TileSequencer(wiring.Component):
             loops.next_word.eq(following.word),
             loops.next_pool.eq(following.pool),
         ]
-        m.d.sync += [
-            self.load_take.eq(loops.start & following.word.wait_load),
-            self.store_take.eq(loops.start & following.word.wait_store),
+        m.d.comb += [
+            self.load_take.eq(began & following.word.wait_load),
+            self.store_take.eq(began & following.word.wait_store),
+            index.eq(Mux(began, following.index, last_index)),
         ]
+        m.d.sync += [began.eq(loops.start), last_index.eq(index)]
         with m.If(loops.start):
-            m.d.sync += [following.valid.eq(0), index.eq(following.index)]
+            m.d.sync += following.valid.eq(0)
 
         # -- what the weight loader gathers next --------------------------------------------------------------------
         # The first step that has not started: the one at the counters, or the one behind it.

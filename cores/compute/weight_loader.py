@@ -1,6 +1,6 @@
 """Weight loader: the weights of the next step, gathered behind those at work."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -154,8 +154,22 @@ class WeightLoader(wiring.Component):
         # Where it matters, ``near``, few beats are missing, so few bits are compared: of a whole step, and the last
         # beat of the one before it.
         low = (most_lead + 1).bit_length()
-        wants = Mux(stays, missing, beats + taking)
-        m.d.sync += enough.eq(self.level[low:].any() | (self.level[:low] >= wants[:low]))
+        mask = (1 << low) - 1
+
+        def has(number: Value | int) -> Value:
+            """Whether the ring has so many, or more than are compared."""
+            return self.level[low:].any() | (self.level[:low] >= number)
+
+        def has_step(number: int) -> Value:
+            # More than are compared are far from being few, so it does not matter.
+            there, with_last = (has(count) if count <= mask else Const(0) for count in (number, number + 1))
+            return Mux(taking, with_last, there)
+
+        # Which step it is comes late and therefore only chooses between comparisons.
+        has_whole = Mux(self.fill_indexed, has_step(total), has_step(config.weight_beats))
+        if config.binary_rows:
+            has_whole = Mux(self.fill_binary, has_step(config.binary_rows), has_whole)
+        m.d.sync += enough.eq(Mux(stays, has(missing[:low]), has_whole))
 
         # -- beats --------------------------------------------------------------------------------------------------
         in_weights, in_indices = Signal(), Signal()

@@ -84,8 +84,10 @@ class InstructionFetch(wiring.Component):
             m.d.sync += calm.eq(0)
         with m.Elif(~settled):
             m.d.sync += calm.eq(calm + 1)
-        is_end = Signal()
-        m.d.comb += is_end.eq(opcode_of(word) == Opcode.END)
+        # What the checked word is, and whether it could not be read, is known when it is to be dispatched.
+        is_end, unread = Signal(), Signal()
+        m.d.sync += [is_end.eq(opcode_of(word) == Opcode.END),
+                     unread.eq(response.matches(AxiResponse.SLVERR, AxiResponse.DECERR))]
 
         # Instructions up to ``program_length``; the flags follow it in time for the next.
         left, last, none_left = Signal.like(self.program_length), Signal(), Signal()
@@ -109,14 +111,14 @@ class InstructionFetch(wiring.Component):
             with m.State("DISPATCH"):
                 with m.If(self.halt):
                     m.next = "STOPPED"
-                with m.Elif(response.matches(AxiResponse.SLVERR, AxiResponse.DECERR) | check.illegal):
+                with m.Elif(unread | check.illegal):
                     m.d.comb += failed.eq(1)
-                    with m.If(response == AxiResponse.SLVERR):
-                        m.d.comb += failure.eq(ErrorCode.READ_SLVERR)
-                    with m.Elif(response == AxiResponse.DECERR):
-                        m.d.comb += failure.eq(ErrorCode.READ_DECERR)
-                    with m.Else():
+                    with m.If(~unread):
                         m.d.comb += failure.eq(ErrorCode.ILLEGAL)
+                    with m.Elif(response == AxiResponse.SLVERR):
+                        m.d.comb += failure.eq(ErrorCode.READ_SLVERR)
+                    with m.Else():
+                        m.d.comb += failure.eq(ErrorCode.READ_DECERR)
                     m.next = "STOPPED"
                 with m.Elif(check.queue == Queue.CONTROL):
                     m.d.comb += self.dispatched.eq(settled & (~is_end | quiet))
@@ -178,24 +180,36 @@ class InstructionFetch(wiring.Component):
             m.d.sync += response.eq(beat_response)
 
         left = Signal(len(total))               # beats still to ask for
+        some_left, many_left = Signal(), Signal()       # a beat; as many as a request has
         reserved = Signal(range(self.BUFFER_BEATS + 1))     # beats asked for and not yet taken from the buffer
-        wants, asked = Signal(), Signal()
-        request = self.request
+        wants, makes, made = Signal(), Signal(), Signal()   # a request; the last: in the cycle before
+        request, popped = self.request, Signal()
         m.d.comb += [
-            wants.eq((left != 0) & ~stopped & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
-            asked.eq(request.valid & request.ready),
+            wants.eq(some_left & ~stopped & (reserved <= self.BUFFER_BEATS - self.REQUEST_BEATS)),
+            makes.eq(wants & ~request.valid),
+            popped.eq(buffer.r_en & buffer.r_rdy),
         ]
         # What is taken from the buffer shows here before its instruction can be dispatched.
         m.d.sync += quiet.eq(~request.valid & ~wants & (reserved == buffer.level))
-        m.d.sync += reserved.eq(reserved + Mux(asked, request.p.beats, 0) - (buffer.r_en & buffer.r_rdy))
-        with m.If(asked):
-            m.d.sync += [request.valid.eq(0), left.eq(left - request.p.beats),
+        # A request stands for a cycle at least: until then what is left, and the room for it, have been counted.
+        # What is taken comes late and only chooses between two sums.
+        length = request.p.length[:len(reserved)]
+        with_all = reserved + Mux(made, length, 0) + made
+        less_one = reserved + Mux(made, length, Const(-1, len(length)))
+        m.d.sync += [made.eq(makes), reserved.eq(Mux(popped, less_one, with_all)),
+                     some_left.eq(left != 0), many_left.eq(left >= self.REQUEST_BEATS)]
+        with m.If(makes):
+            m.d.sync += [
+                request.valid.eq(1),
+                request.p.length.eq(Mux(many_left, self.REQUEST_BEATS, left[:len(reserved)]) - 1),
+                left.eq(Mux(many_left, left - self.REQUEST_BEATS, 0)),
+            ]
+        with m.If(request.valid & request.ready):
+            m.d.sync += [request.valid.eq(0),
                          request.p.address.eq(request.p.address + self.REQUEST_BEATS * beat_bytes)]
-        with m.Elif(~request.valid & wants):
-            m.d.sync += [request.valid.eq(1),
-                         request.p.beats.eq(Mux(left >= self.REQUEST_BEATS, self.REQUEST_BEATS, left))]
         with m.If(self.start):
-            m.d.sync += [left.eq(total), request.p.address.eq(self.program_address)]
+            m.d.sync += [left.eq(total), some_left.eq(total != 0), many_left.eq(total >= self.REQUEST_BEATS),
+                         request.p.address.eq(self.program_address)]
 
     def _queues(self, m: Module, *, word, queue, push, ready, empty):
         """One FIFO for each engine, as wide as the longest instruction that goes there."""

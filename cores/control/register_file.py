@@ -121,23 +121,25 @@ class RegisterFile(wiring.Component):
     def _read(self, m: Module, shown: dict):
         """Looks at the address while the master holds it, and takes it once the data is caught."""
         bus = self.bus
-        number = Signal(LITE_ADDRESS_BITS - 2)
+        number, looked = Signal(LITE_ADDRESS_BITS - 2), Signal()    # the address held a cycle ago, if there was one
         is_counter, is_high = Signal(), Signal()
         high_half = Signal(COUNTER_BITS - 32)
         base = address_of(f"counter_{COUNTERS[0]}_low") >> 2
-        within = (number >= base) & (number < base + 2 * len(COUNTERS))
-        m.d.comb += [
-            number.eq(bus.araddr[2:]),
-            is_high.eq(within & number[0]),
-            is_counter.eq(within & ~number[0]),
-            self.counter_select.eq((number - base)[1:][:len(self.counter_select)]),
+        asked = bus.araddr[2:]
+        within = (asked >= base) & (asked < base + 2 * len(COUNTERS))
+        m.d.sync += [
+            number.eq(asked),
+            looked.eq(bus.arvalid & ~bus.arready & ~bus.rvalid),
+            is_high.eq(within & asked[0]),
+            is_counter.eq(within & ~asked[0]),
+            self.counter_select.eq((asked - base)[1:][:len(self.counter_select)]),
         ]
         with m.If(bus.arready):
             m.d.sync += [bus.arready.eq(0), bus.rvalid.eq(1)]
         with m.Elif(bus.rvalid):
             with m.If(bus.rready):
                 m.d.sync += bus.rvalid.eq(0)
-        with m.Elif(bus.arvalid & (~is_counter | self.counter_valid)):
+        with m.Elif(looked & (~is_counter | self.counter_valid)):
             m.d.sync += bus.arready.eq(1)
             with m.If(is_counter):
                 m.d.sync += Cat(bus.rdata, high_half).eq(self.counter_value)

@@ -12,6 +12,9 @@ __all__ = ["TokenCounter"]
 class TokenCounter(wiring.Component):
     """The tokens of one giver and one taker; one may come and some go in the same cycle.
 
+    A post that finds the counter full is reported, which stops the machine; what the counter says from then on means
+    nothing.
+
     Raises ValueError unless ``width`` is in 1..16.
     """
 
@@ -26,11 +29,11 @@ class TokenCounter(wiring.Component):
             "post": In(1),        # add one
             "take": In(TAKE_BITS),        # remove so many, no more than ``level``
             "level": Out(width),  # tokens that are there
-            "overflow": Out(1),   # the post finds the counter full and is lost
+            "overflow": Out(1),   # the post finds the counter full
         })
 
     def elaborate(self, platform):
         m = Module()
         m.d.comb += self.overflow.eq(self.post & self.level.all() & (self.take == 0))
-        m.d.sync += self.level.eq(self.level - self.take + (self.post & ~self.overflow))
+        m.d.sync += self.level.eq(self.level - self.take + self.post)
         return m

@@ -1,6 +1,6 @@
 """FIFOs whose ready and valid are registers."""
 
-from amaranth.hdl import Elaboratable, Module, Signal, Value
+from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib.fifo import FIFOInterface
 from amaranth.lib.memory import Memory, ReadPort
 from amaranth.utils import exact_log2
@@ -40,11 +40,17 @@ class _Ring(FIFOInterface, Elaboratable):
             read.addr.eq(consume),
             self.r_data.eq(read.data),
         ]
-        m.d.sync += [produce.eq(produce + push), consume.eq(consume + take)]
-        with m.If(push & ~take):
-            m.d.sync += [level.eq(level + 1), some.eq(1), full.eq(level == capacity - 1)]
-        with m.Elif(take & ~push):
-            m.d.sync += [level.eq(level - 1), some.eq(level != 1), full.eq(0)]
+        with m.If(push):
+            m.d.sync += produce.eq(produce + 1)
+        with m.If(take):
+            m.d.sync += consume.eq(consume + 1)
+        # What is taken comes late and only decides whether registers move.
+        with m.If(push ^ take):
+            m.d.sync += [
+                level.eq(Mux(push, level + 1, level - 1)),
+                some.eq(push | (level != 1)),
+                full.eq(push & (level == capacity - 1)),
+            ]
         return read
 
 

@@ -1,6 +1,6 @@
 """Buffer port: entries, their values and their tokens meet at the input buffer's write port."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -42,10 +42,12 @@ class BufferPort(wiring.Component):
         m = Module()
         config, write, value = self.config, self.write, self.value
         entry, on_the_way = self.entry, 0
+        occupied = entry.enable.any()       # by the entry that is being written
         for number in range(1, self.latency + 1):
             on_the_way = on_the_way | entry.enable.any()
             before, entry = entry, Signal(EntryPlace(config), name=f"entry{number}")
-            m.d.sync += entry.eq(before)
+            occupied = Signal(name=f"occupied{number}")
+            m.d.sync += [entry.eq(before), occupied.eq(before.enable.any())]
         values = [value.data.word_select(number, 8) for number in range(config.write_lanes * config.ic_lanes)]
         m.d.comb += [
             write.enable.eq(entry.enable),
@@ -59,10 +61,10 @@ class BufferPort(wiring.Component):
         if config.binary_rows:
             m.d.comb += write.zero.eq(value.zero)
         if config.winograd:
-            self._write_tiles(m, entry)
+            self._write_tiles(m, entry, occupied)
         return m
 
-    def _write_tiles(self, m: Module, entry: data.View) -> None:
+    def _write_tiles(self, m: Module, entry: data.View, occupied: Value) -> None:
         """Entries of tiles, when no other is written, and their tokens, whenever those come."""
         config, write, tiles, tile = self.config, self.write, self.tiles, self.tiles.payload
         # A tile's token and another load's can fall on the same cycle. The next of the tiles' is at least 16 cycles
@@ -70,7 +72,7 @@ class BufferPort(wiring.Component):
         m.submodules.tokens = tokens = TokenMerge()
         m.d.comb += [
             # No other box is under way then, but a beat of the store engine may be.
-            tiles.ready.eq(~entry.enable.any() if config.local_store else 1),
+            tiles.ready.eq(~occupied if config.local_store else 1),
             tokens.first.eq(entry.post),
             tokens.second.eq(tiles.valid & tiles.ready & tile.post),
             self.post_compute.eq(tokens.post),

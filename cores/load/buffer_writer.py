@@ -51,6 +51,7 @@ class BufferWriter(wiring.Component):
             **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
+            "working": Out(1),                  # ``state`` is busy, whatever it says
             "overrun": Out(1),                  # an entry outside the input buffer would be written
             "overrun_index": Out(INDEX_BITS),   # by this load
             "input_index": Out(INDEX_BITS),     # load of the beat that ``input`` had a cycle ago
@@ -70,7 +71,7 @@ class BufferWriter(wiring.Component):
         # -- instructions -------------------------------------------------------------------------------------------
         connect_shared(m, self, dispatch, "queue", "compute_level", "compute_take")
         active, to_path, to_tiles = dispatch.active, dispatch.to_path, dispatch.to_tiles
-        entry, begun = self.queue.payload.entry, Signal()
+        entry = self.queue.payload.entry
         path_idle = path.idle if config.gather else Const(1)
         tiled, tiles_ready, tiles_valid, tiles_idle = Const(0), Const(0), Const(0), Const(1)
         if config.winograd:
@@ -87,7 +88,9 @@ class BufferWriter(wiring.Component):
             Value.cast(path.word).eq(entry.word),
             path.extent.eq(self.queue.payload.extent),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
-            placer.start.eq(path.begin if config.gather else begun),
+            # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its
+            # first one behind it.
+            placer.start.eq(path.begin if config.gather else dispatch.box_begins),
             placer.base.eq(path.base if config.gather else dispatch.base),
             walk.left.eq(path.left),
             walk.cols.eq(dispatch.geometry.cols),
@@ -96,9 +99,6 @@ class BufferWriter(wiring.Component):
             self._to_walk(m, dispatch, path, walk, tiled)
         else:
             connect(m, dispatch.boxes, walk.boxes)
-        # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its first
-        # one behind it.
-        m.d.sync += begun.eq(dispatch.start_box)
 
         # -- a beat or a pixel of padding -----------------------------------------------------------------------------
         # A pixel takes a step where its sink is ready and its data, if it is data, is there.
@@ -160,7 +160,7 @@ class BufferWriter(wiring.Component):
                 tiles.setting.eq(dispatch.setting),
                 tiles.instruction.eq(entry),
                 tiles.geometry.eq(dispatch.geometry),
-                tiles.start_box.eq(begun),
+                tiles.start_box.eq(dispatch.box_begins),
                 tiles.pixels.valid.eq(walk.pixels.valid & to_tiles & there),
                 tiles.pixels.payload.data.eq(path.pixel),
                 tiles.pixels.payload.row_end.eq(pixel.row_end),
@@ -178,9 +178,8 @@ class BufferWriter(wiring.Component):
         working, lacking = step | tiles_valid, queue.valid & dispatch.waits_compute
         if config.gather:       # the gatherer may be at work when nothing enters it
             working = working | (to_path & there)
-        with m.If(working):
-            m.d.comb += self.state.eq(_STATE["busy"])
-        with m.Elif(active & ~self.input.valid):
+        m.d.comb += self.working.eq(working)
+        with m.If(active & ~self.input.valid):
             m.d.comb += self.state.eq(_STATE["wait_bus"])
         with m.Elif((to_path | to_tiles) & kept):
             m.d.comb += self.state.eq(_STATE["wait_store"])

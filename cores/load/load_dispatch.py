@@ -27,7 +27,8 @@ class LoadDispatch(wiring.Component):
     bring none, as tokens are in order.
 
     All that an instruction waits for but the load at hand is looked at `LOOK` cycles before. A load leaves the queue
-    `LEAVE` cycles behind its ``start``, and in that cycle its token leaves the counter.
+    `LEAVE` cycles behind its ``start``, and in that cycle its token leaves the counter. ``index`` and ``post`` are its
+    own from then on.
     """
 
     LOOK = LEAVE = 1
@@ -48,7 +49,7 @@ class LoadDispatch(wiring.Component):
             "boxes": Out(stream.Signature(Box)),   # of the next load, ahead of it
             "setting": Out(Setting),               # an instruction that sets something is taken
             "start": Out(1),                       # a load is taken
-            "start_box": Out(1),                   # a LOAD_ACT is
+            "box_begins": Out(1),                  # a LOAD_ACT was, in the cycle before
             "geometry": Out(instruction_layout(Opcode.LOAD_SET)),  # the latest LOAD_SET
             "base": Out(act.members["buf_base"]),  # first entry of the LOAD_ACT that begins
             "finish": In(1),                       # the load's last beat
@@ -70,18 +71,25 @@ class LoadDispatch(wiring.Component):
         is_load = is_box | is_weights | is_side
         walked = Signal()       # the next load's box has gone to the walk
         taken = Signal()        # a load was taken in the cycle before and leaves the queue
+        wanted, was_box = Signal(), Signal()    # a cycle ago the instruction at the head wanted a token, was a LOAD_ACT
+        index, post = Signal.like(self.index, name="last_index"), Signal(name="last_post")
         # All but the load at hand allows the next instruction.
-        load_ready = Signal()
+        load_ready, may_start = Signal(), Signal()      # as it was a cycle ago; if that one has not begun
         set_ready = Signal()
         take_set = Signal()
         m.d.comb += [
             # A token that is taken leaves its counter a cycle later.
             self.waits_compute.eq(lacks(self.compute_level, act.wait_compute) | (act.wait_compute & self.compute_take)),
-            self.start.eq(load_ready & (~self.active | self.finish)),
+            may_start.eq(load_ready & ~taken),
+            self.start.eq(may_start & (~self.active | self.finish)),
             take_set.eq(set_ready & ~self.active),
             self.queue.ready.eq(taken | take_set),
-            self.start_box.eq(self.start & is_box),
+            # While a load leaves the queue, what is noted of it is still there: little waits for the start itself.
+            self.box_begins.eq(taken & was_box),
+            self.compute_take.eq(taken & wanted),
             self.base.eq(act.buf_base),
+            self.index.eq(Mux(taken, entry.index, index)),
+            self.post.eq(Mux(taken, act.post_compute, post)),
 
             self.boxes.valid.eq(self.queue.valid & ~taken & is_load & self.settled & ~walked),
             box.blocks.eq(Mux(is_box, act.blocks, 1)),
@@ -93,29 +101,28 @@ class LoadDispatch(wiring.Component):
         ]
         m.d.sync += [
             taken.eq(self.start),
-            load_ready.eq(walked & ~self.start & ~self.waits_compute
+            load_ready.eq(walked & ~taken & ~self.waits_compute
                           & Mux(is_box, self.tiles_idle, self.drained | ~act.post_compute)),
             set_ready.eq(self.queue.valid & ~taken & ~is_load & ~take_set & self.settled & self.drained),
-            self.compute_take.eq(self.start & act.wait_compute),
+            wanted.eq(act.wait_compute),
+            was_box.eq(is_box),
         ]
         with m.If(self.boxes.valid & self.boxes.ready):
             m.d.sync += walked.eq(1)
-        with m.If(self.finish):
-            m.d.sync += [signal.eq(0) for signal in (
-                self.active, self.to_weights, self.to_side, self.to_path, self.to_tiles)]
-        with m.If(self.start):
+        # That a load ends comes late and only decides whether what follows it moves in.
+        with m.If(~self.active | self.finish):
             m.d.sync += [
-                walked.eq(0),
-                self.index.eq(entry.index),
-                self.post.eq(act.post_compute),
-                self.active.eq(1),
-                self.to_weights.eq(is_weights),
-                self.to_side.eq(is_side),
-                self.to_path.eq(is_box & ~self.tiled),
-                self.to_tiles.eq(is_box & self.tiled),
+                self.active.eq(may_start),
+                self.to_weights.eq(may_start & is_weights),
+                self.to_side.eq(may_start & is_side),
+                self.to_path.eq(may_start & is_box & ~self.tiled),
+                self.to_tiles.eq(may_start & is_box & self.tiled),
             ]
+        with m.If(taken):
+            m.d.sync += [walked.eq(0), post.eq(act.post_compute)]
+        with m.If(taken | take_set):
+            m.d.sync += index.eq(entry.index)
         with m.If(take_set):
-            m.d.sync += self.index.eq(entry.index)
             with m.Switch(act.opcode):
                 with m.Case(Opcode.LOAD_SET):
                     m.d.comb += self.setting.load_set.eq(1)

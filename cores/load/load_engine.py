@@ -104,7 +104,9 @@ class LoadEngine(wiring.Component):
                               writer.index)),
             self.state.eq(writer.state),
         ]
-        with m.If(writer.state == _STATE["idle"]):
+        with m.If(writer.working):
+            m.d.sync += self.state.eq(_STATE["busy"])
+        with m.Elif(writer.state == _STATE["idle"]):
             with m.If(requester.waits_store):
                 m.d.sync += self.state.eq(_STATE["wait_store"])
             with m.Elif(coming):

@@ -149,7 +149,7 @@ class LoadRequester(wiring.Component):
         with m.If(go):
             m.d.sync += [
                 self.request.valid.eq(inside),
-                self.request.p.beats.eq(Mux(last_burst, rest + 1, MAX_BURST)),
+                self.request.p.length.eq(at_hand),
                 self.request.p.address.eq(self.data_address + offset * self.config.beat_bytes),
             ]
         with m.Elif(self.request.ready):

@@ -29,7 +29,8 @@ def burst_lengths(config: NpuConfig, offset: int, beats: int) -> list[int]:
 class ReadBus:
     def __init__(self, config: NpuConfig, latency: int, dram: Dram | None) -> None:
         self._config, self._latency, self._dram = config, latency, dram
-        self._splitter_free = 0
+        # From when on a request can be taken, to wait in its skid buffer if it must, and cut into bursts.
+        self._place_free = self._splitter_free = 0
         self._data_free = 0
         #: When the last beats of the bursts in flight came.
         self._flight: deque[int] = deque([NEVER] * config.outstanding_reads, config.outstanding_reads)
@@ -40,8 +41,9 @@ class ReadBus:
 
     def load(self, time: int, offset: int, beats: int) -> tuple[int, np.ndarray]:
         """A request offered at ``time``: when it is accepted, and when its beats are on the bus."""
-        accepted = max(time, self._splitter_free)
-        issue, arrivals = accepted, []
+        accepted = max(time, self._place_free)
+        issue, arrivals = max(accepted, self._splitter_free), []
+        self._place_free = issue + 1
         for length in burst_lengths(self._config, offset, beats):
             issue = max(issue + 1, self._flight[0] + 1)
             times = self._answer(issue + ReadEngine.REQUEST_LATENCY - 1, data_base(self._config), offset, length)

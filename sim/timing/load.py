@@ -12,6 +12,7 @@ from cores.load.gather.run_settings import RunSettings
 from cores.load.load_dispatch import LoadDispatch
 from cores.load.load_requester import LoadRequester
 from cores.load.padded_walk import PaddedWalk
+from cores.load.winograd.winograd_lines import WinogradLines
 
 from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest
@@ -258,8 +259,12 @@ class Writer:
             for pair in range(pairs):
                 has = [top <= row < top + rows for row in (2 * pair, 2 * pair + 1)]
                 data = np.concatenate([row * width + left + np.arange(cols) for row in range(2) if has[row]] or [_NONE])
-                time = yield from self._pixels(index, data, 2 * width, max(time, timer.writable - 1))
-                timer.complete(time)
+                # The first pixels may wait in front of the lines; the next one comes behind the first's being written.
+                ahead = WinogradLines.AHEAD
+                time = yield from self._pixels(index, data[data < ahead], ahead, time)
+                time = yield from self._pixels(
+                    index, data[data >= ahead] - ahead, 2 * width - ahead, max(time, timer.writable))
+                timer.complete(time + WinogradLines.LATENCY)
         return time, timer.last
 
     def _pixels(self, index: int, data: np.ndarray, total: int, time: int) -> TimedSteps:

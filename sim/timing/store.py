@@ -153,7 +153,7 @@ class Store:
                         sent = run + 1
                     else:
                         burst = max(burst + 1, self._responses[0] + 1)
-                        sent = max(burst + WriteEngine.RUN_LATENCY - 1, self._bus_free)
+                        sent = max(burst + WriteEngine.RUN_LATENCY + WriteEngine.DATA_LATENCY - 1, self._bus_free)
                     pixels = min(left, length * group)
                     left -= pixels
                     begin, offset = offset, offset + length

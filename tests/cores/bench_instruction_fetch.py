@@ -66,10 +66,9 @@ class Machine:
             self.cycle += 1
             if ready and int(dut.request__valid.value):
                 request = REQUEST.from_bits(int(dut.request__payload.value))
-                assert 1 <= request.beats <= 256
-                for beat in range(request.beats):
+                for beat in range(request.length + 1):
                     self.asked.append(request.address + beat * BYTES)
-                    pending.append((self.cycle + self.latency, self.asked[-1], beat == request.beats - 1))
+                    pending.append((self.cycle + self.latency, self.asked[-1], beat == request.length))
 
     async def _watch(self):
         dut = self.dut

@@ -224,11 +224,11 @@ class Surroundings:
             if ready and int(dut.request__valid.value):
                 request = REQUEST.from_bits(int(dut.request__payload.value))
                 first, rest = divmod(request.address - BASE, BYTES)
-                assert not rest and 1 <= request.beats <= 256
-                assert 0 <= first and first + request.beats <= self.region, "a request outside the region"
-                self.requested += request.beats
-                pending.extend((self.cycle + self.latency, first + beat, beat == request.beats - 1)
-                               for beat in range(request.beats))
+                beats = request.length + 1
+                assert not rest
+                assert 0 <= first and first + beats <= self.region, "a request outside the region"
+                self.requested += beats
+                pending.extend((self.cycle + self.latency, first + beat, beat == beats - 1) for beat in range(beats))
 
     async def _tokens(self, source: str, field: str) -> None:
         """Gives all tokens that the program takes, one by one."""

@@ -133,7 +133,7 @@ class Environment(Pins):
         request = REQUEST.from_bits(payload)
         assert self.requests, "a request too many"
         wanted = self.requests.popleft()
-        got = (request.address, request.beats)
+        got = (request.address, request.length + 1)
         assert got == (DATA_ADDRESS + wanted.offset * CONFIG.beat_bytes, wanted.beats), f"{got} instead of {wanted}"
         assert self.used["store"] >= self.stores_of[wanted.load], f"{wanted} without its tokens"
         self.asked += wanted.beats
@@ -475,6 +475,8 @@ async def halted(dut):
         environment = await start(dut, random_program(rng, 30), **{"": stalls})
         await environment.steps(int(rng.integers(50, 300)))
         environment.halt = True
+        # What had been looked at when the halt came goes on, and a request that stands is taken.
+        await environment.steps(20)
         before = environment.taken, environment.asked
         await environment.steps(200)
         assert environment.queue and (environment.taken, environment.asked) == before

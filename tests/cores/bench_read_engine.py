@@ -20,7 +20,7 @@ QUIET = dict(fetch_request__valid=0, load_request__valid=0, halt=0, axi__arready
 
 
 def request(address: int, beats: int) -> int:
-    return REQUEST.const({"address": address, "beats": beats}).as_bits()
+    return REQUEST.const({"address": address, "length": beats - 1}).as_bits()
 
 
 def random_requests(count: int, most: int = 256) -> list[tuple[int, int]]:
@@ -126,8 +126,8 @@ async def fetch_goes_first(dut):
     await ClockCycles(dut.clk, 100)
     server.cancel()
     order = [address for address, _ in memory.reads]
-    # One load request is in the address register and one before it when the fetch requests come.
-    assert order == [0x1000, 0x2000, 0x8000, 0x9000, 0xA000, *(4096 * k for k in range(3, 9))], order
+    # When the fetch requests come one load request is in the address register, one in the splitter, and one waits.
+    assert order == [0x1000, 0x2000, 0x3000, 0x8000, 0x9000, 0xA000, *(4096 * k for k in range(4, 9))], order
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

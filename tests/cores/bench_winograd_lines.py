@@ -9,7 +9,7 @@ from cocotb.triggers import ClockCycles, FallingEdge, RisingEdge
 
 from cores.arch.isa import MAX_TILE_COLS
 from cores.config import NpuConfig
-from cores.load.winograd.winograd_lines import TilePixel
+from cores.load.winograd.winograd_lines import TilePixel, WinogradLines
 from tests.bench import bench_parameters
 from tests.cores.bus_models import send, start
 
@@ -136,16 +136,17 @@ async def eight_rows_and_no_more(dut):
     for rows, there in ((4, False), (4, True)):
         while bench.taken < rows * cols - 1 + there:
             await RisingEdge(dut.clk)
+        await ClockCycles(dut.clk, WinogradLines.LATENCY)
         await FallingEdge(dut.clk)
         assert int(dut.valid.value) == there, "four rows are there, or all but a pixel of them"
     await ClockCycles(dut.clk, ROWS * cols)
-    assert bench.taken == ROWS * cols
+    assert bench.taken == ROWS * cols + WinogradLines.AHEAD, "pixels wait in front of them"
     await bench.row_of_tiles(box[0, :4], block_end=False, end=True, reads=3, pause=0.0)
     began = bench.taken
-    await ClockCycles(dut.clk, 2 * cols)
+    await ClockCycles(dut.clk, 2 * cols + WinogradLines.LATENCY)
     assert bench.taken - began == 2 * cols
     await ClockCycles(dut.clk, 2 * cols)
-    assert bench.taken == (ROWS + 2) * cols
+    assert bench.taken == (ROWS + 2) * cols + WinogradLines.AHEAD
     sender.cancel()
     bench.task.cancel()
 

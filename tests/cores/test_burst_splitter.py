@@ -7,7 +7,7 @@ import pytest
 from cores.bus.burst_splitter import BurstSplitter
 from tests.cores.simulation import log_seed, simulate
 
-GOOD = dict(address_width=40, beat_bytes=16, beats_width=12, tag_width=4, burst_beats=256)
+GOOD = dict(address_width=40, beat_bytes=16, length_width=12, tag_width=4, burst_beats=256)
 
 
 def bursts_of(address, beats, tag, *, beat_bytes, burst_beats):
@@ -21,14 +21,14 @@ def bursts_of(address, beats, tag, *, beat_bytes, burst_beats):
     return made
 
 
-@pytest.mark.parametrize("beat_bytes, burst_beats, beats_width", [
+@pytest.mark.parametrize("beat_bytes, burst_beats, length_width", [
     (8, 256, 12), (16, 256, 12), (32, 128, 12), (16, 16, 12), (16, 256, 4)])
 @pytest.mark.parametrize("idle, stall", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.4, 0.4)])
-def test_bursts_of_random_runs(beat_bytes, burst_beats, beats_width, idle, stall):
+def test_bursts_of_random_runs(beat_bytes, burst_beats, length_width, idle, stall):
     log_seed()
     splitter = BurstSplitter(**{**GOOD, "beat_bytes": beat_bytes, "burst_beats": burst_beats,
-                                "beats_width": beats_width})
-    longest = (1 << beats_width) - 1
+                                "length_width": length_width})
+    longest = 1 << length_width
     runs = []
     for _ in range(150):
         beats = random.choice([1, 2, burst_beats, random.randint(1, 3 * burst_beats), random.randint(1, longest)])
@@ -49,7 +49,8 @@ def test_bursts_of_random_runs(beat_bytes, burst_beats, beats_width, idle, stall
             willing = random.random() >= stall
             ctx.set(splitter.run.valid, offered)
             if offered:
-                ctx.set(splitter.run.p, dict(zip(("address", "beats", "tag"), waiting[0], strict=True)))
+                address, beats, tag = waiting[0]
+                ctx.set(splitter.run.p, {"address": address, "length": beats - 1, "tag": tag})
             ctx.set(splitter.burst.ready, willing)
             taken = offered and ctx.get(splitter.run.ready)
             if willing and ctx.get(splitter.burst.valid):
@@ -70,7 +71,7 @@ def test_bursts_of_random_runs(beat_bytes, burst_beats, beats_width, idle, stall
 
 @pytest.mark.parametrize("name, value, message", [
     ("beat_bytes", 12, r"beat_bytes must be a power of two in 4\.\.128, not 12"),
-    ("beats_width", 0, "beats_width must be positive, not 0"),
+    ("length_width", 0, "length_width must be positive, not 0"),
     ("tag_width", 0, "tag_width must be positive, not 0"),
     ("burst_beats", 512, r"burst_beats must be a power of two in 2\.\.256, not 512"),
     ("burst_beats", 3, r"burst_beats must be a power of two in 2\.\.256, not 3"),

@@ -8,7 +8,7 @@ from cores.load.gather.byte_window import ByteWindow
 from tests.cores.simulation import Bench, random_bits
 from tests.cores.store_values import pack
 
-LATENCY = 2
+LATENCY = 3
 
 
 @pytest.mark.parametrize("lanes, runs, lane_bits", [(8, 1, 8), (8, 2, 9), (16, 2, 8), (32, 1, 8)])

@@ -36,6 +36,7 @@ class DispatchBench(Bench):
         self.load = None                        # at hand
         self.latest: dict[str, int] = {}        # of what was taken last
         self.leaving = self.allowed = False     # the latest load is still at the queue's head; the next may begin
+        self.box_begins = False                 # a LOAD_ACT was taken in the cycle before
         self.take_due = 0                       # tokens that leave their counter
         self.walked = None                      # the next load's box, if it has gone to the walk
         self.boxes = 0                          # that have
@@ -57,7 +58,7 @@ class DispatchBench(Bench):
                      "tiled": self.rng.integers(2), "width": self.width}
             for name, value in ready.items():
                 ctx.set(getattr(dispatch, name), int(value))
-            names = ("setting", "start", "start_box", "waits_compute", "compute_take", "base")
+            names = ("setting", "start", "box_begins", "waits_compute", "compute_take", "base")
             _, reset, offered, walks, box, *found = await ctx.tick().sample(
                 dispatch.queue.valid, dispatch.boxes.valid & dispatch.boxes.ready, dispatch.boxes.payload,
                 *(getattr(dispatch, name) for name in names))
@@ -86,7 +87,8 @@ class DispatchBench(Bench):
         # What allows an instruction was seen in the cycle before.
         takes = self.allowed and (self.load is None if is_load else free)
         assert found["setting"].as_bits() == Setting.const(setting_of(instruction.opcode) if takes else {}).as_bits()
-        assert found["start_box"] == (takes and is_box)
+        assert found["box_begins"] == self.box_begins
+        self.box_begins = takes and is_box
         assert found["start"] == (takes and is_load)
         self.leaving = takes and is_load
         self.take_due = int(self.leaving and instruction["wait_compute"])

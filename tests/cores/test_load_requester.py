@@ -55,7 +55,7 @@ class RequesterBench(Bench):
             self.level, self.takes, self.left = self.level - take, self.takes + take, self.left + leaves
             if error.valid:
                 self.errors.append((ErrorCode(error.code), error.index - 50))
-            self.asked = sum(item.beats for item in self.taken["request"])
+            self.asked = sum(item.length + 1 for item in self.taken["request"])
             assert self.asked - self.left <= DEPTH, "data is asked for that there is no room for"
 
     def region(self, ctx, beats: int) -> None:
@@ -81,7 +81,7 @@ def random_program(rng, loads: int) -> LoadStimulus:
 
 
 def compare(bench: RequesterBench, stimulus: LoadStimulus) -> None:
-    found = [((item.address - ADDRESS) // CONFIG.beat_bytes, item.beats) for item in bench.taken["request"]]
+    found = [((item.address - ADDRESS) // CONFIG.beat_bytes, item.length + 1) for item in bench.taken["request"]]
     assert found == [(request.offset, request.beats) for request in stimulus.requests]
     assert bench.contexts == [(index, word, extent_of(decode(word.to_bytes(16, "little"))))
                               for index, word in enumerate(stimulus.instructions)]

@@ -1,6 +1,6 @@
 """Byte window: runs of bytes out of the last beats of a stream."""
 
-from amaranth.hdl import Cat, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,8 +21,8 @@ class ByteWindow(wiring.Component):
     """
 
     SLOTS = 4
-    #: Cycles from a run to its entry: bytes chosen, bytes in their place.
-    LATENCY = 2
+    #: Cycles from a run to its entry: slot of each byte known and the beat there, bytes chosen, bytes in their place.
+    LATENCY = 3
 
     def __init__(self, *, lanes: int, runs: int, lane_bits: int = 8):
         if lanes & lanes - 1:
@@ -43,21 +43,25 @@ class ByteWindow(wiring.Component):
         m = Module()
         slots = [Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"slot{number}", reset_less=True)
                  for number in range(self.SLOTS)]
+        # A beat waits a cycle in front of the slots, and the runs that want it do so too.
+        entering = Signal(self.SLOTS)
+        beat = Signal.like(self.beat, name="arrived", reset_less=True)
+        m.d.sync += [entering.eq(Mux(self.enter, 1 << self.enter_slot, 0)), beat.eq(self.beat)]
         for number, slot in enumerate(slots):
-            with m.If(self.enter & (self.enter_slot == number)):
-                m.d.sync += slot.eq(self.beat)
+            with m.If(entering[number]):
+                m.d.sync += slot.eq(beat)
         for run in range(self.runs):
             chosen = Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"chosen{run}",
                             reset_less=True)
-            turn = Signal(range(self.lanes), name=f"turn{run}", reset_less=True)
-            opposite = Signal(range(self.lanes), name=f"opposite{run}", reset_less=True)
-            m.d.sync += [turn.eq(self.turn[run]), opposite.eq(~self.turn[run])]
+            found_turn, turn, opposite = (Signal(range(self.lanes), name=f"{name}{run}", reset_less=True)
+                                          for name in ("found_turn", "turn", "opposite"))
+            m.d.sync += [found_turn.eq(self.turn[run]), turn.eq(found_turn), opposite.eq(~found_turn)]
             # Lanes below the first byte's have their bytes in the next slot.
             beyond = lanes_below(self.offset[run], self.lanes)
             for lane in range(self.lanes):
-                number = Signal(range(self.SLOTS), name=f"slot_of{run}_{lane}")
-                m.d.comb += number.eq(self.slot[run] + beyond[lane])
-                m.d.sync += chosen[lane].eq(select(number, [slot[lane] for slot in slots]))
+                number = Signal(range(self.SLOTS), name=f"slot_of{run}_{lane}", reset_less=True)
+                m.d.sync += [number.eq(self.slot[run] + beyond[lane]),
+                             chosen[lane].eq(select(number, [slot[lane] for slot in slots]))]
             # Rotated by four amounts at a time: a multiplexer of four is a LUT. But of its three two-way ones another
             # lane has one too, and a synthesiser that shares it needs two LUTs; so that lane uses the opposite amount.
             rotated: list[Value] = list(chosen)

@@ -1,6 +1,6 @@
 """Gathered path: a box's pixels or the runs of its rows, on their way into the input buffer."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
@@ -80,7 +80,9 @@ class GatheredPath(wiring.Component):
         m.d.comb += [
             padded.geometry.eq(self.geometry),
             padded.beat.eq(enter.beat),
-            self.pixel.eq(Value.cast(padded.bytes)),
+            # Pixels that become tiles are whole and have no signs taken.
+            self.pixel.eq(Mux(enter.is_data, enter.beat,
+                              self.geometry.pad_value.as_unsigned().replicate(config.beat_bytes))),
             gatherer.enter.eq(enter.valid),
             gatherer.beat.eq(padded.bytes),
             gatherer.present.eq(padded.present),

@@ -69,9 +69,10 @@ class RunGatherer(wiring.Component):
         ]
         m.d.sync += entered.eq(entered + self.enter)
         for beyond, number in ((beyond_last, self.runs.p.last), (beyond_first, self.runs.p.first)):
-            # ``entered`` less ``number`` less one; the beat that enters now is the carry.
-            counted = Cat(Const(1, 1), Mux(load, entered, beyond)) + Cat(self.enter, Mux(load, ~number, 0))
-            m.d.sync += beyond.eq(counted[1:])
+            # ``entered`` less ``number`` less one; the beat that enters now is the carry. Whether a run is loaded comes
+            # late and only chooses.
+            loaded = (Cat(Const(1, 1), entered) + Cat(self.enter, ~number))[1:]
+            m.d.sync += beyond.eq(Mux(load, loaded, beyond + self.enter))
         with m.If(self.runs.ready):
             m.d.sync += waiting.eq(self.runs.valid)
         turn = Signal(data.ArrayLayout(range(lanes), config.write_lanes))
@@ -82,7 +83,6 @@ class RunGatherer(wiring.Component):
 
         # -- what sets out --------------------------------------------------------------------------------------------
         entry_bytes = Signal(lanes)
-        delayed = Signal(lanes)
         m.d.comb += [
             self.emit.eq(Mux(go, Mux(run.alone, 1, (1 << config.write_lanes) - 1), 0)),
             self.row_end.eq(run.row_end),
@@ -96,7 +96,10 @@ class RunGatherer(wiring.Component):
             Value.cast(window.turn).eq(turn),
             entry_bytes.eq(~lanes_below(run.place, lanes) & lanes_below(run.end, lanes)),
         ]
-        m.d.sync += [delayed.eq(entry_bytes), self.bytes.eq(delayed)]
+        for number in range(1, self.LATENCY):
+            before, entry_bytes = entry_bytes, Signal(lanes, name=f"entry_bytes{number}")
+            m.d.sync += entry_bytes.eq(before)
+        m.d.sync += self.bytes.eq(entry_bytes)
 
         # -- its data -------------------------------------------------------------------------------------------------
         for lane in range(lanes):

@@ -1,6 +1,6 @@
 """Winograd transformer: boxes of pixels become transformed tiles in the input buffer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -85,12 +85,10 @@ class WinogradInput(wiring.Component):
         with m.If(self.start):
             m.d.sync += [load.eq(self.load), active.eq(1), making_columns.eq(1)]
 
-        # Pairs of columns go round in the memory of vertical sums. ``taken`` places are full or being filled.
-        taken = Signal(range(self.PAIRS + 1))
-        complete = Signal.like(taken)
-        # What the next step depends on is made with the counts, not from them.
-        has_place = Signal(init=1)
-        has_columns = Signal()      # of a tile, which is two pairs
+        # Pairs of columns go round in the memory of vertical sums. So many 1 as places are full or being filled, and as
+        # are full: whether there is one more place, or the two pairs of a tile, a bit says.
+        taken, complete = Signal(self.PAIRS), Signal(self.PAIRS)
+        has_place, has_columns = ~taken[-1], complete[1]
         column_memory = Memory(shape=COLUMN_BITS * config.ic_lanes, depth=self.COLUMN_CYCLES * self.PAIRS, init=[])
         m.submodules.columns = column_memory
         flags = data.StructLayout({"swapped": 1, "block_end": 1, "end": 1})
@@ -167,15 +165,11 @@ class WinogradInput(wiring.Component):
             tile_end.eq(go & position.all()),
             row_end.eq(tiles_left[-1]),
         ]
-        # A tile's end comes late and therefore only chooses between the counts with it and without it.
-        done = Mux(row_end, 2, 1)
-        for freed, condition in ((0, ~tile_end), (done, tile_end)):
-            next_taken, next_complete = (taken + made - freed)[:len(taken)], (complete + ready - freed)[:len(complete)]
-            with m.If(condition):
-                m.d.sync += [taken.eq(next_taken), has_place.eq(next_taken != self.PAIRS),
-                             complete.eq(next_complete), has_columns.eq(next_complete >= 2)]
+        for places, more in ((taken, made), (complete, ready)):
+            kept = Mux(tile_end, Mux(row_end, places >> 2, places >> 1), places)
+            m.d.sync += places.eq(Mux(more, Cat(Const(1, 1), kept), kept))
         with m.If(tile_end):
-            m.d.sync += first.eq(first + done)
+            m.d.sync += first.eq(first + Mux(row_end, 2, 1))
 
         next_tile, next_block = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
         m.d.comb += [next_tile.eq(tile_base + (bank.all() if config.banks > 1 else 1)),

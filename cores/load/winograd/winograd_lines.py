@@ -1,13 +1,14 @@
 """Line memory of the Winograd transformer: the rows of pixels that tiles are cut from."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...arch.instruction_layout import field_shape
 from ...arch.isa import MAX_TILE_COLS, Opcode
 from ...config import NpuConfig
+from ...lib.stream_buffer import StreamBuffer
 
 __all__ = ["TilePixel", "WinogradLines"]
 
@@ -27,6 +28,8 @@ class WinogradLines(wiring.Component):
     tiles are there. One row of each pair is read. Pairs are in two memories in turn, hence ``swapped``.
     """
 
+    #: Cycles from a pixel until it is written, and pixels that may wait for that.
+    LATENCY, AHEAD = StreamBuffer.LATENCY, StreamBuffer.DEPTH
     #: Pairs of rows: two that tiles are made of, two that the next ones are written to.
     PAIRS = 4
 
@@ -51,32 +54,32 @@ class WinogradLines(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        pixel = self.pixels.payload
+        # What a pixel is comes late, so it waits in front of the rows.
+        m.submodules.buffer = buffer = StreamBuffer(TilePixel(self.config))
+        connect(m, flipped(self.pixels), buffer.input)
+        pixel = buffer.output.payload
         head = Signal(range(self.PAIRS))                                  # pair being written
         tail = Signal(range(self.PAIRS))                                  # upper pair
-        held = Signal(range(self.PAIRS + 1))                              # complete pairs
-        full = Signal()
+        held = Signal(self.PAIRS)                                         # so many 1 as there are complete pairs
+        full = held[-1]
         column = Signal(range(_COLUMNS + 1))
         row = Signal()
         later = Signal()                                              # not the block's first pair
         flags = [Signal(2, name=f"flags{pair}") for pair in range(self.PAIRS)]
 
-        write, complete = Signal(), Signal()
+        write, complete, kept = Signal(), Signal(), Signal.like(held)
         m.d.comb += [
-            self.pixels.ready.eq(~full),
-            write.eq(self.pixels.valid & self.pixels.ready),
+            buffer.output.ready.eq(~full),
+            write.eq(buffer.output.valid & ~full),
             complete.eq(write & pixel.row_end & row),
             self.malformed.eq(write & (column[-1] | (pixel.row_end & (
                 (column[1:] != self.tile_cols) | ~column[0] | (pixel.block_end & ~(row & later)))))),
         ]
-        # Releasing comes late and therefore only chooses between the counts with it and without it.
-        done = Mux(self.block_end, 2, 1)
-        for freed, condition in ((0, ~self.release), (done, self.release)):
-            next_held = (held + complete - freed)[:len(held)]
-            with m.If(condition):
-                m.d.sync += [held.eq(next_held), full.eq(next_held == self.PAIRS), self.valid.eq(next_held >= 2)]
+        m.d.comb += [kept.eq(Mux(self.release, Mux(self.block_end, held >> 2, held >> 1), held)),
+                     self.valid.eq(held[1])]
+        m.d.sync += held.eq(Mux(complete, Cat(Const(1, 1), kept), kept))
         with m.If(self.release):
-            m.d.sync += tail.eq(tail + done)
+            m.d.sync += tail.eq(tail + Mux(self.block_end, 2, 1))
         with m.If(write):
             m.d.sync += column.eq(Mux(pixel.row_end, 0, column + 1))
             with m.If(pixel.row_end):
