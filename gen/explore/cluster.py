@@ -1,7 +1,9 @@
 """Workers of a Dask cluster, on however many computers."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,9 @@ __all__ = ["cluster"]
 #: Seconds in which a scheduler must have answered, and one worker at least be there.
 _PATIENCE = 10
 
+#: Loggers of Dask: what goes wrong is said here, in one line.
+_SPEAKERS = ("distributed", "distributed.client")
+
 _Jobs = Sequence[Mapping[str, Any]]
 _Results = list[dict[str, Any]]
 
@@ -28,7 +33,6 @@ class _Cluster:
         self._client, self._meter = client, meter
 
     def run(self, groups: Sequence[_Jobs]) -> Iterator[tuple[int, _Results]]:
-        """Raises ExploreError when the cluster is gone."""
         from distributed import as_completed
 
         futures = [self._client.submit(_measure, self._meter, jobs, pure=False, priority=-number)
@@ -38,27 +42,43 @@ class _Cluster:
             for future in as_completed(futures):
                 yield numbers[future.key], future.result()
         finally:
-            self._client.cancel(futures)
+            with suppress(OSError):     # of one that is gone
+                self._client.cancel(futures)
 
 
 @contextmanager
 def cluster(meter: Meter, address: str) -> Iterator[Workers]:
     """The workers of the Dask scheduler at an address; each needs these very sources of npugen.
 
-    Raises ExploreError without the package distributed, where nobody answers, and for workers of other sources.
+    Raises ExploreError without the package distributed, where nobody answers, for workers of other sources, and when
+    the scheduler goes away or workers die of a job again and again.
     """
     if find_spec("distributed") is None:
         raise ExploreError("--scheduler needs the package distributed: pip install 'npugen[explore]'; --jobs does "
                            "without")
     from distributed import Client
 
+    for name in _SPEAKERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=_PATIENCE)
     except (OSError, ValueError, TimeoutError) as error:
         raise ExploreError(f"--scheduler {address}: {' '.join(str(error).split()) or 'no answer'}") from None
-    with client:
+    with _failures(), client:
         _require_workers(client, address)
         yield _Cluster(client, client.scatter(meter, broadcast=True, hash=False))
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    from distributed import KilledWorker
+    from distributed.comm import CommClosedError
+
+    try:
+        yield
+    except (CommClosedError, KilledWorker, CancelledError) as error:
+        raise ExploreError(f"the cluster has failed ({type(error).__name__}); what was measured is kept, and the same "
+                           "command goes on from there") from None
 
 
 def _require_workers(client: "Client", address: str) -> None:

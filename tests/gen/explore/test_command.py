@@ -231,6 +231,30 @@ def test_clusters_that_are_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert "has no workers; start some: dask worker" in capsys.readouterr().err
 
 
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_goes_away(tmp_path: Path, kept: Path):
+    pytest.importorskip("distributed")
+    file = tmp_path / "scheduler.json"
+    start = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0",
+             "--no-dashboard", "--scheduler-file", str(file)]
+    with subprocess.Popen(start, stderr=subprocess.DEVNULL) as scheduler:
+        while not file.exists() or not file.read_text():
+            time.sleep(0.05)
+        address = json.loads(file.read_text())["address"]
+        with subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1",
+                               "--no-nanny", "--no-dashboard"], cwd=ROOT, stderr=subprocess.DEVNULL) as worker:
+            process = started(["--scheduler", address, "--method", "random", "--evaluations", "30"], kept)
+            while process.poll() is None and not list(kept.glob("*.jsonl")):
+                time.sleep(0.05)
+            scheduler.kill()
+            _, error = process.communicate(timeout=120)
+            worker.kill()
+    assert process.returncode == 1
+    assert error.splitlines()[-1].startswith("gen explore: error: the cluster has failed (")
+    assert "Traceback" not in error
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_workers_of_other_sources(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     with dask_cluster(1, processes=False) as address:

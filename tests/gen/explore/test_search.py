@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from gen.explore.errors import SpaceError
-from gen.explore.evaluation import Evaluation, Job, Objective
+from gen.explore.evaluation import Evaluation, Job, Objective, Result
 from gen.explore.ledger import Ledger
 from gen.explore.methods import METHODS, chosen_method
 from gen.explore.pareto import front
 from gen.explore.plot import plot
 from gen.explore.report import Found
 from gen.explore.search import search
-from gen.explore.space import Space
+from gen.explore.space import Point, Space
 from gen.explore.workers import Here
 from tests.gen.explore.toy import ToyMeter, ToyProblem, toy_space
 
@@ -210,3 +210,24 @@ def test_plots_of_little(objectives: int, feasible: bool):
     found = Found(problem.space, problem.objectives[:objectives], searched("grid", problem))
     assert len(found.front) == feasible
     assert plot(found, "$x_" * 40).startswith(b"\x89PNG")
+
+
+class Tempting(ToyProblem):
+    """The points with the best figures are no solutions."""
+
+    def jobs(self, point: Point) -> Sequence[Job]:
+        return [Job({"x": point["x"], "y": point["y"]}, group="")]
+
+    def evaluation(self, point: Point, results: Sequence[Result]) -> Evaluation:
+        figures = {"square": results[0]["square"], "far": -int(point["x"])}
+        lacking = 20 - int(point["x"])
+        return Evaluation(point, figures, infeasible=("x",) * (lacking > 0), excess=float(max(0, lacking)))
+
+
+def test_optuna_leaves_what_is_no_solution():
+    pytest.importorskip("optuna")
+
+    def feasible(name: str) -> int:
+        return sum(one.feasible for seed in range(3)
+                   for one in searched(name, Tempting(toy_space(30)), seed=seed, evaluations=120))
+    assert feasible("optuna") > feasible("random")
