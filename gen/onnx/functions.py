@@ -103,15 +103,24 @@ class Functions:
         return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,
                             moved_by=real.moved_by, real=real, value=node.outputs[0], source=sources[0])
 
-    def carried(self, node: Node, inputs: Sequence[Value | None], real: Real, op: str) -> PendingTable:
-        """The function ``op`` of ``real``, which a node makes of ``inputs`` by the scale that it carries itself.
+    def carried(self, node: Node, op: str, inputs: Sequence[Value | None], reals: Sequence[Real],
+                refused: NodeError | None = None) -> PendingTable | None:
+        """The function that a node is which carries its scales: ``op`` of ``reals``, each by three of its ``inputs``.
 
-        Raises NodeError if there are no tables.
+        None for one that is none; with ``refused`` that is raised then, and where there are no tables.
         """
-        made, result = (f"{node.outputs[0]}/{what}" for what in ("real", op))
-        self.note(_plain("DequantizeLinear", node, node.inputs[:len(inputs)], made), inputs, real)
-        return self.instead(_plain(op, node, (made,), result), [real],
-                            NodeError(f"{op} has no layer on the machine, which has no tables of functions"))
+        result, made = f"{node.outputs[0]}/{op}", [f"{node.outputs[0]}/real{n}" for n in range(len(reals))]
+        end = 3 * len(reals)
+        for n, real in enumerate(reals):
+            operand = slice(3 * n, 3 * n + 3)
+            self.note(_plain("DequantizeLinear", node, node.inputs[operand], made[n]), inputs[operand], real)
+        plain = _plain(op, node, tuple(made), result)
+        if refused is None and not self.has(plain, reals):
+            return None
+        value = self.instead(plain, reals, refused or NodeError("is a function"))
+        self.note(_plain("QuantizeLinear", node, (result, *node.inputs[end:]), node.outputs[0]),
+                  [value, *inputs[end:]], None)
+        return value
 
     def table(self, value: PendingTable, quantisation: Quantisation) -> np.ndarray:
         """int8 (256,), of -128 first: what becomes of each value of the tensor that ``value`` is a function of."""

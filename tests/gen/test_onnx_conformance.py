@@ -13,7 +13,7 @@ PASSED = {
     "Abs": 1, "Add": 1, "AveragePool": 8, "BatchNormalization": 2, "Celu": 1, "Clip": 9, "Concat": 6, "Conv": 6,
     "ConvTranspose": 10, "DepthToSpace": 2, "DequantizeLinear": 1, "Div": 1, "Dropout": 3, "Elu": 3, "Erf": 1, "Exp": 2,
     "Flatten": 3, "Gather": 2, "Gelu": 4, "Gemm": 8, "GlobalAveragePool": 2, "GlobalMaxPool": 2, "HardSigmoid": 3,
-    "HardSwish": 1, "Identity": 2, "LeakyRelu": 3, "Log": 2, "MatMul": 1, "MaxPool": 12, "Mish": 1, "Mul": 2, "Neg": 2,
+    "HardSwish": 1, "Identity": 2, "LeakyRelu": 3, "Log": 2, "MatMul": 1, "MaxPool": 12, "Mish": 1, "Mul": 4, "Neg": 2,
     "Pad": 3, "Pow": 1, "QLinearConv": 1, "QLinearMatMul": 4, "QuantizeLinear": 1, "Reciprocal": 2, "ReduceMean": 6,
     "Relu": 1, "Reshape": 6, "Selu": 3, "Sigmoid": 2, "Sign": 1, "Slice": 5, "Softmax": 6, "Softplus": 2, "Softsign": 2,
     "SpaceToDepth": 2, "Split": 5, "Sqrt": 2, "Squeeze": 1, "Sub": 2, "Swish": 1, "Tanh": 2, "ThresholdedRelu": 3,

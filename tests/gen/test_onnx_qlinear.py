@@ -46,6 +46,17 @@ def test_sigmoid(number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
+def test_silu(number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """x * Sigmoid(x) is one table, as it is between other quantisations."""
+    b = Builder(rng, number=number)
+    scales = [(b.scale(s), b.point(None)) for s in (0.05, 1 / 256, 0.043)]
+    x = b.input(1, 4, 8, 32)
+    y = b.node("QLinearSigmoid", x, *scales[0], *scales[1], domain=MICROSOFT)
+    b.output(b.node("QLinearMul", x, *scales[0], y, *scales[1], *scales[2], domain=MICROSOFT))
+    assert simulated(b, tmp_path, seed) == (["pool"], 0)
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
 def test_products(number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
     """Of two tensors; with a constant for each channel."""
     b = Builder(rng, number=number)

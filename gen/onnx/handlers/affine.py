@@ -117,7 +117,8 @@ def arithmetic(context: Context, inputs: Inputs) -> Value:
     if op == "Mul":
         return multiply(context, inputs)
     if not any(constants):
-        raise NodeError("has two activations as its operands; the machine adds tensors, and no more")
+        raise NodeError("has two activations as its operands; the machine adds tensors, or multiplies them, and no "
+                        "more")
     first = constants.index(False)
     number = constant(inputs[1 - first], "the operand").astype(np.float64)
     one, zero = np.ones(1), np.zeros(1)

@@ -82,8 +82,10 @@ def qlinear_add(context: Context, inputs: Inputs) -> Value:
 
 @HANDLERS.handles("QLinearMul", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_mul(context: Context, inputs: Inputs) -> Value:
-    a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6])
-    return _quantized(context, multiply(context, [a, b]), inputs[6], at(inputs, 7))
+    operands = [_dequantized(inputs[:3]), _dequantized(inputs[3:6])]
+    reals = [operand for operand in operands if isinstance(operand, Real)]
+    table = context.functions.carried(context.node, "Mul", inputs, reals) if len(reals) == len(operands) else None
+    return _quantized(context, table or multiply(context, operands), inputs[6], at(inputs, 7))
 
 
 @HANDLERS.handles("QLinearSigmoid", domains=[MICROSOFT], conditions=_PLAIN)
@@ -91,7 +93,10 @@ def qlinear_sigmoid(context: Context, inputs: Inputs) -> Value:
     real = _dequantized(inputs[:3])
     if not isinstance(real, Real):
         raise refusal(real, "its input")
-    result = context.functions.carried(context.node, inputs[:3], real, "Sigmoid")
+    result = context.functions.carried(
+        context.node, "Sigmoid", inputs, [real],
+        NodeError("Sigmoid has no layer on the machine, which has no tables of functions"))
+    assert result is not None
     return _quantized(context, result, inputs[3], at(inputs, 4))
 
 
