@@ -31,7 +31,7 @@ EXAMPLE = """example:
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
 PARTS = ("layers", "large", "datapaths", "networks", "memory", "models", "quantization", "partition", "driver", "area",
-         "timing", "speed")
+         "timing", "stochastic", "speed")
 
 #: Parts with a plot, and its file.
 _PLOTS = {"datapaths": bench_datapaths.PLOT, "timing": "timing.png"}
@@ -79,7 +79,8 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
         "networks": _networks, "memory": _memory, "models": _compared, "quantization": _quantization,
-        "partition": _partition, "driver": _driver, "area": _area, "timing": _timing, "speed": _speed}
+        "partition": _partition, "driver": _driver, "area": _area, "timing": _timing,
+        "stochastic": _stochastic, "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
@@ -96,6 +97,7 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
                   "the processor's on this computer; published: frames a second on the ZU3EG",
         "area": "resources, as mapped by Yosys",
         "timing": "longest paths before place and route: LUT levels, and nanoseconds by the delay model",
+        "stochastic": "root mean square errors of stochastic dot products, in thousandths",
         "speed": "the tools on this machine"}
     results = {}
     for part in parts:
@@ -318,6 +320,17 @@ def _timing(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     # The histogram is for scripts and the plot; a table would be as wide as its longest path.
     return [dataclasses.asdict(row) if arguments.json else
             {name: value for name, value in dataclasses.asdict(row).items() if name != "histogram"} for row in rows]
+
+
+def _stochastic(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from gen.bench.stochastic import measure_errors
+
+    with status("stochastic"):
+        errors = measure_errors()
+    if arguments.json:
+        return [dataclasses.asdict(row) for row in errors]
+    return [{"circuit": row.circuit, "inputs": row.inputs, "length": row.length, "error_‰": 1000 * row.rmse,
+             "published": None if row.published is None else 1000 * row.published} for row in errors]
 
 
 def _speed(arguments: argparse.Namespace) -> list[dict[str, Any]]:
