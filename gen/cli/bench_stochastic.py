@@ -20,7 +20,7 @@ TITLES = {
     "stochastic": "root mean square errors of stochastic dot products, in thousandths",
     "stochastic-area": "stochastic units as mapped by Yosys; cycles of 1,000 products in a whole unit, by length "
                        "of the streams",
-    "stochastic-network": "digits by an MLP 784-200-32-10 of stochastic dot products, by length of the streams; trained "
+    "stochastic-network": "digits by an MLP 784-200-32-10 of stochastic dot products, by length of streams; trained "
                           "on the first 8,000 images of MNIST's test set, tested on the last 2,000 or some of them",
 }
 

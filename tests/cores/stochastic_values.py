@@ -8,16 +8,18 @@ __all__ = ["random_streams", "random_values"]
 
 
 def random_values(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """int8: noise, or ends of the range, or all of one sign, so that sums are large."""
+    """int8: noise, or ends of the range, or all of one sign, so that sums are large, or small, so that none is."""
     values = rng.integers(-128, 128, shape)
     ends = rng.choice([-128, -127, -1, 0, 1, 127], shape)
-    kind = rng.integers(4)
+    kind = rng.integers(6)
     if kind == 0:
         return ends.astype(np.int8)
     if kind == 1:
         return (values | 96 & 127).clip(64, 127).astype(np.int8)
     if kind == 2:
         return np.full(shape, rng.choice([-128, 127]), np.int8)
+    if kind <= 4:
+        return (values // 4).astype(np.int8)
     return np.where(rng.random(shape) < 0.2, ends, values).astype(np.int8)
 
 

@@ -36,7 +36,7 @@ class Schedule:
 
     def word(self, streams: Streams, *, pause: int) -> None:
         unit, rng = self.unit, self.rng
-        pixels = random_values(rng, (len(unit.lanes), unit.inputs))
+        pixels = random_values(rng, (unit.pixel_lanes, unit.inputs))
         load = not self.cycle or rng.random() < 0.5
         if load:
             self.weights = random_values(rng, self.weights.shape)
@@ -50,7 +50,7 @@ class Schedule:
         self.cycle += streams.made // unit.bits + pause
 
     def noise(self) -> dict[str, Any]:
-        shape = len(self.unit.lanes), self.unit.inputs
+        shape = self.unit.pixel_lanes, self.unit.inputs
         return {"start": 0, "length": int(self.rng.integers(11)), "made": int(self.rng.integers(11)),
                 "pixels": self.rng.integers(-128, 128, shape).tolist(), "load": int(self.rng.integers(2)),
                 "weights": self.rng.integers(-128, 128, self.weights.shape).tolist()}
@@ -62,7 +62,7 @@ def test_sums(circuit, inputs, bits, rows, pixels, longest):
     rng = np.random.default_rng(log_seed())
     unit = StochasticUnit(circuit=circuit, inputs=inputs, rows=rows, pixels=pixels, bits=bits)
     schedule, bench = Schedule(unit, rng), Bench(unit)
-    for number in range(10):
+    for number in range(8 if bits > 1 else 36):
         streams = Streams(longest) if number == 2 else random_streams(rng, most=32)
         schedule.word(streams, pause=int(rng.integers(1, 9)) if rng.random() < 0.4 else 0)
 

@@ -15,7 +15,7 @@ from tests.cores.stochastic_values import random_streams
 def test_thresholds(circuit, inputs, bits):
     rng = np.random.default_rng(log_seed())
     source = StreamSource(circuit=circuit, inputs=inputs, bits=bits)
-    words = [random_streams(rng, most=1024 if bits == 8 else 64) for _ in range(8)]
+    words = [random_streams(rng, most=256 if bits == 8 else 64) for _ in range(8)]
     starts, cycle = {}, 0
     for streams in words:
         starts[cycle] = streams

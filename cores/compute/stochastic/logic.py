@@ -26,17 +26,11 @@ def sequence_numbers(index: Value, sequence: Sequence, *, bits: int) -> list[Val
 
 
 def above(value: Value, threshold: Value) -> Value:
-    """``value > threshold``, of unsigned numbers with the same bits, as a tree instead of a carry chain.
-
-    Raises ValueError where they are not of the same width.
-    """
-    if len(value) != len(threshold):
-        raise ValueError(f"value must have the threshold's {len(threshold)} bits, not {len(value)}")
+    """``value > threshold``, of unsigned numbers of 8 bits, as a tree instead of a carry chain."""
     parts = [(v & ~t, ~(v ^ t)) for v, t in zip(reversed(value), reversed(threshold), strict=True)]
     while len(parts) > 1:
-        pairs = zip(parts[::2], [*parts[1::2], (Const(0), Const(1))], strict=False)
         parts = [(greater | equal & greater_below, equal & equal_below)
-                 for (greater, equal), (greater_below, equal_below) in pairs]
+                 for (greater, equal), (greater_below, equal_below) in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0][0]
 
 

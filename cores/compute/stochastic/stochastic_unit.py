@@ -31,10 +31,11 @@ class StochasticUnit(wiring.Component):
         for name, value in (("rows", rows), ("pixels", pixels)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value!r}")
-        self.circuit, self.inputs, self.rows, self.pixels_, self.bits = circuit, inputs, rows, pixels, bits
-        self.source = StreamSource(circuit=circuit, inputs=inputs, bits=bits)
-        self.lanes = [[StochasticLane(circuit=circuit, inputs=inputs, bits=bits) for _ in range(rows)]
-                      for _ in range(pixels)]
+        self.circuit, self.inputs, self.rows, self.pixel_lanes, self.bits = circuit, inputs, rows, pixels, bits
+        # Made here, so that they say what is wrong with the other parameters.
+        self._source = StreamSource(circuit=circuit, inputs=inputs, bits=bits)
+        self._lanes = [[StochasticLane(circuit=circuit, inputs=inputs, bits=bits) for _ in range(rows)]
+                       for _ in range(pixels)]
         values = data.ArrayLayout(signed(8), inputs)
         super().__init__({
             "start": In(1),          # a word begins
@@ -76,10 +77,10 @@ class StochasticUnit(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.source = source = self.source
+        m.submodules.source = source = self._source
         values = data.ArrayLayout(signed(8), self.inputs)
         # -- words and weights at work --------------------------------------------------------------------------------
-        x = [Signal(values, name=f"x{pixel}", reset_less=True) for pixel in range(self.pixels_)]
+        x = [Signal(values, name=f"x{pixel}", reset_less=True) for pixel in range(self.pixel_lanes)]
         w = [Signal(values, name=f"w{row}", reset_less=True) for row in range(self.rows)]
         load = self.load & source.fresh
         if self.circuit == Circuit.UGEMM:
@@ -99,7 +100,7 @@ class StochasticUnit(wiring.Component):
             a_bits, w_bits = self._followed(m, a_bits, w)
         else:
             of_rows = [self._streams(m, value, source.weights, f"b{row}") for row, value in enumerate(w)]
-            w_bits = [of_rows] * self.pixels_
+            w_bits = [of_rows] * self.pixel_lanes
         # -- sums -----------------------------------------------------------------------------------------------------
         timing = StochasticLane.timing(self.circuit, inputs=self.inputs, bits=self.bits)
         # Cycles from the thresholds to the streams' bits.
@@ -113,7 +114,7 @@ class StochasticUnit(wiring.Component):
         complete = delayed(m, source.last, behind + timing.counted + 1, "complete")
         # The count is at hand a cycle later, of a word whose length was there a cycle ahead of the thresholds.
         made = delayed(m, made, behind + timing.counted + 2, "made")
-        for pixel, lanes in enumerate(self.lanes):
+        for pixel, lanes in enumerate(self._lanes):
             for row, lane in enumerate(lanes):
                 m.submodules[f"lane{pixel}_{row}"] = lane
                 if not self.circuit.bipolar:
@@ -135,9 +136,10 @@ class StochasticUnit(wiring.Component):
                      for stream, threshold in zip(streams, thresholds, strict=True)]
         return streams
 
-    def _followed(self, m: Module, a_bits: list[list[Signal]], w: list[Signal]):
+    def _followed(self, m: Module, a_bits: list[list[Signal]],
+                  w: list[Signal]) -> tuple[list[list[Signal]], list[list[list[Signal]]]]:
         """uGEMM: the activations' bits again, and beside them those of the weights, of each pixel and row."""
-        source = self.source
+        source = self._source
         valid, first, mask = (delayed(m, port, 1, f"place_{name}") for name, port in (
             ("valid", source.valid), ("first", source.first), ("mask", source.mask)))
         later_a, later_w = [], []
