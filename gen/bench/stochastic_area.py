@@ -41,13 +41,13 @@ def _units() -> Iterator[tuple[str, wiring.Component, float, bool]]:
     yield "int8, 128 MACs", MacArray(config), config.macs, False
     yield ("binary", BinaryUnit(binary, latency=BinaryUnit.shortest_latency(binary)),
            binary.binary_bits * _ROWS * _PIXELS, False)
-    for circuit, bits in [*((circuit, 1) for circuit in Circuit), (Circuit.AND_LOOP, 8)]:
-        unit = StochasticUnit(circuit=circuit, inputs=_INPUTS, rows=_ROWS, pixels=_PIXELS, bits=bits)
-        yield (f"{circuit.label}{f', {bits} bits' if bits > 1 else ''}", unit, bits * _INPUTS * _ROWS * _PIXELS, True)
+    for circuit in Circuit:
+        unit = StochasticUnit(circuit=circuit, inputs=_INPUTS, rows=_ROWS, pixels=_PIXELS)
+        yield circuit.label, unit, _INPUTS * _ROWS * _PIXELS, True
 
 
 def measure_area(family: str, cache: Path, progress: Callable[[str], None] = lambda step: None) -> Iterator[UnitRow]:
-    """Units of two pixels: the array's of 16 output lanes, others of 4; streams of a bit a cycle, AND-LOOP of 8 too.
+    """Units of two pixels: the array's of 16 output lanes, others of 4, and a bit of each stream a cycle.
 
     Raises what `gen.hw.synth.synthesize` does.
     """

@@ -19,7 +19,7 @@ CASES = [
     (Circuit.AND_SEP_COUNTER, 8, 1, 1, 1, 64),
     (Circuit.UGEMM, 8, 1, 1, 1, 64), (Circuit.AND_ACC, 8, 1, 1, 1, 64), (Circuit.AND_LOOP, 4, 4, 1, 2, 128),
     *(pytest.param(circuit, 16, 1, 2, 2, 1024, marks=pytest.mark.full) for circuit in Circuit),
-    *(pytest.param(circuit, 32, 8, 2, 2, 1024, marks=pytest.mark.full) for circuit in Circuit if not circuit.serial),
+    *(pytest.param(circuit, 32, 8, 1, 1, 1024, marks=pytest.mark.full) for circuit in Circuit if not circuit.serial),
     *(pytest.param(circuit, 32, 1, 1, 1, 1024, marks=pytest.mark.full) for circuit in Circuit),
 ]
 
