@@ -34,6 +34,7 @@ EDGES = {
     "sim.golden": "cores.arch",
     "sim.signs": "cores.arch npudriver",
     "sim.table": "cores.arch",
+    "sim.stochastic": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
                   "sim.hazards",
@@ -72,9 +73,9 @@ EDGES = {
                    "gen.partition gen.passes gen.prune gen.run sim",
     "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
     "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",
-    "gen.bench": "boards cores cores.arch cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping gen.onnx "
-                 "gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
-                 "sim.devices sim.golden sim.rtl",
+    "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping "
+                 "gen.onnx gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
+                 "sim.devices sim.golden sim.rtl sim.stochastic",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.explore gen.files gen.hw "
                "gen.ir gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize "
                "gen.run gen.soc gen.train gen.zoo npudriver sim sim.rtl",

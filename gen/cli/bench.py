@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from gen.cli import bench_datapaths
+from gen.cli import bench_datapaths, bench_stochastic
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.errors import FAILED, UsageError
 from gen.cli.journal import Journal
@@ -31,10 +31,10 @@ EXAMPLE = """example:
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
 PARTS = ("layers", "large", "datapaths", "networks", "memory", "models", "quantization", "partition", "driver", "area",
-         "timing", "speed")
+         "timing", *bench_stochastic.TITLES, "speed")
 
 #: Parts with a plot, and its file.
-_PLOTS = {"datapaths": bench_datapaths.PLOT, "timing": "timing.png"}
+_PLOTS = {"datapaths": bench_datapaths.PLOT, "timing": "timing.png", "stochastic-network": bench_stochastic.PLOT}
 
 #: What 256 MACs should cost at most, without and with all optional units; what SAF-CNN's are published with.
 _AREA_GOAL = {"lut": 25_000, "dsp": 145, "bram36": 110}
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", type=Path, metavar="DIR", help="folder of the networks (default: NPUGEN_MODELS, or "
                         "../shared/models beside a checkout); without it that part is left out")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
-                        help="folder for plots of the datapaths and of the timing")
+                        help="folder for plots of the datapaths, of the timing and of the stochastic network")
     add_memory_option(parser)
     add_machine_options(parser)
     add_json_option(parser)
@@ -79,7 +79,10 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
     measures: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
         "layers": _layers, "large": _large, "datapaths": partial(bench_datapaths.measure, journal=journal),
         "networks": _networks, "memory": _memory, "models": _compared, "quantization": _quantization,
-        "partition": _partition, "driver": _driver, "area": _area, "timing": _timing, "speed": _speed}
+        "partition": _partition, "driver": _driver, "area": _area, "timing": _timing,
+        "stochastic": bench_stochastic.measure_errors, "stochastic-area": bench_stochastic.measure_area,
+        "stochastic-network": lambda arguments: bench_stochastic.measure_network(arguments, _models(arguments)),
+        "speed": _speed}
     titles = {
         "layers": "layers, from start to done in the RTL",
         "large": "many pixels and large windows, from start to done in the RTL",
@@ -96,6 +99,7 @@ def _measured(parts: Sequence[str], arguments: argparse.Namespace, journal: Jour
                   "the processor's on this computer; published: frames a second on the ZU3EG",
         "area": "resources, as mapped by Yosys",
         "timing": "longest paths before place and route: LUT levels, and nanoseconds by the delay model",
+        **bench_stochastic.TITLES,
         "speed": "the tools on this machine"}
     results = {}
     for part in parts:

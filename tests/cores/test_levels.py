@@ -4,10 +4,12 @@ import pytest
 from amaranth.lib import wiring
 
 from boards.registry import get_board
+from cores.arch.stochastic import Circuit
 from cores.bus.read_engine import ReadEngine
 from cores.bus.write_engine import WriteEngine
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair
+from cores.compute.stochastic.stochastic_unit import StochasticUnit
 from cores.config import FEATURES
 from cores.control.instruction_fetch import InstructionFetch
 from cores.control.machine_control import MachineControl
@@ -68,6 +70,13 @@ def test_engines(engine, units, limit):
 def test_parts_of_the_control(part, parameters):
     report = timing(part(**parameters))
     assert report.levels <= 4, worst(report)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("circuit", Circuit, ids=lambda circuit: circuit.label)
+def test_stochastic_units(circuit):
+    report = timing(StochasticUnit(circuit=circuit, inputs=16, rows=2, pixels=1))
+    assert report.levels <= 5, worst(report)
 
 
 @pytest.mark.full

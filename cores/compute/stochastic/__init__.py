@@ -1,0 +1,1 @@
+"""Units of stochastic computing: shared sequences, streams, and six ways to add their products (docs/stochastic.md)."""

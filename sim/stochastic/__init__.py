@@ -1,0 +1,1 @@
+"""Golden model of stochastic computing, bit by bit and fast (docs/stochastic.md)."""
