@@ -1,15 +1,15 @@
-"""The ``datapaths`` part of ``gen bench``: optional units against the machine without them."""
+"""The parts of `gen bench` on optional units: against the machine without them, and narrow Winograd's errors."""
 
 import argparse
 import dataclasses
 import io
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich import box
 from rich.table import Table
 
+from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import console, messages, status
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_config
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from gen.bench.comparisons import Case, Comparison
     from sim.rtl.machine import RtlMachine
 
-__all__ = ["PLOT", "measure", "narrow_errors", "plot"]
+__all__ = ["PARTS", "plot"]
 
-PLOT = "datapaths.png"
+_PLOT = "datapaths.png"
 
 #: A gap to the ideal below this share needs no explanation.
 _EXPLAINED = 0.05
@@ -64,29 +64,30 @@ def _parts(arguments: argparse.Namespace) -> tuple[_Part, ...]:
     )
 
 
-def measure(arguments: argparse.Namespace, journal: Journal) -> list[dict[str, Any]]:
+def _datapaths(arguments: argparse.Namespace) -> Rows:
     """A row for each layer of each part; a part is shown when it ends, even half way, unless JSON is asked for.
 
     Writes the plot if a folder is given. Raises ConfigError, UsageError, OSError.
     """
-    rows: list[dict[str, Any]] = []
-    for part in _parts(arguments):
-        own: list[dict[str, Any]] = []
-        try:
-            _measure(part, journal, own)
-        finally:
-            if own and not arguments.json:
-                _show(own)
-        rows += own
+    rows: Rows = []
+    with Journal() as journal:
+        for part in _parts(arguments):
+            own: Rows = []
+            try:
+                _measure(part, journal, own)
+            finally:
+                if own and not arguments.json:
+                    _show(own)
+            rows += own
     missed = [row for row in rows if row["reached"] is False]
     if missed:
         messages.print(f"{len(missed)} of {sum(row['goal'] is not None for row in rows)} goals are missed")
     if arguments.output is not None:
-        write_file(arguments.output / PLOT, plot(rows))
+        write_file(arguments.output / _PLOT, plot(rows))
     return rows
 
 
-def _measure(part: _Part, journal: Journal, rows: list[dict[str, Any]]) -> None:
+def _measure(part: _Part, journal: Journal, rows: Rows) -> None:
     """Adds each row as it is measured."""
     from sim.rtl.machine import RtlMachine
 
@@ -132,7 +133,7 @@ def _cells(row: dict[str, Any], of_array: bool) -> list[str]:
             f"{row['used_%']:.1f}", *[f"{row['array_%']:.1f}"] * of_array, _goal(row), f"{row['wrong']:,}"]
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: Rows) -> None:
     """One part's table; behind it why layers fall short of the ideal, and remarks."""
     of_array = any(row["goal"] and row["goal"]["of"] == "array" for row in rows)
     headings = ["layer", "before", "cycles", "times", "ideal", "used %", *["array %"] * of_array, "goal", "wrong"]
@@ -153,10 +154,13 @@ def _show(rows: list[dict[str, Any]]) -> None:
     console.print()
 
 
-def narrow_errors(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def _narrow(arguments: argparse.Namespace) -> Rows:
     """A row for each Winograd layer of ResNet-8 and each way to choose its shifts; shown unless JSON is asked for."""
     from gen.bench.winograd import resnet8_errors
 
+    folder = models_folder(arguments)
+    if folder is None:
+        return []
     rows = []
     with status("winograd narrow: ResNet-8 on photographs"):
         found = resnet8_errors(folder)
@@ -181,7 +185,7 @@ def narrow_errors(arguments: argparse.Namespace, folder: Path) -> list[dict[str,
     return rows
 
 
-def plot(rows: list[dict[str, Any]]) -> bytes:
+def plot(rows: Rows) -> bytes:
     """PNG: how many times fewer cycles each layer takes, a group of bars for each part."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -205,3 +209,9 @@ def plot(rows: list[dict[str, Any]]) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
     return buffer.getvalue()
+
+
+PARTS = (
+    Part("datapaths", "", _datapaths, _PLOT),
+    Part("narrow", "", _narrow),
+)

@@ -124,7 +124,7 @@ def test_it_is_a_module(tmp_path: Path):
     (("profile", "x.onnx", "--clock", "1e308"), "must be above 0 and at most 10,000 MHz, not 1e308"),
     (("boards", "--colour"), "gen boards: error: unrecognized arguments: --colour (help: python -m gen boards --help)"),
     (("bench", "weather"), "no part 'weather'; there are layers, "),
-    (("bench", "layers", "-o", "x"), "-o is for plots of datapaths and timing"),
+    (("bench", "layers", "-o", "x"), "-o is for plots of timing and datapaths"),
     (("compile", "x.onnx", "--config", "c.json", "-o", "c.json"), "would replace what is read"),
 ])
 def test_bad_arguments(argv: tuple[str, ...], message: str, capsys: pytest.CaptureFixture):

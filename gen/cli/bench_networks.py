@@ -1,0 +1,114 @@
+"""The parts of `gen bench` that measure networks: in the RTL, on boards' memories, quantised, partitioned, driven."""
+
+import argparse
+import dataclasses
+from typing import Any
+
+from gen.cli.bench_part import Part, Rows, models_folder, simulated
+from gen.cli.common import status
+from gen.cli.machine import chosen_board, chosen_config
+from gen.cli.memory import chosen_memory
+
+__all__ = ["PARTS"]
+
+#: How float networks are quantised for the figures.
+_QUANTIZATIONS: tuple[dict[str, Any], ...] = (
+    {"method": "entropy"}, {"method": "mse"}, {"method": "mse", "equalize": True, "bias_correction": True})
+
+
+def _networks(arguments: argparse.Namespace) -> Rows:
+    from gen.bench.networks import NETWORKS, measure
+    from gen.hw.clock import clock_of
+    from gen.run.memory import bus_of
+
+    folder = models_folder(arguments)
+    if folder is None:
+        return []
+    config, clock = chosen_config(arguments), clock_of(chosen_board(arguments), chosen_config(arguments))
+    rows = []
+    with simulated(config) as machine:
+        machine.set_bus(bus_of(chosen_memory(arguments), config, clock.mhz))
+        for network in NETWORKS:
+            with status(network.title):
+                row = measure(network, folder, machine)
+            rows.append({
+                "network": network.title, "cycles": row.cycles, "goal": network.goal if config.macs == 256 else None,
+                "used_%": 100 * row.used,
+                "time_model": row.model, "worst_layer_%": round(100 * row.worst_layer, 2),
+                "fps": clock.per_second(row.cycles), "clock": str(clock), "wrong": row.wrong,
+                "published": network.peer})
+    return rows
+
+
+def _memory(arguments: argparse.Namespace) -> Rows:
+    from gen.bench.memory import measure
+
+    folder = models_folder(arguments)
+    if folder is None:
+        return []
+    with status("memory") as remark:
+        rows = [dataclasses.asdict(row) for row in measure(folder, chosen_config(arguments), remark)]
+    words = set() if arguments.json else {"clock", "bound"}
+    return [{name: value for name, value in row.items() if name not in words} for row in rows]
+
+
+def _compared(arguments: argparse.Namespace) -> Rows:
+    from gen.bench.models import measure
+
+    folder = models_folder(arguments)
+    if folder is None:
+        return []
+    with status("models") as remark:
+        return [dataclasses.asdict(row) for row in measure(folder, chosen_config(arguments), remark)]
+
+
+def _quantization(arguments: argparse.Namespace) -> Rows:
+    from gen.bench.quantization import NETWORKS, measure
+    from gen.quantize.options import QuantizeOptions
+
+    folder = models_folder(arguments)
+    if folder is None:
+        return []
+    rows = []
+    for network in NETWORKS:
+        for options in _QUANTIZATIONS:
+            method = ", ".join([options["method"], *(name.split("_")[0] for name in options if name != "method")])
+            with status(f"{network.title}, {method}") as remark:
+                result = measure(network, folder, QuantizeOptions(**options), remark)
+            shares = {"float_%": result.float_right, "quantised_%": result.quantized_right,
+                      "machine_%": result.machine_right, "same_%": result.same_answer}
+            rows.append({
+                "network": f"{network.title}: {method}", "samples": result.samples,
+                **{name: None if share is None else 100 * share for name, share in shares.items()},
+                "SQNR_dB": result.sqnr_db, "PSNR_dB": result.psnr_db, "differing": result.differing,
+                "values": result.values, "largest": result.largest})
+    return rows
+
+
+def _partition(arguments: argparse.Namespace) -> Rows:
+    from gen.bench.partition import measure
+
+    with status("SSD-MobileNetV1") as remark:
+        return [dataclasses.asdict(row) for row in measure(chosen_board(arguments), remark)]
+
+
+def _driver(arguments: argparse.Namespace) -> Rows:
+    from gen.bench.driver import measure
+
+    with status("driver") as remark:
+        return [dataclasses.asdict(row) for row in measure(chosen_board(arguments), remark)]
+
+
+PARTS = (
+    Part("networks", "networks, whole inferences in the RTL, beside the time model and its worst layer", _networks),
+    Part("memory", "networks on the memories of all boards, by the time model; lost: percent of the cycles that an "
+         "ideal memory does not need", _memory),
+    Part("models", "every quantised model of the folder: cycles by the time model, values of layers that differ from "
+         "onnxruntime's, values of the simulator that differ from the reference", _compared),
+    Part("quantization", "float networks quantised: shares of right labels, noise of the output, values of layers that "
+         "differ from onnxruntime's", _quantization),
+    Part("partition", "a model of which a part is on the processor, before and after reconstruction; the accelerator's "
+         "time by its board's clock, the processor's on this one", _partition),
+    Part("driver", "inferences a second through the driver: the device's time by the time model and its board's clock, "
+         "the processor's on this computer; published: frames a second on the ZU3EG", _driver),
+)

@@ -1,0 +1,54 @@
+"""What the parts of `gen bench` are, and what several of them need."""
+
+import argparse
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gen.cli.common import messages, status
+from gen.cli.errors import UsageError
+from sim.folders import checkout
+
+if TYPE_CHECKING:
+    from cores.config import NpuConfig
+    from sim.rtl.machine import RtlMachine
+
+__all__ = ["Part", "Rows", "models_folder", "simulated"]
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """``measure`` gives rows of figures by name, none where something is missing that it has said. They are shown as a
+    table under ``title``; without one, it has shown them itself. ``plot``: the file that it writes with ``-o``.
+    """
+
+    name: str
+    title: str
+    measure: Callable[[argparse.Namespace], Rows]
+    plot: str = ""
+
+
+def simulated(config: "NpuConfig") -> "RtlMachine":
+    """The machine in Verilator."""
+    from sim.rtl.machine import RtlMachine
+
+    with status("building the simulation"):
+        return RtlMachine(config)
+
+
+def models_folder(arguments: argparse.Namespace) -> Path | None:
+    """Of the networks; None where there is none, which is said. Raises UsageError where one is named that is not."""
+    root = checkout()
+    usual = None if root is None else root.parent / "shared" / "models"
+    named = os.environ.get("NPUGEN_MODELS")
+    folder = arguments.models or (Path(named) if named else usual)
+    if folder is not None and folder.is_dir():
+        return folder
+    if arguments.models:
+        raise UsageError(f"--models {folder}: no such folder")
+    messages.print(f"no networks{f' in {folder}' if folder else ''}: give --models DIR", soft_wrap=True)
+    return None
