@@ -585,7 +585,8 @@ def test_compare_with_onnxruntime(model: str, samples: str, capsys: pytest.Captu
 def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["profile", model, "--macs", "64", "--clock", "100", "-o", "out", "--json"]) == 0
     profile = json.loads(capsys.readouterr().out)
-    assert set(profile) == {"memory", "clock_mhz", "clock", "macs", "total", "layers"} and profile["macs"] == 64
+    assert set(profile) == {"memory", "clock_mhz", "clock", "macs", "total", "layers", "host"}
+    assert profile["macs"] == 64 and profile["host"] is None
     split = {"useful", "idle_pixels", "idle_lanes", "stalls"}
     assert set(profile["total"]) == {"cycles", "macs", "utilisation", "fps", "dram_bytes"} | split
     for layer in profile["layers"]:
