@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcdvcd import VCDVCD
-
 from cores.config import NpuConfig
 from sim.rtl.machine import Bus, RtlMachine
 from sim.rtl.run import run_program
@@ -87,6 +85,8 @@ def record() -> Record:
 
 def _sampled(waves: Path) -> Record:
     """The harness dumps every cycle twice: in front of the rising edge, where ports are settled, and behind it."""
+    from vcdvcd import VCDVCD
+
     ports = {port for diagram in DIAGRAMS for port in (*diagram.ports, diagram.when)}
     file = VCDVCD(str(waves), signals=None, store_tvs=True)
     signals = {port: next(file[name] for name in file.signals if name.partition("[")[0] == f"TOP.{port}")

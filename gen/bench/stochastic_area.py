@@ -40,7 +40,7 @@ def _units() -> Iterator[tuple[str, wiring.Component, float, bool]]:
     binary = dataclasses.replace(config, gather=1, binary_rows=_ROWS)
     yield "int8, 128 MACs", MacArray(config), config.macs, False
     yield ("binary", BinaryUnit(binary, latency=BinaryUnit.shortest_latency(binary)),
-           binary.binary_bits * _ROWS * _PIXELS, False)
+           binary.binary_macs, False)
     for circuit in Circuit:
         unit = StochasticUnit(circuit=circuit, inputs=_INPUTS, rows=_ROWS, pixels=_PIXELS)
         yield circuit.label, unit, _INPUTS * _ROWS * _PIXELS, True

@@ -4,6 +4,7 @@ The labelled images are the 10,000 of MNIST's test set: trained on the first 8,0
 """
 
 import gzip
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +61,10 @@ class AccuracyRow:
 
 def read_mnist(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Images (n, 784) of 0 to 1 and labels (n,). Raises OSError for a missing file, ValueError for a damaged one."""
-    images, labels = (gzip.decompress((folder / name).read_bytes()) for name in MNIST_FILES)
+    try:
+        images, labels = (gzip.decompress((folder / name).read_bytes()) for name in MNIST_FILES)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{folder}: {' or '.join(MNIST_FILES)} is damaged: {error}") from None
     count = len(labels) - 8
     if count < 1 or len(images) != 16 + count * 784:
         raise ValueError(f"{folder}: {' and '.join(MNIST_FILES)} do not belong together")

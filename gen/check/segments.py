@@ -12,7 +12,7 @@ from gen.check.compare import LayerDifference, compare_layers, print_layers
 from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
-from gen.onnx.read import read
+from gen.onnx.read import Shapes, read
 from gen.onnx.runtime import RuntimeModel
 from gen.partition.partition import Partition
 
@@ -54,8 +54,9 @@ class SegmentsComparison:
         return asdict(self)
 
 
-def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machine) -> SegmentsComparison:
-    """The model at ``path``, cut for a ``machine``, on samples: model input -> (N, ...).
+def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machine,
+                     shapes: Shapes | None = None) -> SegmentsComparison:
+    """The model at ``path``, with ``shapes`` of inputs, cut for a ``machine``, on samples: model input -> (N, ...).
 
     The layers of each segment get the inputs that the segments before it make of the samples, the layers' rounding
     included. Raises GraphError for what onnxruntime does not run.
@@ -77,7 +78,7 @@ def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machin
         made, _ = reference.run(imported.graph, taken)
         for n, one in enumerate(values):
             one.update((name, array[n:n + 1]) for name, array in made.items())
-    whole = RuntimeModel(cut.model.proto if cut.before is None else read(path).proto)
+    whole = RuntimeModel(read(path, shapes).proto)
     names = list(cut.model.outputs)
     theirs = [dict(zip(names, whole.run({name: array[n:n + 1] for name, array in inputs.items()}, names), strict=True))
               for n in range(count)]

@@ -84,7 +84,7 @@ def _of_segments(arguments: argparse.Namespace, cut: "Partition", machine: "Mach
 
     samples = _samples(arguments, model_specs(cut.model.inputs))
     with status(f"{len(samples)} samples on onnxruntime"):
-        comparison = compare_segments(arguments.model, cut, samples.inputs, machine)
+        comparison = compare_segments(arguments.model, cut, samples.inputs, machine, dict(arguments.shape))
     if not arguments.json:
         print_segments(comparison, console)
     return comparison

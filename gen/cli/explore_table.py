@@ -18,7 +18,7 @@ __all__ = ["show"]
 #: Characters of a reason why points are infeasible.
 _LONGEST = 120
 #: Figures that are shown only where they are objectives.
-_ASIDE = ("macs", "useful_macs", "bus_bytes", "kept", "accuracy")
+_ASIDE = ("model_macs", "model_useful_macs", "bus_bytes", "kept", "accuracy")
 
 
 def show(found: "Found", *, every: bool) -> None:
@@ -35,6 +35,8 @@ def show(found: "Found", *, every: bool) -> None:
     if any("~" in mark for mark in marks):
         console.print("~: reckoned to take more than the device has, by less than the reckoning's error",
                       soft_wrap=True)
+    if not all(one.facts.get("area_now", True) for one in shown):
+        console.print("area: reckoned from machines of an earlier state of the hardware", soft_wrap=True)
     reasons = Counter(one.infeasible[0] for one in found.evaluations if not one.feasible)
     for reason, count in reasons.most_common():
         short = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."

@@ -158,7 +158,7 @@ def _simulate(target: Target, config: "NpuConfig", clock: float, arguments: argp
     with status(f"compiling the system of {target.title}"):
         line, description = simulate(target, config, clock_mhz=clock)
     with line, counter(f"{target.title}, simulated", len(samples)) as tell:
-        outcome = infer_all(connect(line, description), workload, samples, progress=tell)
+        outcome = infer_all(connect(line, description), workload, samples, clock_mhz=clock, progress=tell)
     if arguments.json:
         print_json({"board": target.name, "macs": config.macs, "clock_mhz": clock, **outcome.to_dict()})
     else:

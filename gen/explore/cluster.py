@@ -35,7 +35,7 @@ class _Cluster:
     def run(self, groups: Sequence[_Jobs]) -> Iterator[tuple[int, _Results]]:
         from distributed import as_completed
 
-        futures = [self._client.submit(_measure, self._meter, jobs, pure=False, priority=-number)
+        futures = [self._client.submit(_measure, self._meter, sources_digest(), jobs, pure=False, priority=-number)
                    for number, jobs in enumerate(groups)]
         numbers = {future.key: number for number, future in enumerate(futures)}
         try:
@@ -96,5 +96,8 @@ def _require_workers(client: "Client", address: str) -> None:
         raise ExploreError(f"--scheduler {address}: the worker {other} has other sources of npugen than these")
 
 
-def _measure(meter: Meter, jobs: _Jobs) -> _Results:
+def _measure(meter: Meter, sources: str, jobs: _Jobs) -> _Results:
+    """On a worker, which may have come later than the others were asked for their sources."""
+    if sources_digest() != sources:
+        raise ExploreError("a worker has other sources of npugen than these")
     return meter.measure(jobs)

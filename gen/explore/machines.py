@@ -119,13 +119,15 @@ class MachineProblem:
         return {
             "mac_lanes": config.macs, "config": config.to_dict(), "density_used": machine.density,
             "clock_mhz": machine.clock.mhz, "clock_basis": machine.clock.basis, "area_error": machine.area.error,
+            "area_now": machine.area.now,
             # More than there is, but not by more than the error of the reckoning.
             "tight": exceeded(machine.area.totals, self.board),
         }
 
 
 def _measured(results: Sequence[Result], clock: Clock) -> Mapping[str, float]:
-    sums = {name: sum(result[name] for result in results) for name in ("cycles", "bus_bytes", "macs", "useful_macs")}
+    sums = {name: sum(result[name] for result in results) for name in ("cycles", "bus_bytes")}
+    sums |= {f"model_{name}": sum(result[name] for result in results) for name in ("macs", "useful_macs")}
     means = {name: sum(result[name] for result in results) / len(results) for name in ("kept", "accuracy")
              if all(name in result for result in results)}
     return {**sums, "ms": 1000 / clock.per_second(sums["cycles"]), **means}

@@ -6,6 +6,7 @@ from typing import Any
 
 from boards.board import Board
 from boards.registry import BOARDS
+from cores.arch.registers import LANES
 from cores.config import FEATURES, PRESET_MACS, NpuConfig
 
 from .errors import SpaceError
@@ -21,7 +22,6 @@ BOARD_CLOCK = "board"
 _MAX_MHZ = 10_000
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(NpuConfig))
-_LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 
 #: What a point has that does not say; a density of 1 leaves all weights as they are.
 DEFAULTS: Mapping[str, Value] = {"macs": 256, "features": "none", "density": 1.0, "memory": IDEAL, "clock": BOARD_CLOCK}
@@ -115,6 +115,6 @@ def config_of(board: Board, point: Point) -> NpuConfig:
     fields = {name: int(value) for name, value in point.items() if name in _FIELDS}
     macs = int(point.get("macs", DEFAULTS["macs"]))
     features = str(point.get("features", DEFAULTS["features"]))
-    lanes = board.config(macs, **{name: value for name, value in fields.items() if name in _LANES})
+    lanes = board.config(macs, **{name: value for name, value in fields.items() if name in LANES})
     units = lanes.feature_fields([] if features == "none" else features.split("+"))
     return board.config(macs, **{**units, **fields})

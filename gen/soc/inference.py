@@ -22,8 +22,8 @@ from sim.cycles import estimate
 
 __all__ = ["Outcome", "connect", "infer_all"]
 
-#: Seconds of the system's clock that an inference may take.
-_TIMEOUT = 60.0
+#: How many times the cycles on the ideal bus an inference may take.
+_PATIENCE = 20
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def connect(line: SerialLine, description: Mapping[str, Any]) -> Backend:
     return _SimulatedBackend(client, line, description)
 
 
-def infer_all(backend: Backend, workload: Workload, samples: Samples, *,
+def infer_all(backend: Backend, workload: Workload, samples: Samples, *, clock_mhz: float,
               progress: Callable[[int, int], None] = lambda done, cycles: None) -> Outcome:
     """Run every sample; ``progress`` hears of the samples done, and the cycles of the last one.
 
@@ -82,7 +82,9 @@ def infer_all(backend: Backend, workload: Workload, samples: Samples, *,
     predictions: list[int | None] = []
     wrong = 0
     expected = program.image()
-    with Device(backend, driver_machine(program.config), timeout=_TIMEOUT) as device:
+    ideal = estimate(program.config, program.code).cycles
+    timeout = _PATIENCE * ideal / (clock_mhz * 1e6)
+    with Device(backend, driver_machine(program.config), timeout=timeout) as device:
         resident = device.load(deployed(workload), slots=1)
         resident.slots[0].region.write(0, expected)     # all of it: what is never written is compared too
         for number in range(len(samples)):
@@ -97,7 +99,7 @@ def infer_all(backend: Backend, workload: Workload, samples: Samples, *,
             predictions.append(_prediction(workload, found))
             progress(number + 1, cycles[-1])
     right = None if samples.labels is None else int(np.count_nonzero(np.array(predictions) == samples.labels))
-    return Outcome(cycles, estimate(program.config, program.code).cycles, expected.size, wrong, predictions, right)
+    return Outcome(cycles, ideal, expected.size, wrong, predictions, right)
 
 
 def _input_tensors(workload: Workload, samples: Samples, number: int) -> dict[str, np.ndarray]:

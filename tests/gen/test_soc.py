@@ -26,6 +26,7 @@ from gen.soc.serve import serve
 from gen.soc.simulator import simulate
 from gen.soc.targets import TARGETS, get_target
 from npudriver.backends.remote import RemoteBackend
+from npudriver.errors import WaitTimeoutError
 from sim import functional
 
 _MEMORY, _NPU, _CSR = 0x4000_0000, 0x9000_0000, 0x1000
@@ -127,9 +128,25 @@ def test_inferences_one_after_the_other(digits: Path):
     samples = read_samples(digits / "digits_test.npz", workload.inputs, limit=3)
     bus = Bus(config)
     bus.memory[:] = 0x55
-    outcome = infer_all(RemoteBackend(SystemClient(bus, _DESCRIPTION), windows_of(_DESCRIPTION)), workload, samples)
+    backend = RemoteBackend(SystemClient(bus, _DESCRIPTION), windows_of(_DESCRIPTION))
+    outcome = infer_all(backend, workload, samples, clock_mhz=50)
     assert outcome.cycles == [123] * 3 and outcome.right == 3 and outcome.wrong_bytes == 0
     assert outcome.compared == workload.program.image().size
+
+
+def test_a_program_that_never_ends(digits: Path):
+    class Busy(Bus):
+        def _set(self, address: int, value: int) -> None:
+            self.registers[address] = value
+            if address == address_of("control") and value & Control.START:
+                self.registers[address_of("status")] = Status.BUSY
+
+    config = BOARDS["ecp5"].config(16)
+    workload = open_workload(digits / "digits_int8.onnx", config, CompileOptions())
+    samples = read_samples(digits / "digits_test.npz", workload.inputs, limit=1)
+    backend = RemoteBackend(SystemClient(Busy(config), _DESCRIPTION), windows_of(_DESCRIPTION))
+    with pytest.raises(WaitTimeoutError, match="no result after"):
+        infer_all(backend, workload, samples, clock_mhz=50)
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -55,6 +55,8 @@ def _make_plain(node: onnx.NodeProto) -> None:
     """Put the ONNX operator in the node's place from which its shape can be inferred: ONNX infers none of others."""
     if any(attribute.name == "channels_last" and attribute.i for attribute in node.attribute):
         return
+    if node.op_type == "QGemm" and (len(node.input) < 8 or not node.input[7]):
+        return      # its result is float
     op, inputs = _SHAPED_AS[node.op_type]
     plain = helper.make_node(op, list(node.input)[inputs], list(node.output))
     if op != "Identity":

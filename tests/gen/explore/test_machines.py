@@ -54,7 +54,7 @@ def test_cycles_are_those_of_a_program(model: ModelFile, rng: np.random.Generato
         graph = load_model(model.name, model.content, machine=Machine.of(config)).graph
         program = generate(prepare(graph, config, options), config, options)
         assert found.figures["cycles"] == cycles.estimate(config, program.code).cycles
-        assert found.figures["useful_macs"] == sum(layer.useful_macs for layer in program.layers)
+        assert found.figures["model_useful_macs"] == sum(layer.useful_macs for layer in program.layers)
 
 
 @pytest.mark.parametrize("memory", ["ideal", "zu3eg", "zynq7020"])
@@ -127,7 +127,7 @@ def test_several_models_are_added(model: ModelFile, rng: np.random.Generator):
     space, other = space_of({"macs": 64, "features": "table"}), needing_a_table(rng)
     both, one, two = (evaluated(MachineProblem(space, BOARD, MachineMeter(models)))
                       for models in ([model, other], [model], [other]))
-    assert both.figures["macs"] == one.figures["macs"] + two.figures["macs"]
+    assert both.figures["model_macs"] == one.figures["model_macs"] + two.figures["model_macs"]
     point, problem = space.point(0), MachineProblem(space, BOARD, MachineMeter([model, other]))
     results = [problem.meter.measure([job.content])[0] for job in problem.jobs(point)]
     found = problem.evaluation(point, results)
