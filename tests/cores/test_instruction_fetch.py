@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cores.arch.isa import Opcode, Queue, decode, is_supported
+from cores.arch.isa import Opcode, Queue, decode, missing
 from cores.config import NpuConfig
 from cores.control.instruction_check import InstructionCheck
 from cores.control.instruction_fetch import InstructionFetch
@@ -35,10 +35,10 @@ def test_instruction_check_refuses_what_decode_refuses():
             ctx.set(check.take, 0)
             await ctx.tick().repeat(check.LATENCY - 1)
             try:
-                opcode = decode(word).opcode
-                if not is_supported(opcode, config):
-                    raise ValueError(f"there is no {opcode.name}")
-                queue = opcode.queue
+                instruction = decode(word)
+                if lack := missing(instruction, config):
+                    raise ValueError(lack)
+                queue = instruction.opcode.queue
             except ValueError as error:
                 assert ctx.get(check.illegal), f"{word.hex()}: {error}"
                 seen[True] += 1

@@ -24,7 +24,7 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "fused"))
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "fused", "winograd"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine

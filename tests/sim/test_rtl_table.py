@@ -31,7 +31,7 @@ X = Tensor("x", (8, 6, 9), 1.0, 0)
 Y = Tensor("middle", (8, 6, 9), 1.0, 0)
 
 
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "fused"))
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "fused", "winograd"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine

@@ -51,7 +51,7 @@ class StreamSource(wiring.Component):
             "activations": Out(thresholds),  # of activations, for each bit of the cycle
             "weights": Out(thresholds),      # of weights
             "mask": Out(self.threshold_bits(circuit)),  # ones that every threshold of this length has
-            "select": Out(StreamSelect(inputs=inputs, bits=bits)),
+            "select": Out(StreamSelect(inputs=inputs, bits=bits)),  # which streams are looked at
         })
 
     @staticmethod
