@@ -69,8 +69,8 @@ EDGES = {
     "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files sim",
-    "gen.explore": "boards cores.config cores.errors gen.compiler gen.files gen.hw gen.ir gen.onnx gen.options "
-                   "gen.partition gen.passes gen.prune gen.run sim",
+    "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.files gen.hw gen.ir gen.onnx "
+                   "gen.options gen.partition gen.passes gen.prune gen.run sim",
     "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
     "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping "

@@ -137,9 +137,11 @@ def test_processes_give_the_same(capsys: pytest.CaptureFixture):
 
 
 def started(options: list[str], kept: Path) -> subprocess.Popen:
+    """A search that can be interrupted, also where the tests themselves cannot be, as in the background of a shell."""
     return subprocess.Popen([sys.executable, "-m", "gen", "explore", MODEL, "--json", *options], cwd=ROOT,
                             env={**os.environ, "NPUGEN_BUILD": str(kept.parent)}, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, start_new_session=True)
+                            stderr=subprocess.PIPE, text=True, start_new_session=True,
+                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
 
 def children_of(group: int) -> list[int]:
@@ -158,8 +160,7 @@ def children_of(group: int) -> list[int]:
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_killed_and_started_again(sent: signal.Signals, kept: Path, capsys: pytest.CaptureFixture):
     """Workers go with the command, what was measured stays, and the result is the same."""
-    options = ["--vary", "macs=64,128,256", "--vary", "features=none,depthwise,gather",
-               "--vary", "input_depth=1024,2048,4096"]
+    options = ["--vary", "macs=64,128,256", "--vary", "features=none,depthwise,gather"]
     process = started(["--jobs", "2", *options], kept)
     deadline = time.monotonic() + 60
     while not list(kept.glob("*.jsonl")):
@@ -175,7 +176,7 @@ def test_killed_and_started_again(sent: signal.Signals, kept: Path, capsys: pyte
         assert time.monotonic() < deadline
         time.sleep(0.05)
     known = next(kept.glob("*.jsonl")).read_text()
-    assert 0 < known.count('"cycles"') < 27
+    assert 0 < known.count('"cycles"') < 9
     resumed = explored(capsys, *options)
     assert next(kept.glob("*.jsonl")).read_text().startswith(known)
     assert resumed == explored(capsys, *options, "--no-cache")
