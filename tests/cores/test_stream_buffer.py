@@ -1,14 +1,16 @@
-"""Stream buffer: everything in order, a payload a cycle, ready a register."""
+"""Buffers of a stream: everything in order, a payload a cycle, ready a register."""
 
 import pytest
 
+from cores.lib.skid_buffer import SkidBuffer
 from cores.lib.stream_buffer import StreamBuffer
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 
 
+@pytest.mark.parametrize("make", [StreamBuffer, SkidBuffer])
 @IDLE_AND_STALL
-def test_order_and_rate(idle, stall, rng):
-    buffer = StreamBuffer(12)
+def test_order_and_rate(make, idle, stall, rng):
+    buffer = make(12)
     bench = Bench(buffer, rng=rng, idle=idle, stall=stall)
 
     async def compare(ctx):
@@ -22,7 +24,7 @@ def test_order_and_rate(idle, stall, rng):
             await bench.until(ctx, lambda: len(bench.taken["output"]) == count)     # noqa: B023 - called at once
             assert bench.taken["output"] == payloads
             if not stall:
-                assert bench.taken_at["output"] == [at + StreamBuffer.LATENCY for at in bench.sent_at["input"]]
+                assert bench.taken_at["output"] == [at + make.LATENCY for at in bench.sent_at["input"]]
             if not idle and not stall:
                 assert bench.taken_at["output"][-1] - bench.taken_at["output"][0] == count - 1
 
