@@ -66,9 +66,12 @@ class Installed:
                 "--macs", "16", "--target", "rtl"]
 
     def environment(self) -> dict[str, str]:
-        """Neither variables of ours nor an activated environment; Yosys need not be compiled for this home anew."""
+        """Neither variables of ours nor an activated environment; Yosys need not be compiled for this home anew.
+
+        How simulators are compiled stays: whether that pays is a matter of the whole test run.
+        """
         kept = {name: value for name, value in os.environ.items()
-                if not name.startswith(("NPUGEN_", "PYTHON", "XDG_", "VIRTUAL_ENV"))}
+                if name == "NPUGEN_RTL_QUICK" or not name.startswith(("NPUGEN_", "PYTHON", "XDG_", "VIRTUAL_ENV"))}
         compiled = platformdirs.user_cache_dir("YoWASP", appauthor=False)
         return {"YOWASP_CACHE_DIR": compiled, **kept, "HOME": str(self.home)}
 

@@ -26,9 +26,9 @@ from gen.run.calibration import Calibration
 from gen.run.host import HostSegment
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
+from tests.gen.cli.calls import error_line
 from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
-from tests.gen.test_cli import error_line
 
 CONFIG = get_board("zu3eg").config(16)
 

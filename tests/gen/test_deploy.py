@@ -16,8 +16,8 @@ from npudriver import Device, PackageError
 from npudriver.model import Deployment
 from sim.devices import FunctionalBackend
 from tests.conftest import ROOT
+from tests.gen.cli.calls import error_line
 from tests.gen.qdq import Builder
-from tests.gen.test_cli import error_line
 from tests.npudriver.serving import serving
 
 CONFIG = NpuConfig.preset(16)

@@ -11,8 +11,8 @@ from PIL import Image
 
 from gen.cli import main
 from gen.onnx.importer import load_model
+from tests.gen.cli.calls import error_line
 from tests.gen.float_models import FloatBuilder
-from tests.gen.test_cli import error_line
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,112 @@
+"""Program files whose header is not what `compile` wrote."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from gen.cli import main
+from tests.gen.cli.calls import error_line
+
+
+@pytest.fixture
+def evil(model: str, capsys: pytest.CaptureFixture) -> Callable[..., str]:
+    """A program of the digits with entries of its header replaced."""
+    assert main(["compile", model, "--macs", "16", "-o", "good.npu"]) == 0
+    capsys.readouterr()
+
+    def make(**changes: object) -> str:
+        with zipfile.ZipFile("good.npu") as source, zipfile.ZipFile("evil.npu", "w") as archive:
+            for name in source.namelist():
+                content = source.read(name)
+                if name == "program.json":
+                    content = json.dumps({**json.loads(content), **changes}).encode()
+                archive.writestr(name, content)
+        return "evil.npu"
+
+    return make
+
+
+@pytest.mark.parametrize("up", ["../", "", "/"])
+def test_a_programs_name_is_no_path(up: str, evil: Callable[..., str], samples: str, tmp_path: Path,
+                                    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    (tmp_path / "in").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "in"))
+    for victim in (tmp_path / "victim.onnx", tmp_path / "in" / "victim.onnx"):
+        victim.write_text("mine")
+    path = evil(name=f"{tmp_path}/victim" if up == "/" else f"{up * 2}victim" if up else "x" * 100_000)
+    for argv in (["run", path, "--input", samples, "--limit", "1"], ["profile", path, "-o", "p"]):
+        assert main(argv) == 0
+    there = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert there == {"good.npu", "evil.npu", "victim.onnx", "in/victim.onnx", "p/profile.json", "p/profile.png"}
+    assert (tmp_path / "victim.onnx").read_text() == (tmp_path / "in" / "victim.onnx").read_text() == "mine"
+
+
+def test_names_of_a_program_do_not_move_the_cursor(evil: Callable[..., str], capsys: pytest.CaptureFixture):
+    layers = json.loads(zipfile.ZipFile("good.npu").read("program.json"))["layers"]
+    path = evil(layers=[{**layer, "name": "same\x1b[2J\n9: end\u202e"} for layer in layers], name="a\nb\x07")
+    assert main(["disasm", path]) == main(["profile", path, "-o", "p"]) == 0
+    captured = capsys.readouterr()
+    assert not {character for character in captured.out if not character.isprintable()} - {"\n"}
+    assert "same?[2J?9: end?" in captured.out and len(captured.out) > 10_000
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"inputs": {"other": "image_quantized"}}, "damaged "),
+    ({"outputs": {}}, "inputs or outputs are not those of the model inside"),
+    ({"board": "atari"}, "damaged (unknown board 'atari'; known: cyclonev"),
+    ({"layers": []}, "Expected `array` of length >= 1"),
+])
+def test_a_program_that_is_not_that_of_its_model(changes: dict, message: str, evil: Callable[..., str], samples: str,
+                                                 capsys: pytest.CaptureFixture):
+    line = error_line(capsys, 1, "run", evil(**changes), "--input", samples, "--target", "functional")
+    assert line.startswith("gen run: error: evil.npu: damaged (") and message in line
+
+
+def test_a_model_inside_a_program_is_whole(evil: Callable[..., str], model: str, samples: str,
+                                           capsys: pytest.CaptureFixture):
+    """It may not ask for other files, wherever they are."""
+    data = onnx.load(model)
+    tensor = data.graph.initializer[0]
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret")
+    tensor.ClearField("raw_data")
+    Path("secret").write_bytes(bytes(100_000))
+    evil()
+    for content, message in ((data.SerializeToString(), "evil.npu: the model inside has weights in another file"),
+                             (b"\x08\xff", "evil.npu: the model inside is damaged")):
+        with zipfile.ZipFile("good.npu") as source, zipfile.ZipFile("evil.npu", "w") as archive:
+            for name in source.namelist():
+                archive.writestr(name, content if name == "model.onnx" else source.read(name))
+        assert message in error_line(capsys, 1, "run", "evil.npu", "--input", samples)
+
+
+def test_program_of_another_configuration(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--macs", "64", "-o", "digits.npu"]) == 0
+    capsys.readouterr()
+    line = error_line(capsys, 2, "run", "digits.npu", "--input", samples, "--target", "functional", "--macs", "128")
+    assert "compiled for another configuration" in line and "nnz_lanes 2 (program) / 4" in line
+    line = error_line(capsys, 2, "profile", "digits.npu", "--density", "0.5")
+    assert "compile the model with --density 0.5" in line
+    assert main(["run", "digits.npu", "--input", samples, "--macs", "64", "--limit", "1"]) == 0
+
+
+def test_a_program_has_the_clock_of_its_board(model: str, samples: str, capsys: pytest.CaptureFixture):
+    assert main(["compile", model, "--board", "ecp5", "--macs", "32", "-o", "digits.npu"]) == 0
+    assert main(["build", "--board", "ecp5", "--macs", "32", "-o", "out"]) == 0
+    assert main(["compile", model, "--config", "out/config.json", "-o", "any.npu"]) == 0
+    for options, said in ((["digits.npu"], "at 85 MHz, target (ecp5)"),
+                          (["digits.npu", "--board", "ecp5"], "at 85 MHz, target (ecp5)"),
+                          (["digits.npu", "--clock", "50"], "at 50 MHz, given"),
+                          (["any.npu", "--board", "ecp5"], "at 85 MHz, target (ecp5)"),
+                          (["any.npu"], "at 333 MHz, target (zu3eg)"),
+                          ([model, "--board", "zynq7020"], "at 150 MHz, target (zynq7020)")):
+        capsys.readouterr()
+        assert main(["profile", *options]) == 0
+        assert f" inferences a second {said}\n" in capsys.readouterr().out
+    for argv in (["profile", "digits.npu"], ["run", "digits.npu", "--input", samples]):
+        line = error_line(capsys, 2, *argv, "--board", "zu3eg")
+        assert "compiled for the board ecp5, not zu3eg" in line
