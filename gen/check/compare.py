@@ -7,7 +7,7 @@ compared at the tensors behind the outputs, before dequantising and Softmax.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from rich.table import Table
 from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph, Layer, Tensor, second_stage
-from gen.ir.parts import wholes
+from gen.ir.parts import ByChannel, wholes
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.runtime import RuntimeModel
 from sim.golden import run_stages
@@ -140,6 +140,15 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
     return kept
 
 
+def _with_gaps(graph: Graph, joined: Iterable[str], ours: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those of ``joined`` that ``ours`` lacks, as nobody reads some of their parts: these are zero."""
+    arrays = ByChannel(graph.tensors)
+    for name, values in ours.items():
+        if name in graph.tensors and graph.tensors[name].part:
+            arrays[name] = values
+    return {name: arrays[name] for name in joined if name not in ours}
+
+
 def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list[LayerDifference]:
     """Every layer by itself, on samples ``inputs`` (model input -> (N, ...)). Raises GraphError as `compare_model`."""
     return _compare_layers(imported, inputs, _reference_stages(imported.graph, inputs))
@@ -159,10 +168,10 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
             op = "table"
         if graph.tensors[layer.output].onnx_name:
             results.append((layer.name, op, graph.tensors[layer.output]))
-    joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output))
-    # A whole of which nobody reads some part may lack that.
-    results += [(name, "concat", graph.tensors[name]) for name in joined
-                if graph.tensors[name].onnx_name and name in ours]
+    joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output)
+                           if graph.tensors[whole].onnx_name)
+    results += [(name, "concat", graph.tensors[name]) for name in joined if name in ours]
+    ours = {**_with_gaps(graph, joined, ours), **ours}
     sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results))
                if t.onnx_name and t.name in ours}
     written = {t.onnx_name: t for *_, t in results}

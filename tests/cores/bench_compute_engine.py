@@ -123,9 +123,11 @@ class Environment(Pins):
         self.errors: list[tuple[int, int]] = []
         self.index = 0
         self.driven: dict[str, int] = {}
+        #: A word of sums comes in this step.
+        self.reading, self.word = False, 0
 
     def stand(self) -> None:
-        """Offer and take nothing until the next step."""
+        """Offer and take nothing."""
         for port in ("queue__valid", "weights__valid", "pooled__ready"):
             self.drive(port, 0)
 
@@ -187,6 +189,8 @@ class Environment(Pins):
             word = self.sample("pooled__payload")
             fields = [word >> lane * POOL_WIDTH & (1 << POOL_WIDTH) - 1 for lane in range(TN)]
             self.pooled.append([field - (field >> POOL_WIDTH - 1 << POOL_WIDTH) for field in fields])
+        if self.reading:
+            self.word = self.sample("read_data")
         self.load_level -= self.sample("load_take")
         self.store_level -= self.sample("store_take")
         assert self.load_level >= 0 and self.store_level >= 0
@@ -212,16 +216,16 @@ class Environment(Pins):
         return words.transpose(3, 0, 1, 2).reshape(TM, tile.rows, words_a_row * PX)[:, :, :tile.cols]
 
     async def read_words(self, bank: int, rows: int, words_a_row: int, base: int = 0) -> np.ndarray:
-        """(rows, words, PX, TM) sums from word ``base`` on."""
+        """(rows, words, PX, TM) sums from word ``base`` on. What is offered meanwhile stays: these are steps too."""
         dut, width = self.dut, CONFIG.acc_width
         words = np.zeros((rows, words_a_row, PX, TM), np.int64)
         for row, column in np.ndindex(rows, words_a_row):
             dut.read_enable.value, dut.read_bank.value = 1, bank
             dut.read_address.value = base + row * words_a_row + column
-            await RisingEdge(dut.clk)
-            dut.read_enable.value = 0
-            await FallingEdge(dut.clk)
-            word = int(dut.read_data.value)
+            await self.step()
+            dut.read_enable.value, self.reading = 0, True
+            await self.step()
+            word, self.reading = self.word, False
             for pixel, oc in np.ndindex(PX, TM):
                 value = word >> (pixel * TM + oc) * width & (1 << width) - 1
                 words[row, column, pixel, oc] = value - (value >> width - 1 << width)

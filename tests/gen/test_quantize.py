@@ -374,8 +374,10 @@ def test_equalised_channels(per_channel: bool, rng: Rng):
     gains = []
     for _ in range(16):
         model = prepare(depthwise_network(rng, 1000))
-        np.testing.assert_allclose(outputs_of(equalize(model, {"x": x}, options), x), outputs_of(model, x), rtol=1e-3,
-                                   atol=1e-5)
+        expected = outputs_of(model, x)
+        # Rounding of single precision is of the largest summands, not of a result in which they cancel out.
+        np.testing.assert_allclose(outputs_of(equalize(model, {"x": x}, options), x), expected, rtol=0,
+                                   atol=1e-5 * np.abs(expected).max())
         without, equalised = (measure(quantized(model, x, per_channel=per_channel, equalize=on), {"x": x}).outputs["y"]
                               for on in (False, True))
         assert without is not None and equalised is not None

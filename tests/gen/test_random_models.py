@@ -27,3 +27,10 @@ def test_every_layer(count: int, seed: int, tmp_path: Path) -> None:
             continue
         assert largest <= 1, f"number {number}: {path}"
     assert refused <= 1 + count // 50
+
+
+def test_a_slice_of_a_part_that_is_requantised(tmp_path: Path) -> None:
+    """Nobody reads the rest of the concatenation: its rounding and that of the slice are two layers all the same."""
+    model = RandomModel(np.random.default_rng([3397015463, 373]))
+    comparison = compare(model.save(tmp_path), model.samples(4))
+    assert comparison.largest == 1 and [row.op for row in comparison.layers].count("pool") == 2
