@@ -51,7 +51,7 @@ class InstructionCheck(wiring.Component):
     tokens; and what the configuration does not have (`isa.missing`).
     """
 
-    #: Cycles: which rules the operation has, and which groups of bits have a 1; whether one is broken.
+    #: Cycles: which groups of bits have a 1; whether the operation has a rule that this breaks.
     LATENCY = 2
 
     def __init__(self, config: NpuConfig):
@@ -94,15 +94,14 @@ class InstructionCheck(wiring.Component):
         opcode = Signal.like(opcode_of(self.word), name="opcode")
         unknown = Signal()
         found = Signal(len(rules))      # for each rule, a 1 among its bits
-        counts = Signal(len(rules))     # for each rule, whether the operation has it
         with m.If(self.take):
             m.d.sync += [
                 opcode.eq(opcode_of(self.word)),
                 unknown.eq(~opcode_of(self.word).matches(*self._operations)),
                 found.eq(Cat(Cat(self.word[bit] for bit in bits).any() for _, bits, _ in rules)),
-                counts.eq(Cat(opcode_of(self.word).matches(*operations) for operations, _, _ in rules)),
             ]
-        broken = [counts[number] & (found[number] == wrong) for number, (_, _, wrong) in enumerate(rules)]
+        broken = [opcode.matches(*operations) & (found[number] == wrong)
+                  for number, (operations, _, wrong) in enumerate(rules)]
         m.d.sync += self.illegal.eq(unknown | Cat(broken).any())
         with m.Switch(opcode):
             for op in self._operations:

@@ -28,7 +28,7 @@ LIMITS = {
     LoadEngine: (6, 6), ComputeEngine: (5, 6), StoreEngine: (5, 5), EnginePair: (None, 6),
 }
 #: Of the whole machine: MACs, with all units?
-MACHINE = {(64, False): 5, (64, True): 8, (256, False): 6, (256, True): 8}
+MACHINE = {(64, False): 5, (64, True): 7, (256, False): 6, (256, True): 8}
 
 _BOARD = get_board("zu3eg")
 

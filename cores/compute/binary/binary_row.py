@@ -1,16 +1,16 @@
 """Binary row: XNOR-popcount of one output channel."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import NpuConfig
-from .popcount import add_ones, adders, carries, parity_steps
+from .popcount import FIRST_ONES, add_ones, adders, carries, count_of, parity_steps
 
 __all__ = ["BinaryRow"]
 
 #: Additions between two registers.
-_ADDERS_A_STAGE = 4
+_ADDITIONS = 2
 
 
 class BinaryRow(wiring.Component):
@@ -37,7 +37,7 @@ class BinaryRow(wiring.Component):
 
     @staticmethod
     def _adder_stages(config: NpuConfig) -> int:
-        return -(-adders(config.binary_bits // 2) // _ADDERS_A_STAGE)
+        return -(-adders(config.binary_bits // 2) // (2 * _ADDITIONS))
 
     @classmethod
     def latency(cls, config: NpuConfig) -> int:
@@ -72,7 +72,6 @@ class BinaryRow(wiring.Component):
     def _count(self, m: Module, pixel: int, early: list, late: list) -> None:
         """Register ``early``, and a cycle later ``late``, whose last is of weight 1; add up."""
         bits, stages = self.config.binary_bits, self._adder_stages(self.config)
-        a_stage = -(-adders(bits // 2) // stages)
 
         def held(values, name):
             # With a reset: without one, a few registers in a row would become shift-register look-up tables.
@@ -81,18 +80,27 @@ class BinaryRow(wiring.Component):
             return list(register)
 
         ones = held(early, "early")
-        number, maximum, ones = ones[0], 1, ones[1:]
+        # Two chains of additions beside each other, whose sums are added in the place of the last stage's last one.
+        chains = [count_of(ones[:1]), count_of(ones[1:1 + FIRST_ONES])]
+        ones = ones[1 + FIRST_ONES:]
         for stage in range(stages):
-            for _ in range(a_stage):
-                if ones:
-                    number, maximum, ones = add_ones(number, maximum, ones)
-            if stage < stages - 1:
-                number = Cat(held(list(number), f"number{stage}_"))
+            last = stage == stages - 1
+            for _ in range(_ADDITIONS - last):
+                for chain, (number, maximum) in enumerate(chains):
+                    if ones:
+                        *chains[chain], ones = add_ones(number, maximum, ones)
+            if not last:
+                chains = [(Cat(held(list(number), f"number{stage}_{chain}_")), maximum)
+                          for chain, (number, maximum) in enumerate(chains)]
                 if stage == 0:
                     ones, late = [*held(ones, "ones0_"), *held(late[:-1], "late")], held(late[-1:], "parity0_")
                 else:
                     ones, late = held(ones, f"ones{stage}_"), held(late, f"parity{stage}_")
-        assert not ones
+        (first, _), (second, _) = chains
         count = Signal(range(bits + 1), name=f"count{pixel}", reset_less=True)
+        # The last of the ones is the carry.
+        *more, carry = [*ones, *[Const(0)] * (not ones)]
+        assert not more
+        number = (Cat(Const(1), first) + Cat(carry, second))[1:len(count)]
         m.d.sync += count.eq(Mux(self.half[pixel], bits // 2, Cat(late[-1], number)))
         m.d.comb += self.counts[pixel].eq(count)

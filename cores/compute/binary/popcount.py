@@ -10,10 +10,12 @@ from functools import cache
 
 from amaranth.hdl import Cat, Const, Value
 
-__all__ = ["add_ones", "adders", "carries", "parities", "parity_steps"]
+__all__ = ["FIRST_ONES", "add_ones", "adders", "carries", "count_of", "parities", "parity_steps"]
 
 #: Ones that one addition takes: five into the adder's own look-up tables and one as its carry.
 _ONES = 6
+#: Ones that a look-up table for each digit counts: what a chain of additions may begin with.
+FIRST_ONES = 3
 
 
 @cache
@@ -64,6 +66,14 @@ def carries(x: list[Value], w: list[Value], steps: tuple[tuple[int, ...], ...]) 
         equal = [~(x[item] ^ w[item]) for item in step]
         digits.append(_majority(*equal) if len(step) == 3 else equal[0] & equal[1])
     return digits
+
+
+def count_of(ones: list[Value]) -> tuple[Value, int]:
+    """At most `FIRST_ONES`, counted: the number and its maximum."""
+    if len(ones) < 2:
+        return Cat(ones), len(ones)
+    a, b, c = [*ones, *[Const(0)] * (FIRST_ONES - len(ones))]
+    return Cat(a ^ b ^ c, _majority(a, b, c)), len(ones)
 
 
 def adders(ones: int) -> int:

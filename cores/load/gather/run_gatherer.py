@@ -34,7 +34,7 @@ class RunGatherer(wiring.Component):
             "enter": In(1),                    # a beat comes, if there is ``room``
             "beat": In(data.ArrayLayout(unsigned(8), config.beat_bytes)),  # its bytes
             "present": In(config.beat_bytes),  # those that do not count as padding
-            "room": Out(1),                    # for a beat
+            "room": Out(1, init=1),            # for a beat
             "hold": In(1),                     # let no run set out
             "emit": Out(config.write_lanes),   # a run, or several of neighbouring banks, sets out
             "row_end": Out(1),                 # the last of its row
@@ -65,7 +65,6 @@ class RunGatherer(wiring.Component):
             go.eq(waiting & (beyond_last >= 0) & ~self.hold),
             self.runs.ready.eq(~waiting | go),
             load.eq(self.runs.valid & self.runs.ready),
-            self.room.eq(~waiting | (beyond_first < 0) | (beyond_first[:2] != ByteWindow.SLOTS - 1)),
         ]
         m.d.sync += entered.eq(entered + self.enter)
         for beyond, number in ((beyond_last, self.runs.p.last), (beyond_first, self.runs.p.first)):
@@ -75,6 +74,8 @@ class RunGatherer(wiring.Component):
             m.d.sync += beyond.eq(Mux(load, loaded, beyond + self.enter))
         with m.If(self.runs.ready):
             m.d.sync += waiting.eq(self.runs.valid)
+        self._keep_room(m, behind=(entered - self.runs.p.first)[:bits], beyond=beyond_first,
+                        load=load, waits=self.runs.valid | (waiting & ~go))
         turn = Signal(data.ArrayLayout(range(lanes), config.write_lanes))
         with m.If(load):
             m.d.sync += [run.eq(self.runs.p),
@@ -111,3 +112,19 @@ class RunGatherer(wiring.Component):
                 present = Cat(window.output[number][lane][8] for lane in range(lanes))
                 m.d.comb += self.zero[number].eq(~(present & self.bytes).any())
         return m
+
+    def _keep_room(self, m: Module, *, behind: Value, beyond: Value, load: Value, waits: Value) -> None:
+        """``room`` of the next cycle: unless a run ``waits`` then, and all slots from the one it begins in are full.
+
+        ``beyond``: beats in the window behind that one; at SLOTS - 1 it is full. A run that is loaded has one less than
+        ``behind``. What enters and what is loaded comes late and only chooses.
+        """
+        last = ByteWindow.SLOTS - 1
+
+        def at(value: Value, slot: int) -> Value:
+            return ~value[-1] & (value[:last.bit_length()] == slot)
+
+        one_less = ~behind[-1] & (behind[:last.bit_length()] == 0) & (behind != 0)
+        full = Mux(load, Mux(self.enter, at(behind, last), one_less),
+                   Mux(self.enter, at(beyond, last - 1), at(beyond, last)))
+        m.d.sync += self.room.eq(~(waits & full))
