@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
     from gen.hw.area import Area
+    from gen.hw.flat import FlatDesign
     from gen.hw.route import RouteReport
     from gen.hw.synth import Report
     from gen.hw.timing import TimingReport
@@ -126,12 +127,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.synth:
         from gen.hw.area import exceeded
 
-        report, timing = map_to_device(verilog, board, config)
+        report, timing, routed = map_to_device(verilog, board, config, route=arguments.route)
         too_many = exceeded(report.totals, board)
         resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many,
                      "timing": timing.to_dict()}
-        if arguments.route:
-            routed = place(verilog, board, config)
+        if routed is not None:
             resources["route"] = routed.to_dict()
         write_file(folder / "resources.json", json.dumps(resources, indent=2) + "\n")
         result = {**resources, **result}
@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> None:
             console.print(_resource_table(report, board))
             console.print(timing_table(timing))
             console.print(timing_line(timing, board.clock_mhz), soft_wrap=True)
-            if arguments.route:
+            if routed is not None:
                 console.print(f"{routed.mhz:g} MHz, placed and routed: {routed.critical}", soft_wrap=True)
         if too_many:
             messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
@@ -172,28 +172,34 @@ def say_area(area: "Area", board: "Board") -> None:
                        f"{', '.join(surely or perhaps)}", style="yellow", soft_wrap=True)
 
 
-def map_to_device(verilog: str, board: "Board", config: "NpuConfig") -> tuple["Report", "TimingReport"]:
-    """Area and timing, two runs of Yosys side by side; the clock is remembered for other commands' figures."""
+def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: bool = False
+                  ) -> tuple["Report", "TimingReport", "RouteReport | None"]:
+    """Area and timing, two runs of Yosys side by side, and with ``route`` what nextpnr makes of the second's netlist.
+
+    The clock is remembered for other commands' figures.
+    """
     from gen.hw.clock import remember_clock
+    from gen.hw.flat import flat_design
     from gen.hw.synth import synthesize
-    from gen.hw.timing import measure_timing
+    from gen.hw.timing import timing_of
 
     folder = cache_folder() / "synth"
-    with status(f"yosys, {board.family}") as remark, ThreadPoolExecutor(1) as pool:
-        area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
-        timing = measure_timing(verilog, "npu", board.family, cache=folder, progress=remark)
-        report = area.result()
-    remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
-    return report, timing
+    with flat_design(verilog, "npu", board.family) as design:
+        with status(f"yosys, {board.family}") as remark, ThreadPoolExecutor(1) as pool:
+            area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
+            timing = timing_of(design, cache=folder, progress=remark)
+            report = area.result()
+        remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
+        return report, timing, place(design, board, config) if route else None
 
 
-def place(verilog: str, board: "Board", config: "NpuConfig") -> "RouteReport":
+def place(design: "FlatDesign", board: "Board", config: "NpuConfig") -> "RouteReport":
     """Place and route; the clock is remembered for other commands' figures."""
     from gen.hw.clock import remember_clock
     from gen.hw.route import place_and_route
 
     with status(f"nextpnr, {board.family}") as remark:
-        report = place_and_route(verilog, "npu", board, cache=cache_folder() / "synth", progress=remark)
+        report = place_and_route(design, board, cache=cache_folder() / "synth", progress=remark)
     remember_clock(board, config, Clock(report.mhz, "placed and routed"))
     return report
 

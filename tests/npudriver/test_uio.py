@@ -138,7 +138,7 @@ def test_memory_out_of_reach(tmp_path):
     (tmp_path / "class" / "u-dma-buf" / "udmabuf0" / "phys_addr").write_text(f"{1 << CONFIG.address_width:#x}\n")
     with Device(FakeBoard(tmp_path, CONFIG), machine_of_json()) as device:
         free = device.backend._memory.arena.free_bytes
-        with pytest.raises(OutOfMemoryError, match=f"machine's reach, whose bus has {CONFIG.address_width} address bits"):
+        with pytest.raises(OutOfMemoryError, match=f"reach, whose bus has {CONFIG.address_width} address bits"):
             device.load(program())
         assert device.backend._memory.arena.free_bytes == free
 
