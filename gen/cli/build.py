@@ -1,6 +1,7 @@
 """``gen build``"""
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of, megahertz
 from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
 
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="where the files go, in place of an earlier build's (default build/BOARD-MACS, with the "
                              "features behind it)")
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ",
+                        help="of the machine in the board's project, in place of the board's target")
     parser.add_argument("--synth", action="store_true",
                         help="synthesise with Yosys (minutes): tables of resources and of the longest paths with the "
                              "clock that they give, resources.json, and a warning if the machine is larger than the "
@@ -113,6 +116,8 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Calla
 
 def run(arguments: argparse.Namespace) -> None:
     board, config = chosen_board(arguments), chosen_config(arguments)
+    if arguments.clock is not None:
+        board = dataclasses.replace(board, clock_mhz=arguments.clock)
     if arguments.route:
         routed_boards = [other.name for other in BOARDS.values() if other.nextpnr]
         if not arguments.synth or board.name not in routed_boards:

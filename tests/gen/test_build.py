@@ -94,3 +94,15 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
         line for line in scripts[0].splitlines() if line]
     assert json.loads((tmp_path / "out" / "resources.json").read_text())["route"]["mhz"] == 88.2
     assert main(["build", *options]) == 0 and len(scripts) == len(placed) == 1, "both are kept"
+
+
+def test_a_clock_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """In the project, in the overlay that sets it on the board, and in the manifest."""
+    options = ["build", "--board", "zu3eg", "--macs", "16", "-o", str(tmp_path)]
+    assert main([*options, "--clock", "187.5"]) == 0
+    assert "FREQMHZ {187.5}" in (tmp_path / "vivado_project.tcl").read_text()
+    assert "rates = <187500000>" in (tmp_path / "npu.dtso").read_text()
+    assert json.loads((tmp_path / "manifest.json").read_text())["clock_target_mhz"] == 187.5
+    capsys.readouterr()
+    assert main([*options, "--clock", "9000"]) == 2
+    assert "must be in 1..400 MHz, not 9000" in capsys.readouterr().err
