@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
@@ -9,6 +10,9 @@ from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.run import positive, require_member_names
+
+if TYPE_CHECKING:
+    from boards.board import Board
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_int8.onnx --board zu3eg -o build/digits --input examples/digits/digits_test.npz"""
@@ -71,6 +75,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(facts)
         return
-    first = "sudo sh hardware/load.sh && " if hardware else ""
-    console.print(f"{arguments.output}: {arguments.model.stem} for {described(program.config, board.name)}; copy it "
-                  f"to the board and type: {first}sudo python3 run.py", soft_wrap=True)
+    console.print(f"{arguments.output}: {arguments.model.stem} for {described(program.config, board.name)}; "
+                  f"{_next(board, enclosed=bool(hardware))}", soft_wrap=True)
+
+
+def _next(board: "Board", *, enclosed: bool) -> str:
+    if board.linux is None:
+        return f"on the computer that reaches it, as {board.driver_device} or by --device, type: python3 run.py"
+    return f"copy it to the board and type: {'sudo sh hardware/load.sh && ' * enclosed}sudo python3 run.py"

@@ -129,13 +129,14 @@ def encoded_sample(program: DeployedProgram, workload: Workload, samples: Sample
 
 def _readme(deployment: Deployment, hardware: Mapping[str, bytes]) -> str:
     host = any(isinstance(segment, Path) for segment in deployment.segments)
+    as_root = "sudo " if deployment.device.startswith("uio:") else ""
     uses = {}
     if hardware:
         uses["sudo sh hardware/load.sh"] = "loads the bitstream, once after each start of the board"
     uses |= {
-        "sudo python3 run.py": "the enclosed sample, whose outputs are known",
-        "sudo python3 run.py --input X.npz -o Y.npz": "samples of your own",
-        "sudo python3 -m npudriver serve": "lets `gen run --target board:tcp://THIS_BOARD` use the device",
+        f"{as_root}python3 run.py": "the enclosed sample, whose outputs are known",
+        f"{as_root}python3 run.py --input X.npz -o Y.npz": "samples of your own",
+        f"{as_root}python3 -m npudriver serve": "lets `gen run --target board:tcp://THIS_BOARD` use the device",
     }
     if "npu.hwh" in hardware:
         uses["sudo python3 run.py --device pynq:hardware/npu.bit"] = "with PYNQ, which loads the bitstream by itself"
