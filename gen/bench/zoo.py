@@ -98,7 +98,7 @@ def fitted(config: NpuConfig, boards: Iterable[Board]) -> tuple[list[Fitted], li
     return list(found.values()), small
 
 
-def measure(where: Sequence[Fitted], networks: Sequence[ZooNetwork] = NETWORKS,
+def measure(where: Sequence[Fitted], networks: Sequence[ZooNetwork],
             progress: Callable[[str], None] = lambda remark: None) -> Iterator[Row]:
     """A row for each network and machine."""
     for network in networks:

@@ -6,6 +6,7 @@ from typing import Any
 
 from gen.cli.bench_part import Part, Rows, models_folder, simulated
 from gen.cli.common import messages, status
+from gen.cli.journal import Journal
 from gen.cli.machine import chosen_board, chosen_config
 from gen.cli.memory import chosen_memory
 from gen.files.write import write_file
@@ -57,17 +58,20 @@ def _memory(arguments: argparse.Namespace) -> Rows:
 
 def _zoo(arguments: argparse.Namespace) -> Rows:
     from boards.registry import BOARDS
-    from gen.bench.zoo import fitted, measure, plot
+    from gen.bench import zoo
 
     chosen = None if arguments.board is None else [chosen_board(arguments)]
-    where, small = fitted(chosen_config(arguments), chosen or BOARDS.values())
+    where, small = zoo.fitted(chosen_config(arguments), chosen or BOARDS.values())
     if small:
         messages.print(f"the machine does not fit {', '.join(board.name for board in small)}", soft_wrap=True)
-    with status("zoo") as remark:
-        rows = list(measure(where, progress=remark))
-    if rows and arguments.output is not None:
-        write_file(arguments.output / _PLOT, plot(rows))
-    found = [dataclasses.asdict(row) for row in rows]
+    machines = [f"{one.board.name} {one.config.digest:08x} {one.clock}" for one in where]
+    found: Rows = []
+    with Journal() as journal, status("zoo") as remark:
+        for network in zoo.NETWORKS:
+            found += journal.row(f"zoo {network} on {machines}", lambda network=network: {  # type: ignore[misc]
+                "rows": [dataclasses.asdict(row) for row in zoo.measure(where, [network], remark)]})["rows"]
+    if found and arguments.output is not None:
+        write_file(arguments.output / _PLOT, zoo.plot([zoo.Row(**row) for row in found]))
     if arguments.json:
         return found
     # Milliseconds for people; seconds, as everywhere, for scripts.

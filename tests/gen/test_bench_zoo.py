@@ -1,5 +1,6 @@
 """Networks on boards' memories: which machines are reckoned with, and what bounds a network."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,33 @@ def test_all_networks_are_of_the_zoo():
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     """Table and plot; milliseconds for people."""
-    monkeypatch.setattr(zoo, "measure", lambda where, progress: measure(where, [ZooNetwork("lenet5")], progress))
+    monkeypatch.setattr(zoo, "NETWORKS", [ZooNetwork("lenet5")])
+    monkeypatch.setattr("gen.cli.journal.cache_folder", lambda: tmp_path / "cache")
     assert main(["bench", "zoo", "--macs", "16", "--board", "ecp5", "-o", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert "ecp5: LeNet-5" in said.out and " ms " in said.out and " 85 " in said.out and " target" in said.out
     assert (tmp_path / "zoo.png").is_file()
     assert main(["bench", "zoo", "--macs", "512", "--board", "ecp5"]) == 0
     assert "the machine does not fit ecp5" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    """With the network that it was at."""
+    monkeypatch.setattr(zoo, "NETWORKS", [ZooNetwork("lenet5"), ZooNetwork("lenet5", 0.5)])
+    monkeypatch.setattr("gen.cli.journal.cache_folder", lambda: tmp_path)
+    measured: list[float | None] = []
+
+    def interrupted(where, networks, progress):
+        measured.append(networks[0].density)
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        return measure(where, networks, progress)
+
+    monkeypatch.setattr(zoo, "measure", interrupted)
+    arguments = ["bench", "zoo", "--macs", "16", "--board", "zu3eg", "--json"]
+    assert main(arguments) == 130
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert measured == [None, 0.5, 0.5]
+    assert [row["network"] for row in json.loads(capsys.readouterr().out)["zoo"]] == [
+        "zu3eg: LeNet-5", "zu3eg: LeNet-5, 50 % of the weights"]
