@@ -2,9 +2,10 @@
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from boards.linux import LinuxTree
 from boards.memory import MemoryPort
 from cores.config import NpuConfig
 
@@ -35,6 +36,8 @@ class Board:
     #: Address at which the board's processor sees the NPU's registers; None where there is no processor but what the
     #: user's design has.
     registers_base: int | None = None
+    #: How Linux on that processor finds them.
+    linux: LinuxTree | None = None
     #: ``module:class`` of the Amaranth platform: of amaranth-boards where it has the board.
     amaranth_platform: str
     #: Name of the board in the vendor's tool, from which it has the settings of the processor's memory; "" where the
@@ -64,4 +67,4 @@ class Board:
     def to_dict(self) -> dict[str, Any]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {**values, "resources": dict(self.resources), "project": dict(self.project),
-                "memory": self.memory.to_dict()}
+                "memory": self.memory.to_dict(), "linux": None if self.linux is None else asdict(self.linux)}

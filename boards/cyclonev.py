@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from boards.board import Board
+from boards.linux import CYCLONE_V
 from boards.memory import MemoryPort
 from boards.projects import QUARTUS
 
@@ -13,6 +14,7 @@ _DE10_NANO = Board(
     name="cyclonev", title="DE10-Nano", family="cyclonev", part="5CSEBA6U23I7", clock_mhz=125,
     resources={"lut": 83_820, "ff": 167_640, "dsp": 112, "m10k": 553},
     multiplier_width=18, memory_bus_bits=(32, 64, 128, 256), address_width=32, registers_base=0xFF20_0000,
+    linux=CYCLONE_V,
     memory=MemoryPort(
         # Cyclone V Hard Processor System Technical Reference Manual: 400 MHz at most.
         device="1 GB DDR3-800", transfers=800e6, width_bits=32,

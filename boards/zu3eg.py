@@ -1,6 +1,7 @@
 """Avnet Ultra96-V2: Zynq UltraScale+ ZU3EG."""
 
 from boards.board import Board
+from boards.linux import ZYNQ_ULTRASCALE
 from boards.memory import MemoryPort
 from boards.projects import VIVADO
 
@@ -11,6 +12,7 @@ BOARDS = (
         name="zu3eg", title="Ultra96-V2", family="xcup", part="xczu3eg-sbva484-1-i", clock_mhz=333,
         resources={"lut": 70_560, "ff": 141_120, "dsp": 360, "bram36": 216},
         multiplier_width=27, memory_bus_bits=(32, 64, 128), address_width=40, registers_base=0xA000_0000,
+        linux=ZYNQ_ULTRASCALE,
         memory=MemoryPort(
             device="2 GB LPDDR4", transfers=2133e6, width_bits=32,
             # Manev, Vaishnav, Koch: Unexpected Diversity, FPT 2019, have measured both on this board and on the ZCU102.

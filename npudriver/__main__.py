@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Iterator, Sequence
 
 import numpy as np
 
+from .arrays import read_arrays, write_arrays
 from .connect import open_backend
 from .device import Device
 from .errors import DriverError, PackageError
@@ -37,6 +39,25 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text}")
+    return value
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if path.suffix != ".npz":
+        raise argparse.ArgumentTypeError(f"outputs are written as .npz, not as {path.name}")
+    if not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{path.parent}: no such folder, or not writable")
+    return path
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="npudriver", description="Programs on an NPU.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -44,15 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("folder", type=Path)
     run.add_argument("--input", type=Path, metavar="X.npz", help="arrays named as the model's inputs, samples on the "
                      "first axis, and perhaps `label`; without it the enclosed sample runs, whose outputs are known")
-    run.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
+    run.add_argument("-o", "--output", type=_file, metavar="Y.npz", help="write the outputs under the model's names")
     run.add_argument("--limit", type=_positive, metavar="N", help="take the first N samples")
     run.add_argument("--slots", type=_positive, default=2, help="1 loads no input while the device runs (default 2)")
     run.add_argument("--retries", type=_natural, default=0,
                      help="try a sample again so often that has failed (default 0)")
+    run.add_argument("--timeout", type=_seconds, default=10.0, metavar="S", help="for one inference (default 10 s)")
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
     info.add_argument("folder", type=Path)
-    run.add_argument("--timeout", type=float, default=10.0, metavar="S", help="for one inference (default 10 s)")
     serve = commands.add_parser("serve", help="let others use the device over the network, who must be trusted")
     serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT", help="default 127.0.0.1:1234")
     serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
@@ -64,11 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _samples(path: Path, deployment: Deployment, limit: int | None) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file) if not isinstance(file, np.ndarray) else {}
-    except (OSError, ValueError) as error:
-        raise PackageError(f"{path}: not an .npz file, or damaged ({error})") from None
+    arrays = read_arrays(path)
     for name in deployment.inputs:
         if name not in arrays:
             raise PackageError(f"{path}: has no array {name}; it has {', '.join(arrays) or 'none'}")
@@ -76,7 +93,7 @@ def _samples(path: Path, deployment: Deployment, limit: int | None) -> dict[str,
     if min(counts.values()) < 1 or len(set(counts.values())) > 1:
         raise PackageError(f"{path}: the inputs must have samples on their first axes, as many each: " + ", ".join(
             f"{name} has {count}" for name, count in counts.items()))
-    return {name: array[:limit] for name, array in arrays.items()}
+    return {name: array[:limit] if array.ndim else array for name, array in arrays.items()}
 
 
 def _each(arrays: dict[str, np.ndarray], names: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
@@ -94,14 +111,14 @@ def _run(arguments: argparse.Namespace) -> int:
         found = list(model.stream(_each(arrays, list(deployment.inputs)), retries=arguments.retries))
         seconds = time.perf_counter() - began
     if arguments.output:
-        np.savez_compressed(arguments.output, **_stacked(found))  # type: ignore[arg-type]
+        write_arrays(arguments.output, _stacked(found))
     facts = {"samples": len(found), "seconds": round(seconds, 6), "per_second": round(len(found) / seconds, 2)}
     if own:
         facts["differing"] = sum(
             int(np.count_nonzero(np.asarray(one[name]) != arrays[_EXPECTED + name][number]))
             for number, one in enumerate(found) for name in deployment.outputs if _EXPECTED + name in arrays)
     labels = arrays.get("label")
-    if labels is not None and len(deployment.outputs) == 1:
+    if labels is not None and labels.shape == (len(found),) and len(deployment.outputs) == 1:
         right = [int(np.argmax(one[deployment.outputs[0]])) == int(label) for one, label in zip(found, labels)]
         facts["right"] = sum(right)
     print(json.dumps(facts) if arguments.json else ", ".join(f"{name} {value}" for name, value in facts.items()))

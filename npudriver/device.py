@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 
 from .backend import Backend
 from .errors import AbortedError, DeviceError, DriverError, FaultError, WaitTimeoutError
@@ -59,13 +60,17 @@ class Device:
         self.close()
 
     def close(self) -> None:
-        """Abort what is under way and let go of the device. Once more is no error."""
+        """Abort what is under way and let go of the device. Once more is no error.
+
+        A machine that does not stop is reset, where the way to it can, as its memory goes with the backend.
+        """
         programs, self._programs = self._programs, []
         try:
             for program in programs:
                 program.unload()
-        except DriverError:     # it does not stop; its memory goes with the backend
-            pass
+        except DriverError:
+            with suppress(DriverError):
+                self.backend.reset()
         finally:
             self.backend.close()
 
@@ -171,10 +176,12 @@ class Device:
             self.reset()
 
     def forget(self, program: Owner) -> None:
-        """Abort all inferences of a program that is to go."""
+        """Abort all inferences of a program whose memory is to be given back. Raises DeviceError."""
         for inference in [*self._queue, *([self._running] if self._running else [])]:
             if inference.program is program:
                 self.abort(inference)
+        if self._running is None and not self._settles():   # what it was told to stop has transfers under way
+            raise DeviceError("the device does not stop, as its bus owes answers: reset it")
         self._programs = [resident for resident in self._programs if resident is not program]
 
     # -- one after the other -------------------------------------------------------------------------------------
@@ -188,8 +195,9 @@ class Device:
                                           "reset it"))
                 continue
             self._pause = _FIRST_PAUSE
-            self.registers.start(inference.program.job(inference.slot), interrupt=self._interrupt)
+            # Before it is: whatever comes in between, Ctrl-C too, what may run is known.
             self._running, self._started = inference, self.backend.time()
+            self.registers.start(inference.program.job(inference.slot), interrupt=self._interrupt)
 
     def _collect(self, inference: Inference) -> None:
         """The outcome of the running inference, which has ended."""

@@ -90,12 +90,12 @@ class EtherboneClient:
         try:
             send(self._connection, Packet(reads=[addr + 4 * number for number in range(length)]))
             answer = receive(self._connection)
-        except OSError as error:
-            raise TransportError(f"{self._where}: {error.strerror or error}") from None
+        except (OSError, TransportError) as error:
+            raise self._lost(error) from None
         if answer is None:
-            raise TransportError(f"{self._where}: the connection was closed")
+            raise self._lost("the connection was closed")
         if len(answer.writes) != length:
-            raise TransportError(f"{self._where}: {len(answer.writes)} words came where {length} were asked for")
+            raise self._lost(f"{len(answer.writes)} words came where {length} were asked for")
         return list(answer.writes)
 
     def write(self, addr: int, datas: Sequence[int]) -> None:
@@ -103,7 +103,12 @@ class EtherboneClient:
         try:
             send(self._connection, Packet(base=addr, writes=datas))
         except OSError as error:
-            raise TransportError(f"{self._where}: {error.strerror or error}") from None
+            raise self._lost(error) from None
+
+    def _lost(self, why: object) -> TransportError:
+        """After this nothing is sent or taken any more: an answer that comes late is not that to the next question."""
+        self._connection.close()
+        return TransportError(f"{self._where}: {getattr(why, 'strerror', None) or why}")
 
     def close(self) -> None:
         self._connection.close()

@@ -14,6 +14,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from . import layout
+from .arrays import read_arrays
 from .errors import PackageError
 from .steps import apply
 
@@ -128,7 +129,7 @@ class DeployedProgram:
             if (header.pop("format", None), header.pop("version", None)) != (_FORMAT, _VERSION):
                 raise PackageError(f"{folder}: made by another version; deploy the program again")
             path = folder / "arrays.npz"
-            arrays = dict(np.load(path, allow_pickle=False)) if path.is_file() else {}
+            arrays = read_arrays(path) if path.is_file() else {}
             for side in ("inputs", "outputs"):
                 header[side] = [_port(entry, arrays) for entry in header[side]]
             return cls(code=(folder / "code.bin").read_bytes(), constants=(folder / "data.bin").read_bytes(), **header)

@@ -7,12 +7,21 @@ from typing import Any, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from .errors import AbortedError, DeviceError, FaultError, PackageError, WaitTimeoutError
+from .errors import AbortedError, DeviceError, FaultError, OutOfMemoryError, PackageError, WaitTimeoutError
 from .inference import Inference, Queue, Slot
+from .machine import Machine
 from .program import DeployedProgram, Port
 from .registers import Job
 
 __all__ = ["ResidentProgram"]
+
+
+def _require_sense(program: DeployedProgram, machine: Machine) -> None:
+    """Raises PackageError for sizes that do not go together."""
+    if not program.code or len(program.code) % machine.instruction_bytes or (
+            len(program.constants) > program.data_beats * machine.beat_bytes or
+            not 0 <= program.write_start <= program.data_beats):
+        raise PackageError(f"program {program.name} is damaged; deploy it again")
 
 
 class ResidentProgram:
@@ -28,6 +37,7 @@ class ResidentProgram:
         machine = device.machine
         if program.digest != machine.fingerprint["config"]:
             raise PackageError(f"program {program.name} was compiled for another machine; compile it again")
+        _require_sense(program, machine)
         self.device, self.program = device, program
         self._closed = False
         self._buffers: list[Any] = []
@@ -49,6 +59,10 @@ class ResidentProgram:
     def _allocated(self, size: int) -> Any:
         buffer = self.device.backend.allocate(size, self.device.machine.alignment)
         self._buffers.append(buffer)
+        bits = self.device.machine.address_bits
+        if (buffer.address + size - 1) >> bits:
+            raise OutOfMemoryError(f"memory at {buffer.address:#x} is out of the machine's reach, whose bus has {bits} "
+                                   "address bits; reserve lower memory")
         return buffer
 
     def _free(self) -> None:
@@ -72,10 +86,11 @@ class ResidentProgram:
     def unload(self) -> None:
         """Give its memory back; what of it is under way is aborted, results that are there are kept.
 
-        Once more is no error. Raises DeviceError, and keeps the memory, when the device does not stop.
+        Once more is no error. Raises DeviceError, and keeps the memory, when the device does not stop; after a reset
+        it is given back once this is called again.
         """
-        if not self._closed:
-            self._closed = True
+        self._closed = True
+        if self._buffers:
             self.device.forget(self)
             for slot in self.slots:
                 if slot.inference is not None:

@@ -10,7 +10,7 @@ import socket
 import numpy as np
 
 from .backend import Backend
-from .errors import TransportError
+from .errors import DriverError, TransportError
 from .etherbone import Packet, receive, send
 from .windows import INFO, Windows
 
@@ -61,13 +61,15 @@ class Server:
                 return
             with connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                # One that has vanished does not keep the others out for good.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 try:
                     while True:
                         packet = receive(connection)
                         if packet is None:
                             break
                         self._answer(connection, packet)
-                except (OSError, TransportError, ValueError):
+                except (OSError, DriverError, ValueError):
                     continue
 
     def _answer(self, connection: socket.socket, packet: Packet) -> None:

@@ -12,6 +12,8 @@ __all__ = ["INFO", "Windows"]
 #: Byte address at which a server of this package says what it has, and the first word there: "NPUD".
 INFO, _MAGIC = 0xF000_0000, 0x4E505544
 #: Words at INFO, in order; ``bus`` has two, low and high.
+#: Bytes of the register port, and of a connection's addresses.
+_PORT, _REACH = 0x1000, 1 << 32
 _FIELDS = ("magic", "registers", "memory", "size", "bus_low", "bus_high", "wait", "reset")
 
 
@@ -29,6 +31,13 @@ class Windows:
     bus: int
     wait: int | None = None
     reset: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raises TransportError for a window that the connection's addresses do not reach."""
+        for name, first, size in (("registers", self.registers, _PORT), ("memory", self.memory, self.size)):
+            if first < 0 or first % 4 or size < 1 or first + size > _REACH:
+                raise TransportError(f"{name} at {first:#x}, {size:#x} bytes: must begin at a multiple of 4 and lie "
+                                     f"below {_REACH:#x}")
 
     @classmethod
     def found(cls, read: Callable[[int], int]) -> Windows:

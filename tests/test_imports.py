@@ -72,10 +72,10 @@ EDGES = {
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.files gen.hw gen.ir gen.onnx "
                    "gen.options gen.partition gen.passes gen.prune gen.run sim",
     "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
-    "gen.deploy": "boards cores.config gen.files gen.hw gen.ir gen.run npudriver",
+    "gen.deploy": "boards cores.config cores.errors gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping "
                  "gen.onnx gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
-                 "sim.devices sim.golden sim.rtl sim.stochastic",
+                 "sim.devices sim.golden sim.rtl sim.stochastic sim.timing",
     "gen.cli": "boards cores cores.config cores.errors gen.bench gen.check gen.deploy gen.explore gen.files gen.hw "
                "gen.ir gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize "
                "gen.run gen.soc gen.train gen.zoo npudriver sim sim.rtl",

@@ -3,35 +3,34 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from boards.registry import BOARDS
 from cores.config import NpuConfig
 from gen.bench.networks import NETWORKS
+from gen.bench.waits import Bound, bound_of, waits_of
 from gen.hw.clock import clock_of
 from gen.options import CompileOptions
 from gen.run.memory import bus_of
 from gen.run.workload import open_workload
-from sim.cycles import estimate
 
 __all__ = ["Row", "measure"]
-
-#: More than this share of the cycles is the memory's doing: then it is what bounds the network.
-_BOUND = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """``lost``: percent of the cycles that an ideal memory does not need."""
+    """``lost``: percent of the cycles that an ideal memory does not need; ``waits``: of those in which the array waits
+    for data.
+    """
 
     network: str
     ideal: int
     cycles: int
     lost: float
+    waits: float
     fps: float
     mhz: float
     clock: str
-    bound: Literal["compute", "memory"]
+    bound: Bound
 
 
 def measure(folder: Path, config: NpuConfig, progress: Callable[[str], None] = lambda remark: None) -> Iterator[Row]:
@@ -42,9 +41,8 @@ def measure(folder: Path, config: NpuConfig, progress: Callable[[str], None] = l
         bus = bus_of(board.memory, machine, clock.mhz)
         for network in NETWORKS:
             progress(f"{board.name}, {network.title}")
-            code = open_workload(folder / f"{network.file}.onnx", machine, CompileOptions()).program.code
-            ideal, cycles = (estimate(machine, code, dram=dram).cycles for dram in (None, bus.dram))
-            share = (cycles - ideal) / cycles
-            yield Row(network=f"{board.name}: {network.title}", ideal=ideal, cycles=cycles, lost=100 * share,
-                      fps=clock.per_second(cycles), mhz=clock.mhz, clock=str(clock),
-                      bound="memory" if share > _BOUND else "compute")
+            program = open_workload(folder / f"{network.file}.onnx", machine, CompileOptions()).program
+            ideal, real = (waits_of(program, dram) for dram in (None, bus.dram))
+            yield Row(network=f"{board.name}: {network.title}", ideal=ideal.cycles, cycles=real.cycles,
+                      lost=100 * (real.cycles - ideal.cycles) / real.cycles, waits=100 * real.waits / real.cycles,
+                      fps=clock.per_second(real.cycles), mhz=clock.mhz, clock=str(clock), bound=bound_of(ideal, real))

@@ -35,6 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
+#: Letters of a remark that is as short as a figure.
+_SHORT = 10
+
+
 def _plotted(parts: list[Part]) -> str:
     return " and ".join(part.name for part in parts if part.plot)
 
@@ -66,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(title: str, rows: Rows) -> None:
     """Figures as a table; remarks, which are long, below it."""
     first = next(iter(rows[0]))
-    remarks = [name for name, value in rows[0].items() if isinstance(value, str) and name != first]
+    remarks = [name for name, value in rows[0].items() if isinstance(value, str) and name != first
+               and any(len(str(row[name])) > _SHORT for row in rows)]
     table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for name in rows[0]:
         if name not in remarks:

@@ -5,11 +5,15 @@ import dataclasses
 from typing import Any
 
 from gen.cli.bench_part import Part, Rows, models_folder, simulated
-from gen.cli.common import status
+from gen.cli.common import messages, status
+from gen.cli.journal import Journal
 from gen.cli.machine import chosen_board, chosen_config
 from gen.cli.memory import chosen_memory
+from gen.files.write import write_file
 
 __all__ = ["PARTS"]
+
+_PLOT = "zoo.png"
 
 #: How float networks are quantised for the figures.
 _QUANTIZATIONS: tuple[dict[str, Any], ...] = (
@@ -50,6 +54,29 @@ def _memory(arguments: argparse.Namespace) -> Rows:
         rows = [dataclasses.asdict(row) for row in measure(folder, chosen_config(arguments), remark)]
     words = set() if arguments.json else {"clock", "bound"}
     return [{name: value for name, value in row.items() if name not in words} for row in rows]
+
+
+def _zoo(arguments: argparse.Namespace) -> Rows:
+    from boards.registry import BOARDS
+    from gen.bench import zoo
+
+    chosen = None if arguments.board is None else [chosen_board(arguments)]
+    where, small = zoo.fitted(chosen_config(arguments), chosen or BOARDS.values())
+    if small:
+        messages.print(f"the machine does not fit {', '.join(board.name for board in small)}", soft_wrap=True)
+    machines = [f"{one.board.name} {one.config.digest:08x} {one.clock}" for one in where]
+    found: Rows = []
+    with Journal() as journal, status("zoo") as remark:
+        for network in zoo.NETWORKS:
+            found += journal.row(f"zoo {network} on {machines}", lambda network=network: {  # type: ignore[misc]
+                "rows": [dataclasses.asdict(row) for row in zoo.measure(where, [network], remark)]})["rows"]
+    if found and arguments.output is not None:
+        write_file(arguments.output / _PLOT, zoo.plot([zoo.Row(**row) for row in found]))
+    if arguments.json:
+        return found
+    # Milliseconds for people; seconds, as everywhere, for scripts.
+    return [{"ms" if name == "seconds" else name: 1e3 * value if name == "seconds" else value
+             for name, value in row.items()} for row in found]
 
 
 def _compared(arguments: argparse.Namespace) -> Rows:
@@ -103,6 +130,9 @@ PARTS = (
     Part("networks", "networks, whole inferences in the RTL, beside the time model and its worst layer", _networks),
     Part("memory", "networks on the memories of all boards, by the time model; lost: percent of the cycles that an "
          "ideal memory does not need", _memory),
+    Part("zoo", "networks of the zoo on the memories of all boards that hold the machine (of one with --board), by the "
+         "time model; lost: percent of the cycles that an ideal memory does not need, waits: of those in which the "
+         "array waits for data, waiting layers: of those of layers that are bound by that", _zoo, _PLOT),
     Part("models", "every quantised model of the folder: cycles by the time model, values of layers that differ from "
          "onnxruntime's, values of the simulator that differ from the reference", _compared),
     Part("quantization", "float networks quantised: shares of right labels, noise of the output, values of layers that "

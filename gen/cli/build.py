@@ -1,6 +1,7 @@
 """``gen build``"""
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of, megahertz
 from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from boards.board import Board
     from cores.config import NpuConfig
     from gen.hw.area import Area
+    from gen.hw.flat import FlatDesign
     from gen.hw.route import RouteReport
     from gen.hw.synth import Report
     from gen.hw.timing import TimingReport
@@ -33,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help="where the files go, in place of an earlier build's (default build/BOARD-MACS, with the "
                              "features behind it)")
+    parser.add_argument("--clock", type=megahertz, metavar="MHZ",
+                        help="of the machine in the board's project, in place of the board's target")
     parser.add_argument("--synth", action="store_true",
                         help="synthesise with Yosys (minutes): tables of resources and of the longest paths with the "
                              "clock that they give, resources.json, and a warning if the machine is larger than the "
@@ -112,6 +116,8 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Calla
 
 def run(arguments: argparse.Namespace) -> None:
     board, config = chosen_board(arguments), chosen_config(arguments)
+    if arguments.clock is not None:
+        board = dataclasses.replace(board, clock_mhz=arguments.clock)
     if arguments.route:
         routed_boards = [other.name for other in BOARDS.values() if other.nextpnr]
         if not arguments.synth or board.name not in routed_boards:
@@ -126,12 +132,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.synth:
         from gen.hw.area import exceeded
 
-        report, timing = map_to_device(verilog, board, config)
+        report, timing, routed = map_to_device(verilog, board, config, route=arguments.route)
         too_many = exceeded(report.totals, board)
         resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many,
                      "timing": timing.to_dict()}
-        if arguments.route:
-            routed = place(verilog, board, config)
+        if routed is not None:
             resources["route"] = routed.to_dict()
         write_file(folder / "resources.json", json.dumps(resources, indent=2) + "\n")
         result = {**resources, **result}
@@ -139,7 +144,7 @@ def run(arguments: argparse.Namespace) -> None:
             console.print(_resource_table(report, board))
             console.print(timing_table(timing))
             console.print(timing_line(timing, board.clock_mhz), soft_wrap=True)
-            if arguments.route:
+            if routed is not None:
                 console.print(f"{routed.mhz:g} MHz, placed and routed: {routed.critical}", soft_wrap=True)
         if too_many:
             messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
@@ -172,28 +177,34 @@ def say_area(area: "Area", board: "Board") -> None:
                        f"{', '.join(surely or perhaps)}", style="yellow", soft_wrap=True)
 
 
-def map_to_device(verilog: str, board: "Board", config: "NpuConfig") -> tuple["Report", "TimingReport"]:
-    """Area and timing, two runs of Yosys side by side; the clock is remembered for other commands' figures."""
+def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: bool = False
+                  ) -> tuple["Report", "TimingReport", "RouteReport | None"]:
+    """Area and timing, two runs of Yosys side by side, and with ``route`` what nextpnr makes of the second's netlist.
+
+    The clock is remembered for other commands' figures.
+    """
     from gen.hw.clock import remember_clock
+    from gen.hw.flat import flat_design
     from gen.hw.synth import synthesize
-    from gen.hw.timing import measure_timing
+    from gen.hw.timing import timing_of
 
     folder = cache_folder() / "synth"
-    with status(f"yosys, {board.family}") as remark, ThreadPoolExecutor(1) as pool:
-        area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
-        timing = measure_timing(verilog, "npu", board.family, cache=folder, progress=remark)
-        report = area.result()
-    remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
-    return report, timing
+    with flat_design(verilog, "npu", board.family) as design:
+        with status(f"yosys, {board.family}") as remark, ThreadPoolExecutor(1) as pool:
+            area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
+            timing = timing_of(design, cache=folder, progress=remark)
+            report = area.result()
+        remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
+        return report, timing, place(design, board, config) if route else None
 
 
-def place(verilog: str, board: "Board", config: "NpuConfig") -> "RouteReport":
+def place(design: "FlatDesign", board: "Board", config: "NpuConfig") -> "RouteReport":
     """Place and route; the clock is remembered for other commands' figures."""
     from gen.hw.clock import remember_clock
     from gen.hw.route import place_and_route
 
     with status(f"nextpnr, {board.family}") as remark:
-        report = place_and_route(verilog, "npu", board, cache=cache_folder() / "synth", progress=remark)
+        report = place_and_route(design, board, cache=cache_folder() / "synth", progress=remark)
     remember_clock(board, config, Clock(report.mhz, "placed and routed"))
     return report
 

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gen.cli.calibration import add_calibration_options, changes_of
 from gen.cli.common import add_json_option, console, messages, print_json, refuse_to_replace, status
@@ -9,6 +10,9 @@ from gen.cli.compile import add_compiler_options
 from gen.cli.errors import UsageError
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.run import positive, require_member_names
+
+if TYPE_CHECKING:
+    from boards.board import Board
 
 EXAMPLE = """example:
   %(prog)s examples/digits/digits_int8.onnx --board zu3eg -o build/digits --input examples/digits/digits_test.npz"""
@@ -23,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="a new or empty folder, or an archive of one")
     parser.add_argument("--input", type=Path, metavar="FILE",
                         help="samples to enclose, as for `run` (default: a random one)")
+    parser.add_argument("--hardware", type=Path, metavar="DIR",
+                        help="enclose what the board's tool has made in this folder of `build`: bitstream, device tree "
+                             "overlay, and the script that loads both")
     parser.add_argument("--limit", type=positive, default=_SAMPLES, metavar="N",
                         help=f"enclose the first N samples (default {_SAMPLES})")
     add_compiler_options(parser)
@@ -33,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
+    from gen.deploy.hardware import hardware_files
     from gen.deploy.package import require_free, write_package
     from gen.run.inputs import arbitrary_samples, random_samples, read_samples
     from gen.run.workload import Workload
@@ -55,14 +63,23 @@ def run(arguments: argparse.Namespace) -> None:
         samples = arbitrary_samples(application.inputs, seed=0)
     board = chosen_board(arguments)
     program = application.workloads[0].program
+    hardware = {} if arguments.hardware is None else hardware_files(arguments.hardware, board, program.config)
     with status(f"writing {arguments.output.name}"):
-        deployment = write_package(arguments.output, application, samples, board, arguments.model.stem)
+        deployment = write_package(arguments.output, application, samples, board, arguments.model.stem,
+                                   hardware=hardware)
     facts = {
         "package": str(arguments.output), "board": board.name, "device": deployment.device, "samples": len(samples),
+        "hardware": sorted(hardware),
         "segments": ["host" if isinstance(segment, Path) else "accelerator" for segment in deployment.segments],
     }
     if arguments.json:
         print_json(facts)
         return
-    console.print(f"{arguments.output}: {arguments.model.stem} for {described(program.config, board.name)}; copy it "
-                  "to the board and type: python3 run.py", soft_wrap=True)
+    console.print(f"{arguments.output}: {arguments.model.stem} for {described(program.config, board.name)}; "
+                  f"{_next(board, enclosed=bool(hardware))}", soft_wrap=True)
+
+
+def _next(board: "Board", *, enclosed: bool) -> str:
+    if board.linux is None:
+        return f"on the computer that reaches it, as {board.driver_device} or by --device, type: python3 run.py"
+    return f"copy it to the board and type: {'sudo sh hardware/load.sh && ' * enclosed}sudo python3 run.py"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
-    "host_options", "named_board", "open_given", "require_inputs", "say_density",
+    "host_options", "megahertz", "named_board", "open_given", "require_inputs", "say_density",
 ]
 
 DEFAULT_BOARD = "zu3eg"
@@ -56,6 +56,17 @@ def add_machine_options(parser: argparse.ArgumentParser, *, boards: Collection[s
                              help=argparse.SUPPRESS if name not in _LANES else None)
     others = ", ".join(_option(name) for name in _BY_HAND if name not in _LANES)
     by_hand.description = f"{by_hand.description}; also {others}"
+
+
+def megahertz(text: str) -> float:
+    """Of --clock. Raises ArgumentTypeError for a rate that no fabric has."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of MHz, not {text}") from None
+    if not 1 <= value <= 400:
+        raise argparse.ArgumentTypeError(f"must be in 1..400 MHz, not {text}")
+    return value
 
 
 def _option(field: str) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gen.run.application import Application
     from gen.run.inputs import Samples
     from gen.run.runner import Run
+    from npudriver import Backend
     from sim.rtl.machine import Bus
 
 EXAMPLE = """example:
@@ -43,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=_target, default="reference",
                         metavar="reference|functional|rtl|board[:URL]",
                         help="NumPy layers, instruction-level simulator, the Verilog, or a device by the driver: "
-                             "board:uio:[NAME], board:pynq:FILE.bit, board:tcp://HOST[:PORT], or board:functional and "
-                             "board:rtl, which simulate one (default reference)")
+                             "board:uio:[NAME], board:pynq:FILE.bit, board:tcp://HOST[:PORT], board:litex:FOLDER of "
+                             "`soc` behind litex_server, or board:functional and board:rtl, which simulate one "
+                             "(default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
     add_memory_option(parser)
@@ -80,10 +82,19 @@ def execute(application: "Application", samples: "Samples", target: str, bus: "B
                 machine = stack.enter_context(RtlMachine(application.workloads[0].program.config, bus=bus))
         if target == BOARD:
             with status("opening the device"):
-                device = stack.enter_context(open_device(url, application.workloads[0].program.config))
+                device = stack.enter_context(open_device(url, application.workloads[0].program.config, _system(url)))
         update = stack.enter_context(counter(target, len(samples)))
         return run_model(application, samples, target, machine=machine, device=device,  # type: ignore[arg-type]
                          progress=update)
+
+
+def _system(url: str) -> "Backend | None":
+    """A system of LiteX, which is brought up first."""
+    if not url.startswith("litex:"):
+        return None
+    from gen.soc.remote import open_system
+
+    return open_system(url)
 
 
 def _bus(arguments: argparse.Namespace, application: "Application") -> "Bus | None":

@@ -7,6 +7,7 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -52,15 +53,19 @@ def require_free(path: Path) -> None:
         require_writable(path / "model.json")
 
 
-def write_package(path: Path, application: Application, samples: Samples, board: Board, name: str) -> Deployment:
+def write_package(path: Path, application: Application, samples: Samples, board: Board, name: str, *,
+                  hardware: Mapping[str, bytes] = MappingProxyType({})) -> Deployment:
     """Write the folder, or the archive, whole or not at all; the same application gives the same files.
 
-    ``samples`` go with it, and what the reference makes of them. Raises OSError, CompileError.
+    ``samples`` go with it, and what the reference makes of them; so do files for the fabric, ``hardware`` (name ->
+    content). Raises OSError, CompileError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:200]}.") as temporary:
         folder = Path(temporary) / (path.name.removesuffix(".tar.gz") or "npu")
         deployment = _write_folder(folder, application, samples, board, name)
+        _write_hardware(folder, hardware)
+        (folder / "README.txt").write_text(_readme(deployment, hardware))
         if _is_archive(path):
             write_file(path, _archive(folder))
         else:
@@ -90,8 +95,13 @@ def _write_folder(folder: Path, application: Application, samples: Samples, boar
     for file, content in c_sources(config, programs[0], sample).items():
         (folder / "c").mkdir(exist_ok=True)
         (folder / "c" / file).write_bytes(content)
-    (folder / "README.txt").write_text(_readme(made, host=len(programs) < len(made.segments)))
     return made
+
+
+def _write_hardware(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / "hardware").mkdir(exist_ok=True)
+        (folder / "hardware" / name).write_bytes(content)
 
 
 def _write_samples(path: Path, application: Application, samples: Samples) -> None:
@@ -117,12 +127,23 @@ def encoded_sample(program: DeployedProgram, workload: Workload, samples: Sample
     return inputs | outputs
 
 
-def _readme(deployment: Deployment, *, host: bool) -> str:
+def _readme(deployment: Deployment, hardware: Mapping[str, bytes]) -> str:
+    host = any(isinstance(segment, Path) for segment in deployment.segments)
+    as_root = "sudo " if deployment.device.startswith("uio:") else ""
+    uses = {}
+    if hardware:
+        uses["sudo sh hardware/load.sh"] = "loads the bitstream, once after each start of the board"
+    uses |= {
+        f"{as_root}python3 run.py": "the enclosed sample, whose outputs are known",
+        f"{as_root}python3 run.py --input X.npz -o Y.npz": "samples of your own",
+        f"{as_root}python3 -m npudriver serve": "lets `gen run --target board:tcp://THIS_BOARD` use the device",
+    }
+    if "npu.hwh" in hardware:
+        uses["sudo python3 run.py --device pynq:hardware/npu.bit"] = "with PYNQ, which loads the bitstream by itself"
+    width = max(map(len, uses))
     lines = [
         f"{deployment.name} for {deployment.board}, by npugen.", "",
-        "python3 run.py                          the enclosed sample, whose outputs are known",
-        "python3 run.py --input X.npz -o Y.npz   samples of your own",
-        "python3 -m npudriver serve              let `gen run --target board:tcp://THIS_BOARD` use the device", "",
+        *(f"{command:{width}}   {what}" for command, what in uses.items()), "",
         "Needs Python 3.8 or newer and NumPy" + (", and onnxruntime for the processor's part." if host else "."),
         f"The device is {deployment.device} unless --device says otherwise (npudriver/connect.py has the forms).",
         "c/ has the C library and an example for the first program.",

@@ -88,7 +88,8 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     values = {
         "board": board, "config": config, "ports": ports_of(config), "period": f"{1000 / board.clock_mhz:.3f}",
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
-        "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board),
+        "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board), "linux": board.linux,
+        "registers_bytes": 1 << LITE_ADDRESS_BITS,
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}
 

@@ -101,6 +101,11 @@ HIDE_ELEMENTS = "rename -hide w:*[[]*"
 
 
 def flat_netlist(top: str, family: str, output: str) -> list[str]:
-    """Yosys commands from a design that has been read to a netlist ``output`` without hierarchy, for nextpnr."""
-    return [f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
-            f"{FAMILIES[family].command} -top {top} -json {output}"]
+    """Yosys commands from a design that has been read to a netlist ``output`` without hierarchy.
+
+    Raises ValueError for a family that is not known.
+    """
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, not {family!r}")
+    return [f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS, f"{FAMILIES[family].command} -top {top}",
+            f"write_json {output}"]

@@ -10,9 +10,9 @@ from typing import Any
 from boards.board import Board
 from sim.toolchain import child_process, find_nextpnr
 
-from .families import flat_netlist
+from .flat import FlatDesign
 from .kept import kept
-from .yosys import SynthesisError, cache_key, mapped
+from .yosys import SynthesisError, cache_key
 
 __all__ = ["RouteReport", "place_and_route", "read_report"]
 
@@ -75,9 +75,9 @@ def _run_nextpnr(command: Sequence[str], folder: Path, progress: Callable[[str],
     return json.loads((folder / _REPORT).read_text())
 
 
-def place_and_route(verilog: str, top: str, board: Board, *, cache: Path | None = None,
+def place_and_route(design: FlatDesign, board: Board, *, cache: Path | None = None,
                     progress: Callable[[str], None] = lambda step: None) -> RouteReport:
-    """Map ``verilog``, place and route it by itself, without pins, and time what came out.
+    """Place and route a design by itself, without pins, and time what came out.
 
     The tool aims at the board's clock and does not fail below it. ``cache``: folder of earlier results.
 
@@ -87,14 +87,13 @@ def place_and_route(verilog: str, top: str, board: Board, *, cache: Path | None 
     if not board.nextpnr:
         raise ValueError(f"{board.name} has no nextpnr")
     tool, *options = board.nextpnr
-    script = "\n".join(["read_verilog design.v", *flat_netlist(top, board.family, "netlist.json"), ""])
     options += ["--freq", f"{board.clock_mhz:g}", "--out-of-context", "--timing-allow-fail"]
     command = find_nextpnr(tool)    # one that is missing is told before minutes of mapping
 
     def make() -> RouteReport:
-        with mapped(verilog, script, progress) as folder:
-            report = _run_nextpnr([*command, *options, "--json", "netlist.json"], folder, progress)
-            return read_report(report, board.family)
+        netlist = design.netlist(progress)
+        report = _run_nextpnr([*command, *options, "--json", netlist.name], netlist.parent, progress)
+        return read_report(report, board.family)
 
-    return kept(cache, f"{cache_key(verilog, script, *options)}.route.json",
+    return kept(cache, f"{cache_key(design.verilog, design.script, *options)}.route.json",
                 lambda values: RouteReport(**{**values, "path": tuple(values["path"])}), make)

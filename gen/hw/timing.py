@@ -3,7 +3,6 @@
 The hierarchy is flattened before mapping, as vendor tools do. What a level and a nanosecond are: docs/timing.md.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,12 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .families import FAMILIES, HIDE_ELEMENTS, Family
+from .families import FAMILIES, Family
+from .flat import FlatDesign, flat_design
 from .kept import kept
 from .netlist import Arc, End, Netlist
-from .yosys import SynthesisError, cache_key, mapped
+from .yosys import SynthesisError, cache_key
 
-__all__ = ["PathGroup", "TimingReport", "analyse", "measure_timing"]
+__all__ = ["PathGroup", "TimingReport", "analyse", "measure_timing", "timing_of"]
 
 #: Groups of paths that a report keeps, the worst first.
 _GROUPS = 40
@@ -173,26 +173,27 @@ def analyse(netlist: Netlist, family: str) -> TimingReport:
                for (start, end, port), (levels, delay, count, nets) in ranked[:_GROUPS]])
 
 
-def measure_timing(verilog: str, top: str, family: str, *, cache: Path | None = None,
-                   progress: Callable[[str], None] = lambda step: None) -> TimingReport:
-    """Map ``verilog`` flat to a device family and time its paths.
+def timing_of(design: FlatDesign, *, cache: Path | None = None,
+              progress: Callable[[str], None] = lambda step: None) -> TimingReport:
+    """Time the paths of a design.
 
     ``cache``: folder of earlier results, keyed by everything that decides them. ``progress`` is called with the name of
     each pass.
 
-    Raises ValueError for an unknown family, SynthesisError when Yosys fails or there is a combinational loop, ToolError
-    when there is no Yosys.
+    Raises SynthesisError when Yosys fails or there is a combinational loop, ToolError when there is no Yosys.
     """
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, not {family!r}")
-    target = FAMILIES[family]
-    script = "\n".join(["read_verilog design.v", f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
-                        f"{target.command} -top {top}", "write_json netlist.json", ""])
+    target = FAMILIES[design.family]
 
     def make() -> TimingReport:
-        with mapped(verilog, script, progress) as folder:
-            modules = json.loads((folder / "netlist.json").read_text())["modules"]
-        return analyse(Netlist.of_module(modules[top], target.delays), family)
+        return analyse(Netlist.of_module(design.module(progress), target.delays), design.family)
 
     source = "".join(Path(__file__).with_name(name).read_text() for name in ("timing.py", "netlist.py"))
-    return kept(cache, f"{cache_key(verilog, script, repr(target), source)}.timing.json", TimingReport.from_dict, make)
+    name = cache_key(design.verilog, design.script, repr(target), source)
+    return kept(cache, f"{name}.timing.json", TimingReport.from_dict, make)
+
+
+def measure_timing(verilog: str, top: str, family: str, *, cache: Path | None = None,
+                   progress: Callable[[str], None] = lambda step: None) -> TimingReport:
+    """As `timing_of`, of a design that nothing else is wanted of. Raises ValueError for an unknown family, too."""
+    with flat_design(verilog, top, family) as design:
+        return timing_of(design, cache=cache, progress=progress)

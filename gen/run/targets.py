@@ -72,14 +72,14 @@ def rtl_target(machine: RtlMachine) -> Executor:
     return execute
 
 
-def open_device(url: str, config: NpuConfig) -> Device:
+def open_device(url: str, config: NpuConfig, backend: Backend | None = None) -> Device:
     """A device of ``config``: of a URL as `npudriver.open_backend` takes them, "" for the usual one of a board, or
-    ``functional`` or ``rtl`` for one that is simulated.
+    ``functional`` or ``rtl`` for one that is simulated; or behind a ``backend`` that is open already.
 
     Raises DriverError, ToolError when the simulation cannot be built.
     """
     make = _SIMULATED.get(url)
-    backend = make(config) if make else open_backend(url or _DEFAULT)
+    backend = backend or (make(config) if make else open_backend(url or _DEFAULT))
     return Device(backend, driver_machine(config), timeout=_TIMEOUT)
 
 

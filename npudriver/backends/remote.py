@@ -7,7 +7,7 @@ JTAG bridge behind it, by our own client or by LiteX's RemoteClient.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -95,10 +95,10 @@ class _RemoteBuffer(Buffer):
         if end != offset + data.size:
             raw[-4:] = self._words(end - 4, 1)
         raw[offset - first:offset - first + data.size] = data
-        words: Sequence[int] = raw.view("<u4").tolist()
-        for number in range(0, len(words), _WORDS):
+        words = raw.view("<u4")
+        for number in range(0, len(words), _WORDS):     # lists of all of them at once would take ten times the memory
             self._place.client.write(self.address + self._place.shift + first + 4 * number,
-                                     words[number:number + _WORDS])
+                                     words[number:number + _WORDS].tolist())
 
     def read(self, offset: int, size: int) -> np.ndarray:
         self.check(offset, size)

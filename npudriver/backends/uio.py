@@ -7,11 +7,13 @@ memory is coherent.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
 import select
 import struct
+import time
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,8 @@ __all__ = ["UioBackend"]
 
 _TO_DEVICE, _FROM_DEVICE = 1, 2
 _LINE = 64      # bytes of a cache line, at least as many as any processor here has
+#: Seconds between two looks at a device without interrupt.
+_POLL = 100e-6
 _BUFFER_CLASSES = ("u-dma-buf", "udmabuf")
 
 
@@ -31,7 +35,8 @@ class UioBackend(Backend):
     """``device``: /dev/uioN, uioN, or the name that the device tree gives it; ``buffer``: /dev/udmabufN, or its name.
 
     ``interrupt``: another file whose reads wait for the interrupt, where it is not the device's. ``sysfs``, ``dev``:
-    where the kernel's files are. Raises TransportError.
+    where the kernel's files are. Device and memory are this process's until it closes them; a device whose node names
+    no interrupt is polled. Raises TransportError.
     """
 
     def __init__(self, device: str = "npu", buffer: str = "udmabuf0", *, interrupt: str | None = None,
@@ -41,7 +46,7 @@ class UioBackend(Backend):
         try:
             path = Path(dev) / _uio_name(device, Path(sysfs) / "uio")
             self._device = self._opened(path, os.O_RDWR | os.O_SYNC)
-            self._lock(path)
+            self._lock(self._device, path, "device")
             self._registers = np.frombuffer(self._mapped(self._device, _map_size(Path(sysfs), path.name)), np.uint32)
             self._interrupt = self._device if interrupt is None else self._opened(Path(interrupt), os.O_RDWR)
             self._memory = _Udmabuf(self, Path(dev) / Path(buffer).name, Path(sysfs))
@@ -51,17 +56,18 @@ class UioBackend(Backend):
 
     def _opened(self, path: Path, flags: int) -> int:
         try:
-            self._files.append(os.open(path, flags))
+            self._files.append(os.open(path, flags | os.O_CLOEXEC))
         except OSError as error:
             hint = "; run as root, or give yourself access by a udev rule" if isinstance(error, PermissionError) else ""
             raise TransportError(f"{path}: {error.strerror}{hint}") from None
         return self._files[-1]
 
-    def _lock(self, path: Path) -> None:
+    def _lock(self, file: int, path: Path, what: str) -> None:
         try:
-            fcntl.flock(self._device, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise TransportError(f"{path}: another process uses the device") from None
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            busy = error.errno == errno.EWOULDBLOCK
+            raise TransportError(f"{path}: {f'another process uses the {what}' if busy else error.strerror}") from None
 
     def _mapped(self, file: int, size: int) -> mmap.mmap:
         try:
@@ -83,6 +89,9 @@ class UioBackend(Backend):
             if ready:
                 os.read(self._interrupt, 4)
         except OSError as error:
+            if error.errno == errno.EIO:    # the device tree names none
+                time.sleep(min(max(0.0, seconds), _POLL))
+                return False
             raise TransportError(f"the interrupt cannot be waited for: {error.strerror}") from None
         return bool(ready)
 
@@ -109,12 +118,16 @@ def _uio_name(device: str, uio: Path) -> str:
     names = {}
     for entry in sorted(uio.glob("uio*")):
         try:
-            names[(entry / "name").read_text().strip()] = entry.name
+            names[entry.name] = (entry / "name").read_text().strip()
         except OSError:
             continue
-    if device not in names:
-        raise TransportError(f"no UIO device is called {device}; there are {', '.join(names) or 'none'}")
-    return names[device]
+    found = [file for file, known in names.items() if known == device]
+    if not found:
+        known = ", ".join(sorted(set(names.values()))) or "none"
+        raise TransportError(f"no UIO device is called {device}; there are {known}")
+    if len(found) > 1:
+        raise TransportError(f"{len(found)} UIO devices are called {device}: name one of {', '.join(found)}")
+    return found[0]
 
 
 def _map_size(sysfs: Path, name: str) -> int:
@@ -138,8 +151,9 @@ class _Udmabuf:
             coherent = int((folder / "dma_coherent").read_text(), 0) if (folder / "dma_coherent").is_file() else 0
         except (OSError, ValueError) as error:
             raise TransportError(f"{folder}: cannot be read ({error})") from None
-        # Without O_SYNC: cached.
-        mapped = backend._mapped(backend._opened(path, os.O_RDWR), size)
+        file = backend._opened(path, os.O_RDWR)     # without O_SYNC: cached
+        backend._lock(file, path, "memory")
+        mapped = backend._mapped(file, size)
         self.array = np.frombuffer(mapped, np.uint8)
         self.arena = Arena(address, size)
         self._sync = {} if coherent else {

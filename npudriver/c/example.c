@@ -1,6 +1,6 @@
 /* Runs the program of this folder twice over the enclosed input, the second inference loaded while the first runs.
  *
- *     ./example [/dev/uio0 [/dev/udmabuf0]]
+ *     ./example [npu [udmabuf0]]        the UIO device and the u-dma-buf, by name
  *
  * Compiled with NPUGEN_BACKEND_HEADER it takes another backend than that of Linux: a header that defines
  * `static npugen_status open_backend(npugen_backend *backend, int argc, char **argv)`.
@@ -20,8 +20,8 @@
 static npugen_uio uio;
 
 static npugen_status open_backend(npugen_backend *backend, int argc, char **argv) {
-    const npugen_status status = npugen_uio_open(&uio, backend, argc > 1 ? argv[1] : "/dev/uio0",
-                                           argc > 2 ? argv[2] : "/dev/udmabuf0", "/sys/class");
+    const npugen_uio_names names = {argc > 1 ? argv[1] : NULL, argc > 2 ? argv[2] : NULL, NULL, NULL};
+    const npugen_status status = npugen_uio_open(&uio, backend, &names);
     if (status != NPUGEN_OK) fprintf(stderr, "example: %s\n", uio.message);
     return status;
 }
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
             wrong += differing(&device, &program, slot, output);
     }
     printf("%lu values differ from the expected ones\n", (unsigned long)wrong);
-    npugen_unload(&device, &program);
+    require(&device, npugen_unload(&device, &program), "unloading the program");
     free((void *)image.code);
     free((void *)image.constants);
     return wrong ? 1 : 0;

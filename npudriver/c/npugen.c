@@ -5,6 +5,7 @@
 
 #define SETTLING_US 1000000u
 #define SLICE_US 250000u /* an interrupt that was lost is found out after so long */
+#define STATUS_BITS (NPUGEN_STATUS_BUSY | NPUGEN_STATUS_DONE | NPUGEN_STATUS_ERROR)
 
 static const char *const error_names[] = NPUGEN_ERROR_NAMES;
 static const char *const error_texts[] = NPUGEN_ERROR_TEXTS;
@@ -19,14 +20,22 @@ static void write_register(npugen_device *device, uint32_t address, uint32_t val
 
 static uint64_t now(npugen_device *device) { return device->backend.now(device->backend.context); }
 
+/* The status register. A device that is off, or unreachable, often reads as ones. */
+static npugen_status look(npugen_device *device, uint32_t *status) {
+    *status = read_register(device, NPUGEN_REG_STATUS);
+    return *status & ~(uint32_t)STATUS_BITS ? NPUGEN_IO : NPUGEN_OK;
+}
+
 /* Wait until the machine is at rest. */
 static npugen_status settle(npugen_device *device) {
     const uint64_t deadline = now(device) + SETTLING_US;
-    while (read_register(device, NPUGEN_REG_STATUS) & NPUGEN_STATUS_BUSY) {
+    for (;;) {
+        uint32_t status;
+        if (look(device, &status) != NPUGEN_OK) return NPUGEN_IO;
+        if (!(status & NPUGEN_STATUS_BUSY)) return NPUGEN_OK;
         if (now(device) >= deadline) return NPUGEN_BUSY;
         if (device->backend.wait(device->backend.context, 20) != NPUGEN_OK) return NPUGEN_IO;
     }
-    return NPUGEN_OK;
 }
 
 static npugen_status identify(npugen_device *device) {
@@ -38,26 +47,56 @@ static npugen_status identify(npugen_device *device) {
 
 npugen_status npugen_open(npugen_device *device, const npugen_backend *backend) {
     npugen_status status;
+    uint32_t found;
     memset(device, 0, sizeof *device);
     device->backend = *backend;
     status = identify(device);
+    if (status == NPUGEN_OK) status = look(device, &found);
     if (status != NPUGEN_OK) return status;
-    if (read_register(device, NPUGEN_REG_STATUS) & NPUGEN_STATUS_BUSY) {
+    if (found & NPUGEN_STATUS_BUSY) { /* whoever had it before is gone */
         status = npugen_abort(device);
+        if (status == NPUGEN_BUSY) status = npugen_reset(device);
         if (status != NPUGEN_OK) return status;
     }
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
     return NPUGEN_OK;
 }
 
+/* Whether the machine's bus has the addresses of a buffer. */
+static int reachable(const npugen_buffer *buffer) {
+#if NPUGEN_ADDRESS_BITS < 64
+    return (buffer->address + buffer->size - 1) >> NPUGEN_ADDRESS_BITS == 0;
+#else
+    (void)buffer;
+    return 1;
+#endif
+}
+
+static void release(npugen_device *device, npugen_buffer *buffer) {
+    if (device->backend.free) device->backend.free(device->backend.context, buffer);
+    memset(buffer, 0, sizeof *buffer);
+}
+
 static npugen_status place(npugen_device *device, npugen_buffer *buffer, size_t size, const uint8_t *data,
                            size_t data_size) {
-    const npugen_status status =
+    npugen_status status =
         device->backend.allocate(device->backend.context, size, NPUGEN_BASE_ALIGNMENT, buffer);
     if (status != NPUGEN_OK) return status;
-    memcpy(buffer->data, data, data_size);
-    device->backend.to_device(device->backend.context, buffer, 0, data_size);
-    return NPUGEN_OK;
+    if (!reachable(buffer)) {
+        status = NPUGEN_UNREACHABLE;
+    } else {
+        if (data_size) memcpy(buffer->data, data, data_size);
+        status = device->backend.to_device(device->backend.context, buffer, 0, data_size);
+    }
+    if (status != NPUGEN_OK) release(device, buffer);
+    return status;
+}
+
+/* Sizes that go together, and a data region that this processor can address. */
+static int sensible(const npugen_image *image) {
+    const uint64_t region = (uint64_t)image->data_beats * NPUGEN_BEAT_BYTES;
+    return image->code_size && image->code_size % NPUGEN_INSTRUCTION_BYTES == 0 && region
+        && (size_t)region == region && image->constants_size <= region && image->write_start <= image->data_beats;
 }
 
 npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,
@@ -66,7 +105,7 @@ npugen_status npugen_load(npugen_device *device, npugen_program *program, const 
     const size_t code_size = (image->code_size + NPUGEN_BEAT_BYTES - 1) / NPUGEN_BEAT_BYTES * NPUGEN_BEAT_BYTES;
     npugen_status status;
     memset(program, 0, sizeof *program);
-    if (slots < 1 || slots > NPUGEN_MAX_SLOTS) return NPUGEN_ARGUMENT;
+    if (slots < 1 || slots > NPUGEN_MAX_SLOTS || !sensible(image)) return NPUGEN_ARGUMENT;
     status = place(device, &program->code, code_size, image->code, image->code_size);
     if (status != NPUGEN_OK) return status;
     program->image = image;
@@ -74,7 +113,7 @@ npugen_status npugen_load(npugen_device *device, npugen_program *program, const 
         status = place(device, &program->regions[program->slots], (size_t)image->data_beats * NPUGEN_BEAT_BYTES,
                        image->constants, image->constants_size);
         if (status != NPUGEN_OK) {
-            npugen_unload(device, program);
+            (void)npugen_unload(device, program);
             return status;
         }
         ++program->slots;
@@ -82,12 +121,20 @@ npugen_status npugen_load(npugen_device *device, npugen_program *program, const 
     return NPUGEN_OK;
 }
 
-void npugen_unload(npugen_device *device, npugen_program *program) {
-    if (device->backend.free && program->image) {
-        while (program->slots) device->backend.free(device->backend.context, &program->regions[--program->slots]);
-        device->backend.free(device->backend.context, &program->code);
+npugen_status npugen_unload(npugen_device *device, npugen_program *program) {
+    if (program->image) {
+        /* What it was told to stop may have transfers under way. */
+        npugen_status status = NPUGEN_OK;
+        if (device->running == program)
+            status = npugen_abort(device);
+        else if (!device->running)
+            status = settle(device);
+        if (status != NPUGEN_OK) return status;
+        while (program->slots) release(device, &program->regions[--program->slots]);
+        release(device, &program->code);
     }
     memset(program, 0, sizeof *program);
+    return NPUGEN_OK;
 }
 
 /* Bytes of a row of an interleaved map, or of the pixels of a block's row. */
@@ -123,20 +170,21 @@ npugen_status npugen_input(npugen_device *device, npugen_program *program, unsig
         for (uint32_t row = 0; row < tensor->height; ++row)
             for (uint32_t column = 0; column < tensor->width; ++column)
                 region->data[begin + place_of(tensor, channel, row, column)] = (uint8_t)*values++;
-    device->backend.to_device(device->backend.context, region, begin, tensor_bytes(tensor));
-    return NPUGEN_OK;
+    return device->backend.to_device(device->backend.context, region, begin, tensor_bytes(tensor));
 }
 
 npugen_status npugen_output(npugen_device *device, npugen_program *program, unsigned slot, unsigned output,
                             int8_t *values) {
     const npugen_tensor *tensor;
     npugen_buffer *region;
+    npugen_status status;
     size_t begin;
     if (!program->image || slot >= program->slots || output >= program->image->output_count) return NPUGEN_ARGUMENT;
     tensor = &program->image->outputs[output];
     region = &program->regions[slot];
     begin = (size_t)tensor->offset * NPUGEN_BEAT_BYTES;
-    device->backend.to_host(device->backend.context, region, begin, tensor_bytes(tensor));
+    status = device->backend.to_host(device->backend.context, region, begin, tensor_bytes(tensor));
+    if (status != NPUGEN_OK) return status;
     for (uint32_t channel = 0; channel < tensor->channels; ++channel)
         for (uint32_t row = 0; row < tensor->height; ++row)
             for (uint32_t column = 0; column < tensor->width; ++column)
@@ -147,6 +195,7 @@ npugen_status npugen_output(npugen_device *device, npugen_program *program, unsi
 npugen_status npugen_start(npugen_device *device, npugen_program *program, unsigned slot) {
     npugen_status status;
     if (!program->image || slot >= program->slots) return NPUGEN_ARGUMENT;
+    if (device->running) return NPUGEN_BUSY;
     status = settle(device);
     if (status != NPUGEN_OK) return status;
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
@@ -161,6 +210,7 @@ npugen_status npugen_start(npugen_device *device, npugen_program *program, unsig
     if (device->progress_cycles) write_register(device, NPUGEN_REG_TIMEOUT, device->progress_cycles);
     write_register(device, NPUGEN_REG_IRQ_ENABLE, 1);
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_START);
+    device->running = program;
     return NPUGEN_OK;
 }
 
@@ -170,17 +220,22 @@ static npugen_status collect(npugen_device *device, uint32_t status) {
     device->fault_code = failed ? read_register(device, NPUGEN_REG_ERROR_CODE) : 0;
     device->fault_index = failed ? read_register(device, NPUGEN_REG_ERROR_INDEX) : 0;
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    device->running = NULL;
     return failed ? NPUGEN_FAULT : NPUGEN_OK;
 }
 
 npugen_status npugen_wait(npugen_device *device, uint32_t timeout_us) {
     const uint64_t deadline = now(device) + timeout_us;
     for (;;) {
-        const uint32_t status = read_register(device, NPUGEN_REG_STATUS);
         const uint64_t time = now(device);
         uint64_t left;
+        uint32_t status;
+        if (look(device, &status) != NPUGEN_OK) return NPUGEN_IO;
         if (status & (NPUGEN_STATUS_DONE | NPUGEN_STATUS_ERROR)) return collect(device, status);
-        if (!(status & NPUGEN_STATUS_BUSY)) return NPUGEN_ABORTED;
+        if (!(status & NPUGEN_STATUS_BUSY)) {
+            device->running = NULL;
+            return NPUGEN_ABORTED;
+        }
         if (time >= deadline) return NPUGEN_TIMEOUT;
         left = deadline - time;
         if (device->backend.wait(device->backend.context, left < SLICE_US ? (uint32_t)left : SLICE_US) != NPUGEN_OK)
@@ -192,13 +247,16 @@ npugen_status npugen_abort(npugen_device *device) {
     npugen_status status;
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_ABORT);
     status = settle(device);
-    if (status == NPUGEN_OK) write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
-    return status;
+    if (status != NPUGEN_OK) return status;
+    write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
+    device->running = NULL;
+    return NPUGEN_OK;
 }
 
 npugen_status npugen_reset(npugen_device *device) {
     npugen_status status =
         device->backend.reset ? device->backend.reset(device->backend.context) : npugen_abort(device);
+    if (status == NPUGEN_OK) device->running = NULL;
     if (status == NPUGEN_OK) status = identify(device);
     if (status == NPUGEN_OK) write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_CLEAR);
     return status;
@@ -214,7 +272,8 @@ const char *npugen_status_text(npugen_status status) {
     static const char *const texts[] = {
         "done", "the device is no NPU of this configuration", "the device is busy", "the machine stopped at an error",
         "no result in time", "stopped without a result", "no room in the device's memory",
-        "no such slot, input or output", "the way to the device fails"};
+        "no such slot, input or output, or an image that cannot be", "the way to the device fails",
+        "memory at addresses that the machine does not reach"};
     return (unsigned)status < sizeof texts / sizeof *texts ? texts[status] : "unknown";
 }
 

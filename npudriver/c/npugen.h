@@ -28,8 +28,9 @@ typedef enum npugen_status {
     NPUGEN_TIMEOUT = 4,      /* not done in time; it goes on */
     NPUGEN_ABORTED = 5,      /* stopped without a result */
     NPUGEN_NO_MEMORY = 6,
-    NPUGEN_ARGUMENT = 7, /* a slot, an input or an output that there is not */
-    NPUGEN_IO = 8        /* the way to the device fails */
+    NPUGEN_ARGUMENT = 7,    /* a slot, an input or an output that there is not; an image that cannot be */
+    NPUGEN_IO = 8,          /* the way to the device fails */
+    NPUGEN_UNREACHABLE = 9  /* memory at addresses that the machine's bus does not have */
 } npugen_status;
 
 /* Memory that host and device share. */
@@ -47,9 +48,9 @@ typedef struct npugen_backend {
     /* Memory at a multiple of alignment. */
     npugen_status (*allocate)(void *context, size_t size, size_t alignment, npugen_buffer *buffer);
     void (*free)(void *context, npugen_buffer *buffer);
-    /* Write caches back, or drop them. */
-    void (*to_device)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
-    void (*to_host)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
+    /* Write caches back, or drop them; where there is nothing to do, a barrier between memory and registers. */
+    npugen_status (*to_device)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
+    npugen_status (*to_host)(void *context, const npugen_buffer *buffer, size_t offset, size_t size);
     /* Wait for the interrupt, or for so long; it may end early. */
     npugen_status (*wait)(void *context, uint32_t microseconds);
     uint64_t (*now)(void *context); /* microseconds, from any beginning */
@@ -74,7 +75,7 @@ typedef struct npugen_image {
     unsigned input_count, output_count;
 } npugen_image;
 
-/* A program in the device's memory. */
+/* A program in the device's memory, known by its address: not to be copied. */
 typedef struct npugen_program {
     const npugen_image *image;
     npugen_buffer code, regions[NPUGEN_MAX_SLOTS];
@@ -85,6 +86,7 @@ typedef struct npugen_device {
     npugen_backend backend;
     uint32_t progress_cycles; /* without progress until the machine gives up; 0: what it has */
     uint32_t fault_code, fault_index;
+    const npugen_program *running; /* until npugen_wait has its outcome, or npugen_abort has stopped it */
 } npugen_device;
 
 /* Look whether the device is the one that npugen_regs.h is of, and bring it to rest. */
@@ -93,7 +95,8 @@ npugen_status npugen_open(npugen_device *device, const npugen_backend *backend);
 /* Put a program into memory, with so many data regions; others may be there. */
 npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,
                           unsigned slots);
-void npugen_unload(npugen_device *device, npugen_program *program);
+/* Give its memory back; if it runs, it is aborted. On NPUGEN_BUSY it keeps its memory: reset the device, once more. */
+npugen_status npugen_unload(npugen_device *device, npugen_program *program);
 
 /* Load an input, also while another slot's inference runs; read an output of one that has ended. */
 npugen_status npugen_input(npugen_device *device, npugen_program *program, unsigned slot, unsigned input,
@@ -101,7 +104,7 @@ npugen_status npugen_input(npugen_device *device, npugen_program *program, unsig
 npugen_status npugen_output(npugen_device *device, npugen_program *program, unsigned slot, unsigned output,
                             int8_t *values);
 
-/* One inference at a time. */
+/* One inference at a time: NPUGEN_BUSY until the one before has been waited for, or aborted. */
 npugen_status npugen_start(npugen_device *device, npugen_program *program, unsigned slot);
 npugen_status npugen_wait(npugen_device *device, uint32_t timeout_us);
 npugen_status npugen_abort(npugen_device *device);

@@ -3,33 +3,46 @@
 
 #include "npugen_uio.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LINE 64u /* bytes of a cache line, at least as many as any processor here has */
 #define PATH_SIZE 512
+#define POLL_NS 100000L /* between two looks at a device without interrupt */
+
+/* Between stores to memory and stores to registers, and the loads of both. */
+#if defined(__aarch64__) || (defined(__arm__) && __ARM_ARCH >= 7)
+#define BARRIER() __asm__ volatile("dsb sy" ::: "memory")
+#else
+#define BARRIER() __sync_synchronize()
+#endif
+
+/* The files of u-dma-buf that say which bytes, in the order in which they are written. */
+static const char *const controls[NPUGEN_UIO_CONTROLS] = {"sync_offset", "sync_size", "sync_direction",
+                                                         "sync_for_device", "sync_for_cpu"};
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
 
-/* A number in a file of sysfs; the default where there is none. */
-static uint64_t number_in(const char *path, uint64_t otherwise) {
-    char text[64];
+/* A number in a file of sysfs; 0 where there is none. */
+static int number_in(const char *path, uint64_t *value) {
+    char text[64], *end = text;
     FILE *file = fopen(path, "r");
-    uint64_t value = otherwise;
-    if (!file) return otherwise;
-    if (fgets(text, sizeof text, file)) value = strtoull(text, NULL, 0);
+    if (!file) return 0;
+    if (fgets(text, sizeof text, file)) *value = strtoull(text, &end, 0);
     fclose(file);
-    return value;
+    return end != text;
 }
 
 static uint32_t read32(void *context, uint32_t address) { return ((npugen_uio *)context)->registers[address / 4]; }
@@ -47,7 +60,7 @@ static npugen_status allocate(void *context, size_t size, size_t alignment, npug
         /* The bus address is what has to be aligned. */
         first += (size_t)(-(uio->memory_address + first) & (alignment - 1));
         if (number == uio->block_count) break;
-        if (first + size <= uio->blocks[number].first) break;
+        if (first <= uio->blocks[number].first && size <= uio->blocks[number].first - first) break;
         if (first < uio->blocks[number].end) first = uio->blocks[number].end;
     }
     if (first > uio->memory_size || size > uio->memory_size - first) return NPUGEN_NO_MEMORY;
@@ -72,32 +85,31 @@ static void give_back(void *context, npugen_buffer *buffer) {
     memset(buffer, 0, sizeof *buffer);
 }
 
-static void write_number(const npugen_uio *uio, const char *name, uint64_t value) {
-    char path[PATH_SIZE];
-    FILE *file;
-    snprintf(path, sizeof path, "%s/%s", uio->folder, name);
-    file = fopen(path, "w");
-    if (!file) return;
-    fprintf(file, "%llu\n", (unsigned long long)value);
-    fclose(file);
+static int write_number(const npugen_uio *uio, unsigned control, size_t value) {
+    char text[32];
+    const int size = snprintf(text, sizeof text, "%llu\n", (unsigned long long)value);
+    return pwrite(uio->controls[control], text, (size_t)size, 0) == (ssize_t)size;
 }
 
-static void sync_range(npugen_uio *uio, const npugen_buffer *buffer, size_t offset, size_t size, int to_device) {
+static npugen_status sync_range(npugen_uio *uio, const npugen_buffer *buffer, size_t offset, size_t size,
+                                int to_device) {
     const size_t begin = (size_t)(buffer->data - uio->memory) + offset;
-    const size_t first = begin / LINE * LINE, end = (begin + size + LINE - 1) / LINE * LINE;
-    if (uio->coherent || !size) return;
-    write_number(uio, "sync_offset", first);
-    write_number(uio, "sync_size", (end < uio->memory_size ? end : uio->memory_size) - first);
-    write_number(uio, "sync_direction", to_device ? 1 : 2);
-    write_number(uio, to_device ? "sync_for_device" : "sync_for_cpu", 1);
+    const size_t first = begin / LINE * LINE, whole = (begin + size + LINE - 1) / LINE * LINE;
+    const size_t end = whole < uio->memory_size ? whole : uio->memory_size;
+    int good;
+    BARRIER();
+    if (uio->coherent || !size) return NPUGEN_OK;
+    good = write_number(uio, 0, first) && write_number(uio, 1, end - first) && write_number(uio, 2, to_device ? 1 : 2)
+        && write_number(uio, to_device ? 3 : 4, 1);
+    return good ? NPUGEN_OK : NPUGEN_IO;
 }
 
-static void to_device(void *context, const npugen_buffer *buffer, size_t offset, size_t size) {
-    sync_range(context, buffer, offset, size, 1);
+static npugen_status to_device(void *context, const npugen_buffer *buffer, size_t offset, size_t size) {
+    return sync_range(context, buffer, offset, size, 1);
 }
 
-static void to_host(void *context, const npugen_buffer *buffer, size_t offset, size_t size) {
-    sync_range(context, buffer, offset, size, 0);
+static npugen_status to_host(void *context, const npugen_buffer *buffer, size_t offset, size_t size) {
+    return sync_range(context, buffer, offset, size, 0);
 }
 
 static npugen_status wait_interrupt(void *context, uint32_t microseconds) {
@@ -105,8 +117,18 @@ static npugen_status wait_interrupt(void *context, uint32_t microseconds) {
     struct pollfd file = {uio->interrupt, POLLIN, 0};
     const uint32_t enable = 1;
     uint32_t count;
-    if (write(uio->interrupt, &enable, sizeof enable) != (ssize_t)sizeof enable) return NPUGEN_IO;
-    if (poll(&file, 1, (int)(microseconds + 999) / 1000) < 0) return errno == EINTR ? NPUGEN_OK : NPUGEN_IO;
+    /* The kernel masks it each time it comes. A node of the device tree that names none answers EIO. */
+    if (uio->interrupt >= 0 && write(uio->interrupt, &enable, sizeof enable) != (ssize_t)sizeof enable) {
+        if (errno != EIO) return NPUGEN_IO;
+        uio->interrupt = -1;
+    }
+    if (uio->interrupt < 0) {
+        const long wanted = microseconds < POLL_NS / 1000 ? (long)microseconds * 1000 : POLL_NS;
+        const struct timespec pause = {0, wanted};
+        nanosleep(&pause, NULL);
+        return NPUGEN_OK;
+    }
+    if (poll(&file, 1, (int)(microseconds / 1000u) + 1) < 0) return errno == EINTR ? NPUGEN_OK : NPUGEN_IO;
     if ((file.revents & POLLIN) && read(uio->interrupt, &count, sizeof count) < 0) return NPUGEN_IO;
     return NPUGEN_OK;
 }
@@ -124,37 +146,104 @@ static npugen_status failed(npugen_uio *uio, const char *what, const char *why) 
     return NPUGEN_IO;
 }
 
-npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const char *device,
-                              const char *buffer, const char *sysfs) {
+/* The file of the UIO device that the device tree calls so: how many there are, the first of them in found. */
+static unsigned find_device(const char *sysfs, const char *wanted, char *found, size_t size) {
+    char path[PATH_SIZE], name[64];
+    unsigned count = 0;
+    struct dirent *entry;
+    DIR *folder;
+    snprintf(path, sizeof path, "%.200s/uio", sysfs);
+    folder = opendir(path);
+    while (folder && (entry = readdir(folder)) != NULL) {
+        FILE *file;
+        snprintf(path, sizeof path, "%.200s/uio/%.64s/name", sysfs, entry->d_name);
+        file = fopen(path, "r");
+        if (!file) continue;
+        if (fgets(name, sizeof name, file)) {
+            name[strcspn(name, "\n")] = '\0';
+            if (!strcmp(name, wanted) && ++count == 1) snprintf(found, size, "%.60s", entry->d_name);
+        }
+        fclose(file);
+    }
+    if (folder) closedir(folder);
+    return count;
+}
+
+static npugen_status open_device(npugen_uio *uio, const char *dev, const char *sysfs, const char *wanted) {
+    char path[PATH_SIZE], name[64];
+    const char *base = base_name(wanted);
+    uint64_t size = 0;
+    void *mapped;
+    snprintf(name, sizeof name, "%.60s", base);
+    if (strncmp(base, "uio", 3) || base[3] < '0' || base[3] > '9') {
+        const unsigned count = find_device(sysfs, wanted, name, sizeof name);
+        if (count != 1) return failed(uio, wanted, count ? "several UIO devices are called so" : "no such UIO device");
+    }
+    snprintf(path, sizeof path, "%.200s/uio/%s/maps/map0/size", sysfs, name);
+    if (!number_in(path, &size) || !size) return failed(uio, path, "no registers");
+    uio->registers_size = (size_t)size;
+    snprintf(path, sizeof path, "%.200s/%s", dev, name);
+    uio->device = uio->interrupt = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
+    if (uio->device < 0) return failed(uio, path, strerror(errno));
+    if (flock(uio->device, LOCK_EX | LOCK_NB)) return failed(uio, path, "another process uses the device");
+    mapped = mmap(NULL, uio->registers_size, PROT_READ | PROT_WRITE, MAP_SHARED, uio->device, 0);
+    if (mapped == MAP_FAILED) return failed(uio, path, strerror(errno));
+    uio->registers = mapped;
+    return NPUGEN_OK;
+}
+
+/* Its files of sysfs: address, size, whether caches need care, and those that care for them. */
+static npugen_status read_buffer(npugen_uio *uio, const char *sysfs, const char *name) {
+    char path[PATH_SIZE], folder[300];
+    uint64_t size = 0, coherent = 0;
+    snprintf(folder, sizeof folder, "%.200s/u-dma-buf/%.60s", sysfs, name);
+    if (access(folder, R_OK)) snprintf(folder, sizeof folder, "%.200s/udmabuf/%.60s", sysfs, name);
+    snprintf(path, sizeof path, "%s/size", folder);
+    if (!number_in(path, &size) || !size) return failed(uio, path, "no such u-dma-buf; load its kernel module");
+    if ((size_t)size != size) return failed(uio, path, "more than this process can address");
+    uio->memory_size = (size_t)size;
+    snprintf(path, sizeof path, "%s/phys_addr", folder);
+    if (!number_in(path, &uio->memory_address)) return failed(uio, path, "cannot be read");
+    snprintf(path, sizeof path, "%s/dma_coherent", folder);
+    uio->coherent = number_in(path, &coherent) && coherent;
+    for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS && !uio->coherent; ++control) {
+        snprintf(path, sizeof path, "%s/%s", folder, controls[control]);
+        uio->controls[control] = open(path, O_WRONLY | O_CLOEXEC);
+        if (uio->controls[control] < 0) return failed(uio, path, strerror(errno));
+    }
+    return NPUGEN_OK;
+}
+
+static npugen_status open_buffer(npugen_uio *uio, const char *dev, const char *sysfs, const char *name) {
     char path[PATH_SIZE];
     void *mapped;
+    const npugen_status status = read_buffer(uio, sysfs, name);
+    if (status != NPUGEN_OK) return status;
+    snprintf(path, sizeof path, "%.200s/%.60s", dev, name);
+    uio->buffer = open(path, O_RDWR | O_CLOEXEC); /* without O_SYNC: cached */
+    if (uio->buffer < 0) return failed(uio, path, strerror(errno));
+    if (flock(uio->buffer, LOCK_EX | LOCK_NB)) return failed(uio, path, "another process uses the memory");
+    mapped = mmap(NULL, uio->memory_size, PROT_READ | PROT_WRITE, MAP_SHARED, uio->buffer, 0);
+    if (mapped == MAP_FAILED) return failed(uio, path, strerror(errno));
+    uio->memory = mapped;
+    return NPUGEN_OK;
+}
+
+static const char *or_usual(const char *given, const char *usual) { return given ? given : usual; }
+
+npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const npugen_uio_names *names) {
+    static const npugen_uio_names usual = {NULL, NULL, NULL, NULL};
+    const char *dev, *sysfs;
+    npugen_status status;
+    if (!names) names = &usual;
+    dev = or_usual(names->dev, "/dev");
+    sysfs = or_usual(names->sysfs, "/sys/class");
     memset(uio, 0, sizeof *uio);
     uio->device = uio->interrupt = uio->buffer = -1;
-    snprintf(path, sizeof path, "%s/uio/%s/maps/map0/size", sysfs, base_name(device));
-    uio->registers_size = (size_t)number_in(path, 0);
-    if (!uio->registers_size) return failed(uio, path, "no registers");
-    snprintf(uio->folder, sizeof uio->folder, "%.120s/u-dma-buf/%.100s", sysfs, base_name(buffer));
-    snprintf(path, sizeof path, "%s/phys_addr", uio->folder);
-    if (access(path, R_OK))
-        snprintf(uio->folder, sizeof uio->folder, "%.120s/udmabuf/%.100s", sysfs, base_name(buffer));
-    snprintf(path, sizeof path, "%s/size", uio->folder);
-    uio->memory_size = (size_t)number_in(path, 0);
-    if (!uio->memory_size) return failed(uio, path, "no such u-dma-buf");
-    snprintf(path, sizeof path, "%s/phys_addr", uio->folder);
-    uio->memory_address = number_in(path, 0);
-    snprintf(path, sizeof path, "%s/dma_coherent", uio->folder);
-    uio->coherent = (int)number_in(path, 0);
-    uio->device = open(device, O_RDWR | O_SYNC);
-    if (uio->device < 0) return failed(uio, device, strerror(errno));
-    uio->interrupt = uio->device;
-    mapped = mmap(NULL, uio->registers_size, PROT_READ | PROT_WRITE, MAP_SHARED, uio->device, 0);
-    if (mapped == MAP_FAILED) return failed(uio, device, strerror(errno));
-    uio->registers = mapped;
-    uio->buffer = open(buffer, O_RDWR); /* without O_SYNC: cached */
-    if (uio->buffer < 0) return failed(uio, buffer, strerror(errno));
-    mapped = mmap(NULL, uio->memory_size, PROT_READ | PROT_WRITE, MAP_SHARED, uio->buffer, 0);
-    if (mapped == MAP_FAILED) return failed(uio, buffer, strerror(errno));
-    uio->memory = mapped;
+    for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS; ++control) uio->controls[control] = -1;
+    status = open_device(uio, dev, sysfs, or_usual(names->device, "npu"));
+    if (status == NPUGEN_OK) status = open_buffer(uio, dev, sysfs, base_name(or_usual(names->buffer, "udmabuf0")));
+    if (status != NPUGEN_OK) return status;
     *backend = (npugen_backend){uio, read32, write32, allocate, give_back, to_device, to_host,
                 wait_interrupt, now, NULL};
     return NPUGEN_OK;
@@ -163,6 +252,10 @@ npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const ch
 void npugen_uio_close(npugen_uio *uio) {
     if (uio->registers) munmap((void *)uio->registers, uio->registers_size);
     if (uio->memory) munmap(uio->memory, uio->memory_size);
+    for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS; ++control) {
+        if (uio->controls[control] >= 0) close(uio->controls[control]);
+        uio->controls[control] = -1;
+    }
     if (uio->device >= 0) close(uio->device);
     if (uio->buffer >= 0) close(uio->buffer);
     uio->registers = NULL;

@@ -9,23 +9,32 @@ extern "C" {
 #endif
 
 #define NPUGEN_UIO_BLOCKS 64
+#define NPUGEN_UIO_CONTROLS 5
+
+/* What is where; NULL is the usual one. */
+typedef struct npugen_uio_names {
+    const char *device; /* as the device tree calls it ("npu"), or a file such as uio0 */
+    const char *buffer; /* "udmabuf0" */
+    const char *dev;    /* "/dev" */
+    const char *sysfs;  /* "/sys/class" */
+} npugen_uio_names;
 
 typedef struct npugen_uio {
-    int device, interrupt, buffer;
+    int device, buffer;
+    int interrupt;                     /* -1: it has none, and is polled */
+    int controls[NPUGEN_UIO_CONTROLS]; /* files by which u-dma-buf is told to write back and drop caches */
     volatile uint32_t *registers;
     uint8_t *memory;
     size_t registers_size, memory_size;
     uint64_t memory_address;
     int coherent;
-    char folder[256]; /* of the u-dma-buf in sysfs */
     struct npugen_uio_block { size_t first, end; } blocks[NPUGEN_UIO_BLOCKS];
     unsigned block_count;
     char message[256]; /* what failed in npugen_uio_open */
 } npugen_uio;
 
-/* "/dev/uio0" and "/dev/udmabuf0"; sysfs is "/sys/class". On NPUGEN_IO uio->message says why. */
-npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const char *device,
-                              const char *buffer, const char *sysfs);
+/* Device and memory are this process's until it closes them. On NPUGEN_IO uio->message says why. */
+npugen_status npugen_uio_open(npugen_uio *uio, npugen_backend *backend, const npugen_uio_names *names);
 void npugen_uio_close(npugen_uio *uio);
 
 #ifdef __cplusplus

@@ -279,6 +279,22 @@ class MockVivado(TclMock):
         self._after("launch_runs")
         self.steps.append("wait_on_run")
 
+    def do_exec(self, program: str, *arguments: str) -> None:
+        """bootgen, which Vivado brings: the files that its image names are in the folder that it is run in."""
+        if program != "bootgen":
+            raise MockError(f"no program {program}")
+        options, _ = options_of([word for word in arguments if not word.startswith(">")],
+                                ["-image", "-arch", "-process_bitstream", "-w"])
+        processor = next(cell.kind for name, cell in self.cells.items() if name == "processor")
+        if options["-arch"] != {"zynq_ultra_ps_e": "zynqmp", "processing_system7": "zynq"}[processor]:
+            raise MockError(f"bootgen: {options['-arch']} is not the processor's architecture")
+        image = Path.cwd() / options["-image"]
+        (bitstream,) = re.findall(r"^\s+(\S+\.bit)$", image.read_text(), re.M)
+        if not (Path.cwd() / bitstream).is_file():
+            raise MockError(f"bootgen: no file {bitstream}")
+        self._write(Path.cwd() / f"{bitstream}.{options['-process_bitstream']}")
+        self.steps.append("bootgen")
+
     def do_get_runs(self, name: str) -> str:
         return name
 

@@ -33,12 +33,12 @@ def test_the_script_makes_a_whole_design(board, installed: bool, tmp_path: Path)
     assert "launch_runs" not in vivado.steps
 
 
-def test_bit_makes_what_pynq_and_vitis_want(tmp_path: Path):
+def test_bit_makes_what_pynq_vitis_and_linux_want(tmp_path: Path):
     board = BOARDS["zynq7020"]
     vivado = MockVivado(written(board, tmp_path), slack=-0.2)
     vivado.run("vivado_project.tcl", "bit")
-    assert vivado.steps[-1] == "wait_on_run"
-    for name in ("npu.bit", "npu.hwh", "npu.xsa"):
+    assert vivado.steps[-2:] == ["wait_on_run", "bootgen"]
+    for name in ("npu.bit", "npu.hwh", "npu.xsa", board.linux.bitstream):
         assert (tmp_path / name).is_file()
     assert "150 MHz are not reached" in vivado.said[-1]
 
@@ -58,6 +58,8 @@ def change(path: Path, old: str, new: str) -> None:
     ("vivado_project.tcl", "{npu/resetn registers/aresetn", "{registers/aresetn", "npu/resetn is not connected"),
     ("vivado_project.tcl", "npu_axi.v", "npu_axis.v", "no file"),
     ("vivado_project.tcl", "0xA0000000", "0x40000000", "not in the range"),
+    ("vivado_project.tcl", "-arch zynqmp", "-arch zynq", "zynq is not the processor's architecture"),
+    ("npu.bif", "npu.bit", "system.bit", "no file system.bit"),
     ("vivado_project.tcl", "validate_bd_design", "", "before validate_bd_design"),
     ("npu_axi.v", "m_axi AWADDR", "m_axi AWADR", "has no m_axi"),
 ])
@@ -65,4 +67,4 @@ def test_the_mock_finds_faults(name: str, old: str, new: str, said: str, tmp_pat
     written(BOARDS["zu3eg"], tmp_path)
     change(tmp_path / name, old, new)
     with pytest.raises(MockError, match=said):
-        MockVivado(tmp_path).run("vivado_project.tcl")
+        MockVivado(tmp_path).run("vivado_project.tcl", "bit")

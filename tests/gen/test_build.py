@@ -1,6 +1,8 @@
 """`gen build --synth`: what it says of a machine and its board."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ def test_a_machine_larger_than_its_board(board: str, totals: dict, warning: str 
     report = Report(BOARDS[board].family, totals, {}, {"(top)": totals})
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
     monkeypatch.setattr("gen.hw.synth.synthesize", lambda *arguments, **options: report)
-    monkeypatch.setattr("gen.hw.timing.measure_timing", lambda *arguments, **options: timing)
+    monkeypatch.setattr("gen.hw.timing.timing_of", lambda *arguments, **options: timing)
     for options in ([], ["--json"]):
         assert main(["build", "--board", board, "--macs", "16", "-o", str(tmp_path), "--synth", *options]) == 0
         said = capsys.readouterr()
@@ -58,3 +60,49 @@ def test_route_needs_a_board_that_nextpnr_knows(capsys: pytest.CaptureFixture):
     for argv in (["--board", "zu3eg", "--synth"], ["--board", "ecp5"]):
         assert main(["build", *argv, "--macs", "16", "--route"]) == 2
         assert "--route goes with --synth and one of the boards ecp5" in capsys.readouterr().err
+
+
+def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The netlist that timing is estimated on is the one that nextpnr gets; the area's has its hierarchy."""
+    scripts: list[str] = []
+    placed: list[str] = []
+
+    @contextmanager
+    def mapped(verilog: str, script: str, progress: object) -> Iterator[Path]:
+        scripts.append(script)
+        (tmp_path / "netlist.json").write_text(json.dumps({"modules": {"npu": {"ports": {}, "cells": {},
+                                                                               "netnames": {}}}}))
+        yield tmp_path
+
+    def nextpnr(command: list[str], folder: Path, progress: object) -> dict:
+        placed.append((folder / command[command.index("--json") + 1]).read_text())
+        return {"fmax": {"clk": {"achieved": 88.25, "constraint": 85}}, "critical_paths": [], "utilization": {}}
+
+    totals = dict.fromkeys(BOARDS["ecp5"].resources, 1)
+    monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "module npu; endmodule")
+    monkeypatch.setattr("gen.cli.build.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("gen.hw.flat.mapped", mapped)
+    monkeypatch.setattr("gen.hw.route._run_nextpnr", nextpnr)
+    monkeypatch.setattr("gen.hw.route.find_nextpnr", lambda tool: [tool])
+    monkeypatch.setattr("gen.hw.synth.synthesize", lambda *arguments, **options: Report("ecp5", totals, {}, {}))
+    options = ["--board", "ecp5", "--macs", "16", "-o", str(tmp_path / "out"), "--synth", "--route"]
+    assert main(["build", *options]) == 0
+    assert len(scripts) == len(placed) == 1
+    # As the Makefile of the project has it.
+    lines = (tmp_path / "out" / "npu.ys").read_text().splitlines()
+    assert [line.replace("npu.v", "design.v").replace("npu.json", "netlist.json") for line in lines[1:]] == [
+        line for line in scripts[0].splitlines() if line]
+    assert json.loads((tmp_path / "out" / "resources.json").read_text())["route"]["mhz"] == 88.2
+    assert main(["build", *options]) == 0 and len(scripts) == len(placed) == 1, "both are kept"
+
+
+def test_a_clock_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture):
+    """In the project, in the overlay that sets it on the board, and in the manifest."""
+    options = ["build", "--board", "zu3eg", "--macs", "16", "-o", str(tmp_path)]
+    assert main([*options, "--clock", "187.5"]) == 0
+    assert "FREQMHZ {187.5}" in (tmp_path / "vivado_project.tcl").read_text()
+    assert "rates = <187500000>" in (tmp_path / "npu.dtso").read_text()
+    assert json.loads((tmp_path / "manifest.json").read_text())["clock_target_mhz"] == 187.5
+    capsys.readouterr()
+    assert main([*options, "--clock", "9000"]) == 2
+    assert "must be in 1..400 MHz, not 9000" in capsys.readouterr().err

@@ -205,3 +205,41 @@ def test_the_driver_is_python_3_8(path):
         else:
             continue
         assert all(name.partition(".")[0] in {*sys.stdlib_module_names, "numpy"} for name in names)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """A build of the machine, whose bitstream has been made: what the vendor's tool leaves is there."""
+    folder = tmp_path / "npu"
+    assert main(["build", "--board", "zu3eg", "--macs", "16", "-o", str(folder)]) == 0
+    for name in ("npu.bit", "npu.hwh", "npu.bit.bin"):
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_the_bitstream_goes_with_it(model, built, tmp_path):
+    """With the overlay that was built for it; the same bytes as an archive."""
+    folder = tmp_path / "package"
+    assert deploy(model, folder, "--board", "zu3eg", "--hardware", str(built)) == 0
+    names = {path.name for path in (folder / "hardware").iterdir()}
+    assert names == {"npu.bit", "npu.hwh", "npu.bit.bin", "npu.dtso", "load.sh"}
+    for name in names:
+        assert (folder / "hardware" / name).read_bytes() == (built / name).read_bytes()
+    text = (folder / "README.txt").read_text()
+    assert "sudo sh hardware/load.sh " in text and "--device pynq:hardware/npu.bit " in text
+    Deployment.load(folder)
+
+
+@pytest.mark.parametrize("change, options, said", [
+    (["npu.bit.bin", "npu.bit"], [], "has neither npu.bit.bin nor npu.bit and npu.hwh: let the board's tool make"),
+    (["manifest.json"], [], "is no build, or damaged"),
+    ([], ["--board", "kv260"], "was built for the board zu3eg, not for kv260"),
+    ([], ["--features", "gather"], "is another machine than that of the program; compile it with --config"),
+    ([], ["--board", "ecp5"], "ecp5 has no processor that could load it; its host does"),
+])
+def test_a_bitstream_of_something_else(model, built, tmp_path, capsys, change, options, said):
+    for name in change:
+        (built / name).unlink()
+    line = error_line(capsys, 1, "deploy", str(model), "--macs", "16", "--board", "zu3eg", "-o", str(tmp_path / "p"),
+                      "--hardware", str(built), *options)
+    assert said in line and not (tmp_path / "p").exists()

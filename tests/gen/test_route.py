@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from boards.registry import BOARDS
 from cores.emit import emit_component
+from gen.hw.flat import flat_design
 from gen.hw.route import RouteReport, place_and_route, read_report
 from gen.hw.yosys import SynthesisError
 
@@ -54,12 +55,15 @@ def test_a_path_is_told_by_its_signals():
 
 def test_a_board_without_the_tool():
     with pytest.raises(ValueError, match="zu3eg has no nextpnr"):
-        place_and_route("", "top", BOARDS["zu3eg"])
+        with flat_design("", "top", "xcup") as design:
+            place_and_route(design, BOARDS["zu3eg"])
 
 
 @pytest.mark.full
 def test_a_small_design(tmp_path):
     verilog = emit_component(Adder(), name="top")
-    report = place_and_route(verilog, "top", BOARDS["ecp5"], cache=tmp_path)
+    with flat_design(verilog, "top", "ecp5") as design:
+        report = place_and_route(design, BOARDS["ecp5"], cache=tmp_path)
     assert 100 < report.mhz < 600 and report.used["TRELLIS_FF"] == 48 and report.path
-    assert place_and_route(verilog, "top", BOARDS["ecp5"], cache=tmp_path) == report
+    with flat_design(verilog, "top", "ecp5") as design:
+        assert place_and_route(design, BOARDS["ecp5"], cache=tmp_path) == report

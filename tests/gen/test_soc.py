@@ -3,6 +3,8 @@
 import json
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -27,6 +29,7 @@ from gen.soc.simulator import simulate
 from gen.soc.targets import TARGETS, get_target
 from npudriver.backends.remote import RemoteBackend
 from npudriver.errors import WaitTimeoutError
+from npudriver.etherbone import Packet, receive, send
 from sim import functional
 
 _MEMORY, _NPU, _CSR = 0x4000_0000, 0x9000_0000, 0x1000
@@ -132,6 +135,58 @@ def test_inferences_one_after_the_other(digits: Path):
     outcome = infer_all(backend, workload, samples, clock_mhz=50)
     assert outcome.cycles == [123] * 3 and outcome.right == 3 and outcome.wrong_bytes == 0
     assert outcome.compared == workload.program.image().size
+
+
+@contextmanager
+def litex_server(bus: Bus) -> Iterator[int]:
+    """What answers a client's packets as LiteX's server does: its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve_one() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while (packet := receive(connection)) is not None:
+                if packet.writes:
+                    bus.write(packet.base, list(packet.writes))
+                if packet.reads:
+                    send(connection, Packet(writes=bus.read(packet.reads[0], len(packet.reads))))
+
+    thread = Thread(target=serve_one)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.close()
+        thread.join()
+
+
+def run_on(place: str, digits: Path) -> int:
+    return main(["run", str(digits / "digits_int8.onnx"), "--board", "ecp5", "--macs", "16", "--limit", "2", "--input",
+                 str(digits / "digits_test.npz"), "--target", f"board:litex:{place}"])
+
+
+def test_run_on_a_board_behind_litex_server(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    """Its memory is woken first; every tensor in it is compared."""
+    (tmp_path / "system.json").write_text(json.dumps(_DESCRIPTION))
+    bus = Bus(BOARDS["ecp5"].config(16))
+    with litex_server(bus) as port:
+        assert run_on(f"{tmp_path}@127.0.0.1:{port}", digits) == 0
+    assert "accuracy 100.00 %" in (said := capsys.readouterr().out) and " 0 of " in said
+    assert (_DESCRIPTION["registers"]["sdram_dfii_control"], 1) in bus.log
+
+
+@pytest.mark.parametrize("text, place, said", [
+    (None, "{}", "system.json: is not what `gen soc` writes, or damaged"),
+    ("[]", "{}", "system.json: is not what `gen soc` writes, or damaged"),
+    ("{}", "{}@here", "must be litex:FOLDER or litex:FOLDER@HOST:PORT"),
+    (json.dumps(_DESCRIPTION), "{}@127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+])
+def test_a_system_that_is_not_there(text, place, said, digits, tmp_path, capsys):
+    if text is not None:
+        (tmp_path / "system.json").write_text(text)
+    assert run_on(place.format(tmp_path), digits) == 1
+    error = capsys.readouterr().err.splitlines()
+    assert said in error[-1]
 
 
 def test_a_program_that_never_ends(digits: Path):

@@ -1,8 +1,10 @@
 """The C library: its example on the Verilog, and on files of a board."""
 
+import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,10 +46,11 @@ def compiled(folder: Path, *arguments: str | Path, standard: list[str] = STRICT)
     return folder / "example"
 
 
-def on_rtl(folder: Path) -> Path:
-    shutil.copy(HERE / "rtl_backend.h", folder)
+def on_rtl(folder: Path, main: str = "example.c") -> Path:
+    for name in ("rtl_backend.h", "misuse.c"):
+        shutil.copy(HERE / name, folder)
     library = build_library(CONFIG)
-    return compiled(folder, '-DNPUGEN_BACKEND_HEADER="rtl_backend.h"', "example.c", "npugen.c", library,
+    return compiled(folder, '-DNPUGEN_BACKEND_HEADER="rtl_backend.h"', main, "npugen.c", library,
                     f"-Wl,-rpath,{library.parent}")
 
 
@@ -75,18 +78,65 @@ def test_results_are_compared(folder):
     assert done.returncode == 1 and "2 values differ" in done.stdout
 
 
-def test_files_of_a_board(folder):
-    """Linux's backend opens what is there, and says what is not; the device is found to be none."""
+def test_what_is_refused(folder):
+    """A program that is started twice, unloaded while it runs, lies out of reach, or has sizes that cannot be."""
+    done = subprocess.run([on_rtl(folder, "misuse.c")], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.fixture
+def on_files(folder: Path) -> Callable[..., str]:
+    """The example with Linux's backend on the files of a board: what it says, without its name."""
     make_files(folder)
+    text = (folder / "npugen_uio.c").read_text()
+    for usual, here in (('"/dev"', '"dev"'), ('"/sys/class"', '"class"')):
+        assert usual in text
+        text = text.replace(usual, here)
+    (folder / "npugen_uio.c").write_text(text)
     example = compiled(folder, "example.c", "npugen.c", "npugen_uio.c")
-    done = subprocess.run([example], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 1 and "/sys/class/uio/uio0/maps/map0/size: no registers" in done.stderr
-    text = (folder / "example.c").read_text()
-    (folder / "example.c").write_text(text.replace('"/sys/class"', '"class"'))
-    example = compiled(folder, "example.c", "npugen.c", "npugen_uio.c")
-    done = subprocess.run([example, "dev/uio3", "dev/udmabuf0"], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == "example: opening the device: the device is no NPU of this configuration\n"
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([example, *arguments], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        return done.stderr.removeprefix("example: ").rstrip("\n")
+
+    return run
+
+
+#: What is said of files that are all there, with nothing behind them.
+NO_NPU = "opening the device: the device is no NPU of this configuration"
+
+
+def test_files_of_a_board(folder, on_files):
+    """Linux's backend opens what is there, by its name or its file, and says what is not."""
+    for arguments in ((), ("npu",), ("/dev/uio3", "/dev/udmabuf0")):
+        assert on_files(*arguments) == NO_NPU
+    assert on_files("gpu") == "gpu: no such UIO device"
+    assert on_files("uio9") == "class/uio/uio9/maps/map0/size: no registers"
+    assert on_files("npu", "udmabuf7") == "class/udmabuf/udmabuf7/size: no such u-dma-buf; load its kernel module"
+    shutil.copytree(folder / "class" / "uio" / "uio3", folder / "class" / "uio" / "uio4")
+    assert on_files() == "npu: several UIO devices are called so"
+    assert on_files("uio3") == NO_NPU
+
+
+def test_caches_that_cannot_be_written_back(folder, on_files):
+    """A memory whose files are missing is not taken for a coherent one."""
+    control = folder / "class" / "u-dma-buf" / "udmabuf0" / "sync_for_cpu"
+    control.unlink()
+    assert on_files() == "class/u-dma-buf/udmabuf0/sync_for_cpu: No such file or directory"
+    (control.parent / "dma_coherent").write_text("1\n")
+    assert on_files() == NO_NPU
+    (control.parent / "phys_addr").unlink()
+    assert on_files() == "class/u-dma-buf/udmabuf0/phys_addr: cannot be read"
+
+
+@pytest.mark.parametrize("file, what", [("uio3", "device"), ("udmabuf0", "memory")])
+def test_one_process_has_it(folder, on_files, file, what):
+    """The C library and the Python driver exclude each other, too."""
+    with (folder / "dev" / file).open() as taken:
+        fcntl.flock(taken, fcntl.LOCK_EX)
+        assert on_files() == f"dev/{file}: another process uses the {what}"
+    assert on_files() == NO_NPU
 
 
 def test_the_makefile(folder):

@@ -1,5 +1,6 @@
 """The driver's own commands, and the device that takes time and computes nothing."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 import npudriver.__main__ as commands
-from npudriver import Device
+from npudriver import Device, PackageError
+from npudriver.arrays import write_arrays
 from npudriver.model import Deployment
 from sim.devices import FunctionalBackend, Mishap, PacedBackend
 
@@ -66,22 +68,66 @@ def test_info(backend, package, capsys):
     (["run", "PACKAGE", "--input", "/nowhere.npz"], "/nowhere.npz: not an .npz file"),
     (["run", "PACKAGE", "--input", "EMPTY"], "has no array x; it has y"),
     (["run", "PACKAGE", "--input", "UNEVEN"], "samples on their first axes, as many each: x has 0"),
+    (["run", "PACKAGE", "--input", "ZIP"], "zip.npz: not an .npz file, or damaged"),
+    (["run", "PACKAGE", "--input", "CUT"], "cut.npz: not an .npz file, or damaged"),
     (["serve", "--listen", "here"], "--listen here: must be ADDRESS:PORT"),
 ])
 def test_errors_are_one_line(backend, package, capsys, argv, message):
     np.savez(package / "empty.npz", y=0)
     np.savez(package / "uneven.npz", x=np.zeros((0, 4, 6, 6), np.uint8))
-    places = {"PACKAGE": str(package), "EMPTY": str(package / "empty.npz"), "UNEVEN": str(package / "uneven.npz")}
+    (package / "zip.npz").write_bytes(b"PK\3\4" + bytes(40))
+    whole = (package / "sample.npz").read_bytes()
+    (package / "cut.npz").write_bytes(whole[:60] + bytes(20) + whole[80:])
+    places = {"PACKAGE": str(package), **{name.upper(): str(package / f"{name}.npz")
+                                          for name in ("empty", "uneven", "zip", "cut")}}
     assert commands.main([places.get(word, word) for word in argv]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["--limit", "--slots"])
-def test_bad_arguments(package, capsys, option):
+@pytest.mark.parametrize("option, value, message", [
+    ("--limit", "0", "must be at least 1, not 0"),
+    ("--slots", "0", "must be at least 1, not 0"),
+    ("--timeout", "nan", "must be a number of seconds above 0, not nan"),
+    ("--timeout", "-1", "must be a number of seconds above 0, not -1"),
+    ("-o", "y.txt", "outputs are written as .npz, not as y.txt"),
+    ("-o", "/nowhere/y.npz", "/nowhere: no such folder, or not writable"),
+])
+def test_bad_arguments(package, capsys, option, value, message):
     with pytest.raises(SystemExit) as stopped:
-        commands.main(["run", str(package), option, "0"])
-    assert stopped.value.code == 2 and "must be at least 1, not 0" in capsys.readouterr().err
+        commands.main(["run", str(package), f"{option}={value}" if option != "-o" else f"-o{value}"])
+    assert stopped.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_outputs_are_written_whole_or_not_at_all(backend, package, monkeypatch):
+    """Under the model's names, whatever they are; and what was there before stays when something goes wrong."""
+    target = package / "y.npz"
+    assert commands.main(["run", str(package), "-o", str(target)]) == 0
+    (name,) = Deployment.load(package).outputs
+    assert np.load(target)[name].shape[0] == 3
+    before = target.read_bytes()
+    monkeypatch.setattr("npudriver.arrays.zipfile.ZipFile.open", lambda *arguments, **options: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_arrays(target, {"file": np.zeros(3)})
+    assert target.read_bytes() == before and not list(package.glob(".*"))
+    monkeypatch.undo()
+    write_arrays(target, {"file": np.zeros(3)})
+    assert np.load(target)["file"].shape == (3,)
+
+
+def test_a_lone_number_among_the_samples(backend, package):
+    arrays = dict(np.load(package / "sample.npz"))
+    np.savez(package / "x.npz", **arrays, scale=0.5, label=7)
+    assert commands.main(["run", str(package), "--input", str(package / "x.npz"), "--limit", "1"]) == 0
+
+
+@pytest.mark.parametrize("damage", [{"data_beats": 0}, {"write_start": 1 << 20}, {"code": b""}, {"code": b"123"}])
+def test_a_program_that_cannot_be(backend, damage):
+    with Device(backend, machine_of_json()) as device:
+        free = backend.memory._arena.free_bytes
+        with pytest.raises(PackageError, match="program small0 is damaged; deploy it again"):
+            device.load(dataclasses.replace(program(), **damage))
+        assert backend.memory._arena.free_bytes == free
 
 
 def test_time_that_a_device_takes(rng):

@@ -261,3 +261,66 @@ def test_whoever_had_it_before_is_stopped(backend, rng):
 def test_every_error_is_the_drivers():
     assert all(issubclass(kind, DriverError) for kind in (
         AbortedError, DeviceError, FaultError, OutOfMemoryError, PackageError, WaitTimeoutError))
+
+
+class Stubborn(FunctionalBackend):
+    """A machine that is busy for ever once it is told to stop, until it is reset, if it can be."""
+
+    stuck, resettable, resets = False, True, 0
+
+    def read32(self, address: int) -> int:
+        status = machine_of_json().registers["status"]
+        return machine_of_json().status["BUSY"] if self.stuck and address == status else super().read32(address)
+
+    def write32(self, address: int, value: int) -> None:
+        if address == machine_of_json().registers["control"] and value == machine_of_json().control["ABORT"]:
+            self.stuck = True
+        super().write32(address, value)
+
+    def reset(self) -> bool:
+        self.resets += 1
+        if self.resettable:
+            self.stuck = False
+            super().reset()
+        return self.resettable
+
+
+def test_memory_is_kept_while_the_device_does_not_stop(rng):
+    """And given back after a reset."""
+    with Device(Stubborn(CONFIG), machine_of_json()) as device:
+        before, loaded = backend_free(device), device.load(program())
+        loaded.submit(samples(rng, 1)[0])
+        with pytest.raises(DeviceError, match="the device does not stop, as its bus owes answers: reset it"):
+            loaded.unload()
+        assert backend_free(device) < before
+        with pytest.raises(DeviceError, match="has been unloaded"):
+            loaded.run(samples(rng, 1)[0])
+        device.reset()
+        loaded.unload()
+        assert backend_free(device) == before
+
+
+@pytest.mark.parametrize("resettable", [True, False])
+def test_closing_resets_what_does_not_stop(rng, resettable):
+    """Its memory goes with the back end."""
+    backend = Stubborn(CONFIG)
+    backend.resettable = resettable
+    with Device(backend, machine_of_json()) as device:
+        device.load(program()).submit(samples(rng, 1)[0])
+    assert backend.resets == 1
+
+
+def test_interrupted_while_it_is_started(rng, monkeypatch):
+    """Ctrl-C once START is written: the machine is stopped before its memory goes."""
+    backend = FunctionalBackend(CONFIG)
+    with pytest.raises(KeyboardInterrupt), Device(backend, machine_of_json()) as device:
+        loaded, command = device.load(program()), device.registers.command
+
+        def interrupted(name: str) -> None:
+            command(name)
+            if name == "START":
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(device.registers, "command", interrupted)
+        loaded.submit(samples(rng, 1)[0])
+    assert not backend.read32(machine_of_json().registers["status"]) & machine_of_json().status["BUSY"]

@@ -158,3 +158,35 @@ def test_others_at_the_other_end(data, message):
 def test_urls(url, message):
     with pytest.raises(TransportError, match=message):
         open_backend(url)
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_another():
+    """After a timeout nothing more is read from the connection, whatever comes yet."""
+    here, there = socket.socketpair()
+    client = EtherboneClient.__new__(EtherboneClient)
+    client._where, client._connection = "board:1234", here
+    here.settimeout(0.05)
+    with there:
+        with pytest.raises(TransportError, match="board:1234: timed out"):
+            client.read(0x10)
+        with pytest.raises((BrokenPipeError, ConnectionError)):
+            send(there, Packet(writes=[7]))
+            send(there, Packet(writes=[7]))
+        with pytest.raises(TransportError, match="board:1234: "):
+            client.read(0x14)
+        with pytest.raises(TransportError, match="board:1234: "):
+            client.write(0x14, [1])
+
+
+@pytest.mark.parametrize("windows, message", [
+    ({"memory": 0xFFFF_0000, "size": 0x2_0000}, "memory at 0xffff0000, 0x20000 bytes: must begin"),
+    ({"memory": 0x1_0000_0000, "size": 4}, "and lie below 0x100000000"),
+    ({"memory": 2, "size": 4}, "memory at 0x2, 0x4 bytes"),
+    ({"registers": 0xFFFF_F004, "memory": 0, "size": 4}, "registers at 0xfffff004"),
+    ({"memory": 0, "size": 0}, "memory at 0x0, 0x0 bytes"),
+])
+def test_windows_that_a_connection_does_not_reach(windows, message):
+    """Its addresses have 32 bits; the device may see the memory anywhere."""
+    with pytest.raises(TransportError, match=message):
+        Windows(**{"registers": 0, "bus": 1 << 35, **windows})
+    Windows(registers=0, memory=0, size=1 << 30, bus=1 << 35)

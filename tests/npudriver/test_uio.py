@@ -1,6 +1,8 @@
 """UIO and u-dma-buf on files that stand for the kernel's."""
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +93,54 @@ def test_one_process_has_it(folder):
         finally:
             first.close()
     plain(folder).close()
+
+
+def test_one_process_has_the_memory(folder):
+    """Two devices would hand out the same bytes of one u-dma-buf."""
+    shutil.copytree(folder / "class" / "uio" / "uio3", folder / "class" / "uio" / "uio4")
+    shutil.copy(folder / "dev" / "uio3", folder / "dev" / "uio4")
+    first = plain(folder, device="uio3")
+    with pytest.raises(TransportError, match="udmabuf0: another process uses the memory"):
+        plain(folder, device="uio4")
+    first.close()
+    with pytest.raises(TransportError, match="2 UIO devices are called npu: name one of uio3, uio4"):
+        plain(folder)
+    plain(folder, device="uio4").close()
+
+
+def test_a_device_without_interrupt_is_polled(tmp_path, rng, monkeypatch):
+    """The kernel answers a write with EIO where the device tree names none."""
+    make_files(tmp_path)
+    written = os.write
+
+    def no_interrupt(file: int, data: bytes) -> int:
+        if data == b"\1\0\0\0":
+            raise OSError(errno.EIO, "Input/output error")
+        return written(file, data)
+
+    monkeypatch.setattr(os, "write", no_interrupt)
+    monkeypatch.setattr(FakeBoard, "wait_interrupt", polled)
+    with Device(FakeBoard(tmp_path, CONFIG), machine_of_json()) as device:
+        (inputs,) = samples(rng, 1)
+        (found,) = device.load(program()).run(inputs).values()
+    np.testing.assert_array_equal(found, expected(inputs))
+
+
+def polled(board: FakeBoard, seconds: float) -> bool:
+    board.simulated.wait_interrupt(0)
+    board._show()
+    return UioBackend.wait_interrupt(board, seconds)
+
+
+def test_memory_out_of_reach(tmp_path):
+    """Above the last address that the machine's bus has."""
+    make_files(tmp_path)
+    (tmp_path / "class" / "u-dma-buf" / "udmabuf0" / "phys_addr").write_text(f"{1 << CONFIG.address_width:#x}\n")
+    with Device(FakeBoard(tmp_path, CONFIG), machine_of_json()) as device:
+        free = device.backend._memory.arena.free_bytes
+        with pytest.raises(OutOfMemoryError, match=f"reach, whose bus has {CONFIG.address_width} address bits"):
+            device.load(program())
+        assert device.backend._memory.arena.free_bytes == free
 
 
 @pytest.mark.parametrize("options, message", [
