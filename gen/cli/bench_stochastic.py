@@ -2,15 +2,19 @@
 
 import argparse
 import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import messages, status
-from gen.cli.errors import UsageError
 from gen.cli.machine import chosen_board
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
-__all__ = ["PARTS"]
+if TYPE_CHECKING:
+    from gen.stochastic.accuracy import Examiner
+
+__all__ = ["PARTS", "examiner"]
 
 _PLOT = "stochastic.png"
 
@@ -37,37 +41,44 @@ def _area(arguments: argparse.Namespace) -> Rows:
                 for row in measure_area(chosen_board(arguments).family, cache_folder() / "synth", remark)]
 
 
-def _network(arguments: argparse.Namespace) -> Rows:
-    """Right answers; none without the images or PyTorch, which is said. Raises UsageError for damaged images."""
+def examiner(folder: Path | None) -> "Examiner | None":
+    """With the images in a folder; None without them or PyTorch, which is said. Raises DataError for damaged ones."""
     from importlib.util import find_spec
 
-    from gen.bench.stochastic_network import MNIST_FILES, measure_accuracy, plot
+    from gen.stochastic.accuracy import Examiner
+    from gen.stochastic.images import MNIST_FILES, read_mnist
 
-    folder = models_folder(arguments)
     if folder is None:
-        return []
+        return None
     if not all((folder / name).is_file() for name in MNIST_FILES):
         messages.print(f"no images: {' and '.join(MNIST_FILES)} are not in the folder of the networks", soft_wrap=True)
-        return []
+        return None
     if find_spec("torch") is None:
         messages.print("training needs PyTorch: pip install '.[train]'", soft_wrap=True)
+        return None
+    return Examiner(read_mnist(folder), cache_folder() / "stochastic")
+
+
+def _network(arguments: argparse.Namespace) -> Rows:
+    """Right answers; none without the images or PyTorch, which is said."""
+    from gen.bench.stochastic_network import BACKBONES, measure_accuracy, plot
+    from gen.stochastic.backbone import Backbone
+
+    judge = examiner(models_folder(arguments))
+    if judge is None:
         return []
-    with status("MLP") as remark:
-        try:
-            rows = list(measure_accuracy(folder, remark))
-        except (EOFError, OSError, ValueError) as error:
-            raise UsageError(f"{folder}: {error}") from None
+    with status("networks") as remark:
+        rows = list(measure_accuracy(judge, [Backbone(word) for word in BACKBONES], remark))
     if arguments.output is not None:
         write_file(arguments.output / _PLOT, plot(rows))
-    return [{"circuit": row.circuit, "length": row.length, "images": row.images, "right_%": 100 * row.right}
-            for row in rows]
+    return [{"backbone": row.backbone, "circuit": row.circuit, "length": row.length, "images": row.images,
+             "right_%": 100 * row.right} for row in rows]
 
 
 PARTS = (
     Part("stochastic", "root mean square errors of stochastic dot products, in thousandths", _errors),
     Part("stochastic-area", "stochastic units as mapped by Yosys; cycles of 1,000 products in a whole unit, by length "
          "of the streams", _area),
-    Part("stochastic-network", "digits by an MLP 784-200-32-10 of stochastic dot products, by length of streams; "
-         "trained on the first 8,000 images of MNIST's test set, tested on the last 2,000 or some of them", _network,
-         _PLOT),
+    Part("stochastic-network", "digits by MLPs of stochastic dot products, by length of streams; trained on the first "
+         "8,000 images of MNIST's test set, tested on the last 2,000 or some of them", _network, _PLOT),
 )
