@@ -4,16 +4,13 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cores.arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, Circuit
-from gen.stochastic.accuracy import Examiner
+from cores.arch.stochastic import Circuit
+from gen.stochastic.accuracy import Examiner, lengths_of
 from gen.stochastic.backbone import Backbone
 
 __all__ = ["AccuracyRow", "BACKBONES", "measure_accuracy", "plot"]
 
 BACKBONES = ("784-200-32-10", "784-100-200-10")
-LENGTHS = tuple(1 << log for log in range(MIN_LENGTH_LOG, MAX_LENGTH_LOG + 1))
-#: Longest streams of circuits that go from bit to bit: minutes instead of hours.
-_SERIAL_LONGEST = 256
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ def measure_accuracy(examiner: Examiner, backbones: Sequence[Backbone],
         for count in sorted({examiner.tested(circuit) for circuit in Circuit}, reverse=True):
             yield AccuracyRow(backbone.word, "int8", None, count, examiner.accuracy(backbone, None, 0, count))
         for circuit in Circuit:
-            for length in LENGTHS[:LENGTHS.index(_SERIAL_LONGEST) + 1] if circuit.serial else LENGTHS:
+            for length in lengths_of(circuit):
                 remark(f"{backbone.word}: {circuit.label}, {length} bits")
                 yield AccuracyRow(backbone.word, circuit.label, length, examiner.tested(circuit),
                                   examiner.accuracy(backbone, circuit, length))

@@ -2,11 +2,11 @@
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import messages, status
+from gen.cli.examiner import examiner, lacks
 from gen.cli.machine import chosen_board
 from gen.files.write import write_file
 from sim.folders import cache_folder
@@ -14,7 +14,7 @@ from sim.folders import cache_folder
 if TYPE_CHECKING:
     from gen.stochastic.accuracy import Examiner
 
-__all__ = ["PARTS", "examiner"]
+__all__ = ["PARTS"]
 
 _PLOT = "stochastic.png"
 
@@ -41,22 +41,16 @@ def _area(arguments: argparse.Namespace) -> Rows:
                 for row in measure_area(chosen_board(arguments).family, cache_folder() / "synth", remark)]
 
 
-def examiner(folder: Path | None) -> "Examiner | None":
-    """With the images in a folder; None without them or PyTorch, which is said. Raises DataError for damaged ones."""
-    from importlib.util import find_spec
-
-    from gen.stochastic.accuracy import Examiner
-    from gen.stochastic.images import MNIST_FILES, read_mnist
-
+def _examiner(arguments: argparse.Namespace) -> "Examiner | None":
+    """None where something is missing, which is said."""
+    folder = models_folder(arguments)
     if folder is None:
         return None
-    if not all((folder / name).is_file() for name in MNIST_FILES):
-        messages.print(f"no images: {' and '.join(MNIST_FILES)} are not in the folder of the networks", soft_wrap=True)
+    lacking = lacks(folder)
+    if lacking:
+        messages.print(lacking, soft_wrap=True)
         return None
-    if find_spec("torch") is None:
-        messages.print("training needs PyTorch: pip install '.[train]'", soft_wrap=True)
-        return None
-    return Examiner(read_mnist(folder), cache_folder() / "stochastic")
+    return examiner(folder)
 
 
 def _network(arguments: argparse.Namespace) -> Rows:
@@ -64,7 +58,7 @@ def _network(arguments: argparse.Namespace) -> Rows:
     from gen.bench.stochastic_network import BACKBONES, measure_accuracy, plot
     from gen.stochastic.backbone import Backbone
 
-    judge = examiner(models_folder(arguments))
+    judge = _examiner(arguments)
     if judge is None:
         return []
     with status("networks") as remark:

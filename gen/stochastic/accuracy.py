@@ -1,10 +1,13 @@
 """Right answers of backbones, trained, on circuits and lengths of streams."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cores.arch.stochastic import Circuit
+from cores.arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, Circuit
+from gen.files.sources import sources_digest
+from gen.hw.kept import kept
 from sim.stochastic.streams import Streams
 
 from .backbone import Backbone
@@ -12,18 +15,33 @@ from .images import Images
 from .network import Layer, exact, integers, quantised, scores, stochastic
 from .training import trained
 
-__all__ = ["Examiner"]
+__all__ = ["Examiner", "lengths_of"]
 
 #: Images of a test on circuits whose sums are not looked up.
 _FEW = 200
 _LOOKED_UP = frozenset({Circuit.XNOR_MUX, Circuit.AND_LOOP})
+#: Longest streams of circuits that go from bit to bit: minutes instead of hours.
+_SERIAL_LONGEST = 256
 #: Images by which activations' ranges are set.
 _CALIBRATED = 1000
+#: What a result depends on beside its network.
+_SOURCES = ("cores/arch", "gen/stochastic", "sim")
+
+
+def lengths_of(circuit: Circuit) -> tuple[int, ...]:
+    """Streams' lengths that a circuit is tested on, the shortest first."""
+    lengths = (1 << log for log in range(MIN_LENGTH_LOG, MAX_LENGTH_LOG + 1))
+    return tuple(length for length in lengths if not circuit.serial or length <= _SERIAL_LONGEST)
+
+
+@dataclass(frozen=True)
+class _Right:
+    right: float
 
 
 @dataclass(eq=False)
 class Examiner:
-    """Tests networks on ``images``; trained ones are kept in ``folder``, if there is one.
+    """Tests networks on ``images``; trained ones, and results, are kept in ``folder``, if there is one.
 
     ``few``: images for circuits that go from bit to bit, ``many`` (None: all there are) for the others.
     """
@@ -53,10 +71,17 @@ class Examiner:
 
         Raises BackboneError, DataError.
         """
+        part = self.images.tested(count or self.tested(circuit))
+        way = None if circuit is None else (circuit.label, length)
+        key = repr((backbone.word, self.images.digest, part, way, sources_digest(*_SOURCES)))
+        return kept(self.folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json",
+                    lambda values: _Right(**values), lambda: self._measured(backbone, circuit, length, part)).right
+
+    def _measured(self, backbone: Backbone, circuit: Circuit | None, length: int, part: slice) -> _Right:
         layers = self.network(backbone)
-        pixels, labels = self.images.for_backbone(backbone, self.images.tested(count or self.tested(circuit)))
+        pixels, labels = self.images.for_backbone(backbone, part)
         multiply = exact if circuit is None else stochastic(circuit, Streams(length))
-        return float((scores(layers, integers(pixels), multiply).argmax(axis=1) == labels).mean())
+        return _Right(float((scores(layers, integers(pixels), multiply).argmax(axis=1) == labels).mean()))
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_networks": {}}

@@ -20,8 +20,7 @@ def test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Ge
     """Trained on a few images that are easily told apart; long streams keep the answers."""
     pytest.importorskip("torch", reason="training needs PyTorch")
     write_mnist(tmp_path, *easy_images(rng, 450))
-    monkeypatch.setattr(stochastic_network, "LENGTHS", (8, 256))
-    monkeypatch.setattr(stochastic_network, "_SERIAL_LONGEST", 8)
+    monkeypatch.setattr(stochastic_network, "lengths_of", lambda circuit: (8,) if circuit.serial else (8, 256))
     examiner = Examiner(read_mnist(tmp_path, trained=400), few=5)
     rows = list(measure_accuracy(examiner, [Backbone("784-16-10")]))
     assert [(row.circuit, row.length, row.images) for row in rows] == [

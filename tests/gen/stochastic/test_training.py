@@ -47,10 +47,12 @@ def test_trained_once(tmp_path: Path, rng: np.random.Generator):
     assert (before == torch.random.get_rng_state()).all()
     assert (examiner.tested(None), examiner.tested(Circuit.UGEMM)) == (40, 5)
     first = examiner.network(backbone)
-    (kept,) = (tmp_path / "kept").iterdir()
+    (kept,) = (tmp_path / "kept").glob("*.npz")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("gen.stochastic.training._train", lambda *_: pytest.fail("trained again"))
         again = Examiner(images, tmp_path / "kept").network(backbone)
+        patched.setattr(Examiner, "_measured", lambda *_: pytest.fail("tested again"))
+        assert Examiner(images, tmp_path / "kept").accuracy(backbone, None, 0) == right[None]
     kept.write_bytes(b"damaged")
     anew = Examiner(images, tmp_path / "kept").network(backbone)
     for one, two, three in zip(first, again, anew, strict=True):
