@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help=f"of the fixed way, for which the battery is enough (default {_INFERENCES:,})")
     parser.add_argument("--compare", action="store_true",
                         help="with each circuit by itself, too; the first time that takes minutes")
-    parser.add_argument("--models", type=Path, metavar="DIR",
+    parser.add_argument("--images", type=Path, metavar="DIR",
                         help="folder of MNIST's images (default: NPUGEN_MODELS, or ../shared/models beside a checkout)")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=f"write {' and '.join(_FILES)} there")
     add_machine_options(parser)
@@ -133,7 +133,7 @@ def _plan(arguments: argparse.Namespace, backbone: "Backbone", levels: "Levels")
 
     circuit, bounds = _circuit(arguments.circuit), _bounds(arguments, levels)
     board, config = chosen_board(arguments), chosen_config(arguments)
-    judge = required_examiner(named_folder(arguments.models))
+    judge = required_examiner(named_folder(arguments.images, "--images"))
     with status(backbone.word) as remark:
         try:
             accuracy = {}

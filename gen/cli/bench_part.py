@@ -49,13 +49,13 @@ def models_folder(arguments: argparse.Namespace) -> Path | None:
     return None
 
 
-def named_folder(given: Path | None) -> Path | None:
-    """Of the networks: the one of --models, else NPUGEN_MODELS, else the usual one, whether it is there or not.
+def named_folder(given: Path | None, option: str = "--models") -> Path | None:
+    """Of the networks: the one of an option, else NPUGEN_MODELS, else the usual one, whether it is there or not.
 
-    Raises UsageError where --models names none.
+    Raises UsageError where the option names none.
     """
     if given is not None and not given.is_dir():
-        raise UsageError(f"--models {given}: no such folder")
+        raise UsageError(f"{option} {given}: no such folder")
     root = checkout()
     usual = None if root is None else root.parent / "shared" / "models"
     named = os.environ.get("NPUGEN_MODELS")

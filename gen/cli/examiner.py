@@ -35,7 +35,7 @@ def examiner(folder: Path) -> "Examiner":
 def required_examiner(folder: Path | None) -> "Examiner":
     """Raises CommandError where something is missing, DataError."""
     if folder is None:
-        raise CommandError("no images: give --models DIR")
+        raise CommandError("no images: give --images DIR")
     lacking = lacks(folder)
     if lacking:
         raise CommandError(f"{folder}: {lacking}")

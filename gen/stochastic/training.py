@@ -16,6 +16,7 @@ from .backbone import Backbone
 from .errors import DataError
 from .images import Images
 from .network import Float
+from .repeatable import repeatable
 
 if TYPE_CHECKING:
     import torch
@@ -58,14 +59,8 @@ def _read(path: Path, backbone: Backbone) -> list[Float]:
 def _train(backbone: Backbone, x: np.ndarray, labels: np.ndarray) -> list[Float]:
     import torch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)    # small layers: several wait for each other, and add up in another order
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return _fitted(backbone, torch.from_numpy(np.moveaxis(x, 3, 1).copy()), torch.from_numpy(labels))
-    finally:
-        torch.set_num_threads(threads)
+    with repeatable(seed=0):
+        return _fitted(backbone, torch.from_numpy(np.moveaxis(x, 3, 1).copy()), torch.from_numpy(labels))
 
 
 def _fitted(backbone: Backbone, inputs: "torch.Tensor", wanted: "torch.Tensor") -> list[Float]:

@@ -32,7 +32,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gener
 def test_table_and_files(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(console, "_width", 160)
     folder = tmp_path / "new"
-    assert main(["battery", *SMALL, "--models", str(images), "--lengths", "64,32,16", "--bounds", "0,0,0",
+    assert main(["battery", *SMALL, "--images", str(images), "--lengths", "64,32,16", "--bounds", "0,0,0",
                  "--inferences", "30000", "-o", str(folder)]) == 0
     captured = capsys.readouterr()
     assert "cycles estimated, energies relative" in captured.out and "784-12-10, and-loop" in captured.out
@@ -42,7 +42,7 @@ def test_table_and_files(images: Path, tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_json_and_the_circuits_beside_it(images: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gen.energy.rivals.lengths_of", lambda circuit: (8, 16))
-    assert main(["battery", *SMALL, "--models", str(images), "--compare", "--json"]) == 0
+    assert main(["battery", *SMALL, "--images", str(images), "--compare", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["energy"], values["cycles"]) == ("relative", "estimated")
     assert [way["way"] for way in values["ways"]] == ["fixed", "levels", "lengths", "both"]
@@ -61,14 +61,14 @@ def test_json_and_the_circuits_beside_it(images: Path, capsys: pytest.CaptureFix
     (["--bounds", "nan"], 2, "from 0 to 100"), (["--deadline", "0"], 2, "above 0"), (["--deadline", "x"], 2, "number"),
     (["--inferences", "0"], 2, "from 1 to"), (["--backbone", "784"], 2, "--backbone '784' is no backbone"),
     (["--backbone", "783-10"], 2, "--backbone 783-10: the images are 28x28x1"),
-    (["--levels", "none.json"], 1, "none.json: No such file"), (["--models", "none"], 2, "--models none: no such")])
+    (["--levels", "none.json"], 1, "none.json: No such file"), (["--images", "none"], 2, "--images none: no such")])
 def test_refusals(options: list[str], status: int, message: str, images: Path, capsys: pytest.CaptureFixture):
-    where = [] if "--models" in options else ["--models", str(images)]
+    where = [] if "--images" in options else ["--images", str(images)]
     assert main(["battery", *SMALL, *where, *options]) == status
     captured = capsys.readouterr()
     assert message in captured.err and captured.err.count("\n") == 1 and not captured.out
 
 
 def test_without_images(tmp_path: Path, capsys: pytest.CaptureFixture):
-    assert main(["battery", "--models", str(tmp_path)]) == 1
+    assert main(["battery", "--images", str(tmp_path)]) == 1
     assert "t10k-images-idx3-ubyte.gz" in capsys.readouterr().err
