@@ -36,6 +36,7 @@ def explore(arguments: argparse.Namespace) -> None:
     from gen.explore.course import best_so_far, plot_courses
     from gen.explore.errors import ExploreError
     from gen.explore.methods import chosen_method
+    from gen.stochastic.cycles import BASIS
 
     path = _space_file(arguments)
     problem = _problem(arguments, path)
@@ -44,7 +45,7 @@ def explore(arguments: argparse.Namespace) -> None:
     except ExploreError as error:
         raise UsageError(str(error)) from None
     found = searched(arguments, problem, name, method)
-    result = found.to_dict({"space_of": "stochastic networks", "energy": "relative", "cycles": "estimated",
+    result = found.to_dict({"space_of": "stochastic networks", "energy": "relative", "cycles": BASIS,
                             "board": chosen_board(arguments).name, "method": name,
                             "seed": arguments.seed if name != "grid" else None, "size": problem.space.size})
     if arguments.output:
@@ -116,6 +117,8 @@ def stream_problem(task: "Task", judge: "Examiner", family: str, objectives: tup
 
 def _show(found: "Found", *, every: bool) -> None:
     """The best points, or all of them, and how many are none."""
+    from gen.stochastic.cycles import BASIS
+
     goal = found.objectives[0]
     order = sorted(found.evaluations, key=lambda one: (not one.feasible, goal.loss(one.figures.get(goal.name, 0))))
     shown = order if every else [one for one in order if one.feasible][:_SHOWN]
@@ -137,4 +140,4 @@ def _show(found: "Found", *, every: bool) -> None:
     console.print(table)
     feasible = sum(one.feasible for one in found.evaluations)
     console.print(f"{feasible:,} feasible of {len(found.evaluations):,} points looked at, {found.space.size:,} in all; "
-                  "cycles estimated, energies relative", soft_wrap=True)
+                  f"cycles {BASIS}, energies relative", soft_wrap=True)
