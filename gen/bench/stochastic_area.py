@@ -10,9 +10,8 @@ from amaranth.lib import wiring
 from cores.arch.stochastic import Circuit
 from cores.compute.binary.binary_unit import BinaryUnit
 from cores.compute.mac_array import MacArray
-from cores.compute.stochastic.stochastic_unit import StochasticUnit
-from cores.config import NpuConfig
 from cores.emit import emit_component
+from gen.energy.units import INPUTS, PIXELS, ROWS, integer_config, stochastic_unit
 from gen.hw.synth import synthesize
 from gen.hw.timing import measure_timing
 
@@ -20,8 +19,6 @@ __all__ = ["LENGTHS", "UnitRow", "measure_area"]
 
 #: Of the streams for which cycles are reckoned.
 LENGTHS = (32, 128, 256)
-#: Pixels of all units, channels of a block, output lanes of the array, and of the others.
-_PIXELS, _INPUTS, _LANES, _ROWS = 2, 16, 16, 4
 
 
 @dataclass(frozen=True)
@@ -36,14 +33,13 @@ class UnitRow:
 
 def _units() -> Iterator[tuple[str, wiring.Component, float, bool]]:
     """Each unit's name, itself, how many products it makes a cycle, of a stream's bits or whole ones."""
-    config = NpuConfig(oc_lanes=_LANES, ic_lanes=_INPUTS, nnz_lanes=4, pixel_lanes=_PIXELS)
-    binary = dataclasses.replace(config, gather=1, binary_rows=_ROWS)
+    config = integer_config()
+    binary = dataclasses.replace(config, gather=1, binary_rows=ROWS)
     yield "int8, 128 MACs", MacArray(config), config.macs, False
     yield ("binary", BinaryUnit(binary, latency=BinaryUnit.shortest_latency(binary)),
            binary.binary_macs, False)
     for circuit in Circuit:
-        unit = StochasticUnit(circuit=circuit, inputs=_INPUTS, rows=_ROWS, pixels=_PIXELS)
-        yield circuit.label, unit, _INPUTS * _ROWS * _PIXELS, True
+        yield circuit.label, stochastic_unit(circuit), INPUTS * ROWS * PIXELS, True
 
 
 def measure_area(family: str, cache: Path, progress: Callable[[str], None] = lambda step: None) -> Iterator[UnitRow]:

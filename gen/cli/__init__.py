@@ -25,6 +25,7 @@ COMMANDS = {
     "deploy": "pack a model with the driver and an example for a board",
     "profile": "cycles, utilisation and stalls of each layer",
     "explore": "search machines for models: cycles against area, and the best trade-offs",
+    "battery": "inferences of a stochastic network from one battery, by levels of voltage and frequency",
     "disasm": "list the instructions of a program",
     "compare": "compare every layer with onnxruntime",
     "zoo": "write a float ONNX model of a known network, with seeded weights",

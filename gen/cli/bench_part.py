@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cores.config import NpuConfig
     from sim.rtl.machine import RtlMachine
 
-__all__ = ["Part", "Rows", "models_folder", "simulated"]
+__all__ = ["Part", "Rows", "models_folder", "named_folder", "simulated"]
 
 Rows = list[dict[str, Any]]
 
@@ -42,13 +42,21 @@ def simulated(config: "NpuConfig") -> "RtlMachine":
 
 def models_folder(arguments: argparse.Namespace) -> Path | None:
     """Of the networks; None where there is none, which is said. Raises UsageError where one is named that is not."""
+    folder = named_folder(arguments.models)
+    if folder is not None and folder.is_dir():
+        return folder
+    messages.print(f"no networks{f' in {folder}' if folder else ''}: give --models DIR", soft_wrap=True)
+    return None
+
+
+def named_folder(given: Path | None, option: str = "--models") -> Path | None:
+    """Of the networks: the one of an option, else NPUGEN_MODELS, else the usual one, whether it is there or not.
+
+    Raises UsageError where the option names none.
+    """
+    if given is not None and not given.is_dir():
+        raise UsageError(f"{option} {given}: no such folder")
     root = checkout()
     usual = None if root is None else root.parent / "shared" / "models"
     named = os.environ.get("NPUGEN_MODELS")
-    folder = arguments.models or (Path(named) if named else usual)
-    if folder is not None and folder.is_dir():
-        return folder
-    if arguments.models:
-        raise UsageError(f"--models {folder}: no such folder")
-    messages.print(f"no networks{f' in {folder}' if folder else ''}: give --models DIR", soft_wrap=True)
-    return None
+    return given or (Path(named) if named else usual)

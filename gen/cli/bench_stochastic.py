@@ -2,17 +2,22 @@
 
 import argparse
 import dataclasses
+import os
+from typing import TYPE_CHECKING
 
 from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import messages, status
-from gen.cli.errors import UsageError
+from gen.cli.examiner import examiner, lacks
 from gen.cli.machine import chosen_board
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
+if TYPE_CHECKING:
+    from gen.stochastic.accuracy import Examiner
+
 __all__ = ["PARTS"]
 
-_PLOT = "stochastic.png"
+_PLOT, _SEARCH_PLOT = "stochastic.png", "stochastic_search.png"
 
 
 def _errors(arguments: argparse.Namespace) -> Rows:
@@ -37,29 +42,76 @@ def _area(arguments: argparse.Namespace) -> Rows:
                 for row in measure_area(chosen_board(arguments).family, cache_folder() / "synth", remark)]
 
 
-def _network(arguments: argparse.Namespace) -> Rows:
-    """Right answers; none without the images or PyTorch, which is said. Raises UsageError for damaged images."""
-    from importlib.util import find_spec
-
-    from gen.bench.stochastic_network import MNIST_FILES, measure_accuracy, plot
-
+def _examiner(arguments: argparse.Namespace) -> "Examiner | None":
+    """None where something is missing, which is said."""
     folder = models_folder(arguments)
     if folder is None:
+        return None
+    lacking = lacks(folder)
+    if lacking:
+        messages.print(lacking, soft_wrap=True)
+        return None
+    return examiner(folder)
+
+
+def _network(arguments: argparse.Namespace) -> Rows:
+    """Right answers; none without the images or PyTorch, which is said."""
+    from gen.bench.stochastic_network import BACKBONES, measure_accuracy, plot
+    from gen.stochastic.backbone import Backbone
+
+    judge = _examiner(arguments)
+    if judge is None:
         return []
-    if not all((folder / name).is_file() for name in MNIST_FILES):
-        messages.print(f"no images: {' and '.join(MNIST_FILES)} are not in the folder of the networks", soft_wrap=True)
-        return []
-    if find_spec("torch") is None:
-        messages.print("training needs PyTorch: pip install '.[train]'", soft_wrap=True)
-        return []
-    with status("MLP") as remark:
-        try:
-            rows = list(measure_accuracy(folder, remark))
-        except (EOFError, OSError, ValueError) as error:
-            raise UsageError(f"{folder}: {error}") from None
+    with status("networks") as remark:
+        rows = list(measure_accuracy(judge, [Backbone(word) for word in BACKBONES], remark))
     if arguments.output is not None:
         write_file(arguments.output / _PLOT, plot(rows))
-    return [{"circuit": row.circuit, "length": row.length, "images": row.images, "right_%": 100 * row.right}
+    return [{"backbone": row.backbone, "circuit": row.circuit, "length": row.length, "images": row.images,
+             "right_%": 100 * row.right} for row in rows]
+
+
+def _energy(arguments: argparse.Namespace) -> Rows:
+    """Units on the board's family. Raises what Yosys does."""
+    from cores.arch.stochastic import Circuit
+    from gen.bench.stochastic_area import LENGTHS
+    from gen.energy.units import measure_energy
+
+    rows = []
+    with status("units") as remark:
+        for circuit in (None, *Circuit):
+            one = measure_energy(circuit, chosen_board(arguments).family, cache_folder(), remark)
+            rows.append({
+                "unit": one.unit, "lut": one.lut, "ff": one.ff, "dsp": one.dsp, "wires_%": 100 * one.wires,
+                "registers_%": 100 * one.registers, "a_cycle": one.per_cycle,
+                **{f"{length}_bits": one.per_product(length if circuit is not None else 1) for length in LENGTHS}})
+    return rows
+
+
+def _search(arguments: argparse.Namespace) -> Rows:
+    """Rewards by evaluations; none without the images or PyTorch, which is said."""
+    from gen.bench.stochastic_search import SPACE, measure_searches, rows_of
+    from gen.cli.explore_streams import stream_problem
+    from gen.explore.course import plot_courses
+    from gen.explore.ledger import Ledger
+    from gen.explore.task import read_task
+    from gen.explore.workers import local_workers
+
+    judge = _examiner(arguments)
+    if judge is None:
+        return []
+    problem = stream_problem(read_task(SPACE), judge, chosen_board(arguments).family)
+    ledger = Ledger(problem.meter.identity, Ledger.default_folder())
+    with status("searches") as remark:
+        courses = list(measure_searches(problem, local_workers(problem.meter, len(os.sched_getaffinity(0))), ledger,
+                                        remark))
+    if arguments.output is not None:
+        runs = {name: [one.rewards for one in courses if one.method == name]
+                for name in dict.fromkeys(one.method for one in courses if one.method != "grid")}
+        write_file(arguments.output / _SEARCH_PLOT, plot_courses(runs, "reward", "stochastic networks"))
+    rows = rows_of(courses)
+    marks = rows[-1].best
+    return [{"method": row.method, "evaluations": row.evaluations,
+             **{f"after_{mark}": row.best.get(mark) for mark in marks}, "least": row.least, "best_found": row.found}
             for row in rows]
 
 
@@ -67,7 +119,10 @@ PARTS = (
     Part("stochastic", "root mean square errors of stochastic dot products, in thousandths", _errors),
     Part("stochastic-area", "stochastic units as mapped by Yosys; cycles of 1,000 products in a whole unit, by length "
          "of the streams", _area),
-    Part("stochastic-network", "digits by an MLP 784-200-32-10 of stochastic dot products, by length of streams; "
-         "trained on the first 8,000 images of MNIST's test set, tested on the last 2,000 or some of them", _network,
-         _PLOT),
+    Part("stochastic-network", "digits by MLPs of stochastic dot products, by length of streams; trained on the first "
+         "8,000 images of MNIST's test set, tested on the last 2,000 or some of them", _network, _PLOT),
+    Part("stochastic-energy", "relative energy of stochastic units at 1 V: of a cycle, and of a product by length of "
+         "streams", _energy),
+    Part("stochastic-search", "best reward after so many evaluations, five seeds each: the published controller, "
+         "Optuna, chance", _search, _SEARCH_PLOT),
 )

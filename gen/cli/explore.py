@@ -2,18 +2,17 @@
 
 import argparse
 import json
-import os
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from boards.registry import BOARDS
 from gen.cli.calibration import progress_of, say
-from gen.cli.common import add_json_option, counter, messages, print_json, refuse_to_replace, status
+from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import CommandError, UsageError
+from gen.cli.explore_search import searched
 from gen.cli.explore_table import show
 from gen.cli.machine import DEFAULT_BOARD, chosen_board, require_inputs
 from gen.cli.run import positive
@@ -22,12 +21,9 @@ from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
     from gen.explore.accuracy import Judgement
-    from gen.explore.machines import MachineProblem
     from gen.explore.meter import MachineMeter
-    from gen.explore.methods import Method, Name
     from gen.explore.models import ModelFile
     from gen.explore.report import Found
-    from gen.explore.search import Workers
     from gen.explore.space import Space
 
 EXAMPLE = """example:
@@ -40,9 +36,11 @@ _FILES = ("explore.json", "explore.csv", "explore.png")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Search machines for models: cycles by the time model, as `profile` has them, against what "
-                          "they take of a board's device (docs/explore.md).")
-    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL.onnx",
-                        help="ONNX model, quantised, or float with --calibrate; cycles of several are added")
+                          "they take of a board's device; or stochastic networks for a battery, with a space alone "
+                          "(docs/explore.md).")
+    parser.add_argument("models", type=Path, nargs="+", metavar="MODEL.onnx|SPACE.yaml",
+                        help="ONNX model, quantised, or float with --calibrate; cycles of several are added; or a "
+                             "space of stochastic networks")
     parser.add_argument("--board", metavar="NAME", help=f"{', '.join(BOARDS)} (default {DEFAULT_BOARD})")
     parser.add_argument("--calibrate", type=Path, metavar="X.npz|FOLDER",
                         help="samples to quantise float models on; `quantize` has more ways to")
@@ -56,14 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                      help="cycles, ms, bus_bytes, area (mean share of the device's resources, %%), the resources by "
                           "name (lut, dsp, ...), kept, accuracy (default cycles,area, and kept if density is varied)")
     how.add_argument("--method", choices=METHODS, default="auto",
-                     help="all points; so many at random; or optuna's NSGA-II (default auto: grid, or random where "
-                          "there are more points than --evaluations)")
+                     help="all points; so many at random; optuna's NSGA-II; for stochastic networks a recurrent "
+                          "controller (default auto: grid, or random where there are more points than --evaluations)")
     how.add_argument("--evaluations", type=positive, default=_EVALUATIONS, metavar="N",
-                     help=f"points at most, of random and optuna (default {_EVALUATIONS})")
-    how.add_argument("--seed", type=_natural, default=0, metavar="N", help="of random and optuna (default 0)")
+                     help=f"points at most, but of grid (default {_EVALUATIONS})")
+    how.add_argument("--seed", type=_natural, default=0, metavar="N", help="of all but grid (default 0)")
     how.add_argument("--input", type=Path, metavar="X.npz|FOLDER",
                      help="samples for the objective accuracy, with an array `label`; without labels a sample is right "
                           "where the pruned model answers as the model does")
+    how.add_argument("--images", type=Path, metavar="DIR",
+                     help="folder of MNIST's images, for stochastic networks (default: NPUGEN_MODELS, or "
+                          "../shared/models beside a checkout)")
     how.add_argument("--limit", type=positive, metavar="N", help="the first N samples of --input")
     work = parser.add_argument_group("workers")
     work.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one for each processor core)")
@@ -106,6 +107,14 @@ def _natural(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
+    from gen.explore.task import is_space_file
+
+    if any(is_space_file(path) for path in arguments.models):
+        from gen.cli.explore_streams import explore
+
+        return explore(arguments)
+    if arguments.images:
+        raise UsageError("--images is for stochastic networks; --input has samples for a model")
     board = chosen_board(arguments)
     if arguments.scheduler and arguments.jobs:
         raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
@@ -127,7 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
         name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
     except ExploreError as error:
         raise UsageError(str(error)) from None
-    found = _searched(arguments, problem, name, method)
+    found = searched(arguments, problem, name, method)
     facts = {"board": board.name, "models": [{"name": model.name, "digest": model.digest} for model in meter.models],
              "method": name, "seed": arguments.seed if name != "grid" else None, "size": space.size}
     result = found.to_dict(facts)
@@ -210,33 +219,6 @@ def _judgement(arguments: argparse.Namespace, model: "ModelFile") -> "Judgement 
     samples = read_samples(arguments.input, model_specs(parse(model.name, model.content).inputs),
                            limit=arguments.limit)
     return Judgement(samples.inputs, samples.labels)
-
-
-def _searched(arguments: argparse.Namespace, problem: "MachineProblem", name: "Name", method: "Method") -> "Found":
-    from gen.explore.ledger import Ledger
-    from gen.explore.report import Found
-    from gen.explore.search import search
-
-    ledger = Ledger(problem.meter.identity, Ledger.default_folder() if arguments.cache else None)
-    total = problem.space.size if name == "grid" else min(arguments.evaluations, problem.space.size)
-    try:
-        with counter(f"exploring {total:,} points", total) as progress, _workers(arguments, problem.meter) as workers:
-            found = search(problem, method, workers, ledger, lambda done: progress(done, 0))
-    except KeyboardInterrupt:
-        if ledger.path is not None:
-            messages.print(f"what was measured is kept in {ledger.path}; the same command goes on from there",
-                           soft_wrap=True)
-        raise
-    return Found(problem.space, problem.objectives, found)
-
-
-def _workers(arguments: argparse.Namespace, meter: "MachineMeter") -> "AbstractContextManager[Workers]":
-    from gen.explore.cluster import cluster
-    from gen.explore.workers import local_workers
-
-    if arguments.scheduler:
-        return cluster(meter, arguments.scheduler)
-    return local_workers(meter, arguments.jobs or len(os.sched_getaffinity(0)))
 
 
 def _write(arguments: argparse.Namespace, found: "Found", result: dict[str, Any]) -> None:

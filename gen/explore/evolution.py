@@ -44,6 +44,11 @@ class Evolution:
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         sampler = optuna.samplers.NSGAIISampler(population_size=self._generation, seed=self._seed)
+        # Optuna would find it out anew for each point, from all points before.
+        known: dict[str, optuna.distributions.BaseDistribution] = {
+            name: optuna.distributions.CategoricalDistribution(tuple(range(len(values))))
+            for name, values in sorted(self._problem.space.axes.items())}
+        sampler.infer_relative_search_space = lambda study, trial: known  # type: ignore[method-assign]
         return optuna.create_study(directions=["minimize"] * len(self._problem.objectives), sampler=sampler)
 
     def next(self, found: Sequence[Evaluation]) -> Sequence[Point]:

@@ -9,8 +9,8 @@ from .space import Point
 
 __all__ = ["METHODS", "Listed", "Method", "chosen_method"]
 
-Name = Literal["auto", "grid", "random", "optuna"]
-METHODS: tuple[Name, ...] = ("auto", "grid", "random", "optuna")
+Name = Literal["auto", "grid", "random", "optuna", "controller"]
+METHODS: tuple[Name, ...] = ("auto", "grid", "random", "optuna", "controller")
 
 
 #: Points of a search: those that a space without measure would have are not listed.
@@ -50,6 +50,10 @@ def chosen_method(name: Name, problem: Problem, evaluations: int, seed: int) -> 
         return name, Listed([space.point(number) for number in range(space.size)])
     if name == "random":
         return name, Listed(space.sample(evaluations, seed))
+    if name == "controller":
+        from .controller import Controller
+
+        return name, Controller(problem, evaluations, seed)
     from .evolution import Evolution
 
     return name, Evolution(problem, evaluations, seed)

@@ -1,0 +1,143 @@
+"""`gen explore` of a space of stochastic networks."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+from gen.cli.bench_part import named_folder
+from gen.cli.common import console, messages, print_json, refuse_to_replace, status
+from gen.cli.errors import CommandError, UsageError
+from gen.cli.examiner import required_examiner
+from gen.cli.explore_search import searched
+from gen.cli.machine import chosen_board
+from gen.files.write import require_writable, write_file
+from sim.folders import cache_folder
+
+if TYPE_CHECKING:
+    from gen.explore.report import Found
+    from gen.explore.streams import StreamProblem
+    from gen.explore.task import Task
+    from gen.stochastic.accuracy import Examiner
+
+__all__ = ["explore", "stream_problem"]
+
+_FILES = ("explore.json", "explore.csv", "explore.png")
+#: Options that only models have.
+_OF_MODELS = ("calibrate", "space", "vary", "input", "limit", "shape")
+#: Points that are shown, the best first.
+_SHOWN = 10
+
+
+def explore(arguments: argparse.Namespace) -> None:
+    from gen.explore.course import best_so_far, plot_courses
+    from gen.explore.errors import ExploreError
+    from gen.explore.methods import chosen_method
+    from gen.stochastic.cycles import BASIS
+
+    path = _space_file(arguments)
+    problem = _problem(arguments, path)
+    try:
+        name, method = chosen_method(arguments.method, problem, arguments.evaluations, arguments.seed)
+    except ExploreError as error:
+        raise UsageError(str(error)) from None
+    found = searched(arguments, problem, name, method)
+    result = found.to_dict({"space_of": "stochastic networks", "energy": "relative", "cycles": BASIS,
+                            "board": chosen_board(arguments).name, "method": name,
+                            "seed": arguments.seed if name != "grid" else None, "size": problem.space.size})
+    if arguments.output:
+        goal = problem.objectives[0]
+        picture = plot_courses({name: [best_so_far(found.evaluations, goal)]}, goal.name, path.stem)
+        contents: tuple[str | bytes, ...] = (json.dumps(result, indent=2) + "\n", found.csv(), picture)
+        for file, content in zip(_FILES, contents, strict=True):
+            write_file(arguments.output / file, content)
+        messages.print(f"{arguments.output}: {', '.join(_FILES)}", soft_wrap=True)
+    if arguments.json:
+        print_json(result)
+    else:
+        _show(found, every=arguments.all)
+
+
+def _space_file(arguments: argparse.Namespace) -> Path:
+    """Raises UsageError for options that have no meaning with it."""
+    if len(arguments.models) > 1:
+        raise UsageError("a space of stochastic networks stands alone")
+    given = next((name for name in _OF_MODELS if getattr(arguments, name)), None)
+    if given is not None:
+        raise UsageError(f"--{given} is for models, not for a space of stochastic networks")
+    if arguments.scheduler and arguments.jobs:
+        raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
+    for name in _FILES if arguments.output else ():
+        require_writable(arguments.output / name)
+        refuse_to_replace(arguments.output / name, *arguments.models)
+    return arguments.models[0]
+
+
+def _problem(arguments: argparse.Namespace, path: Path) -> "StreamProblem":
+    from gen.explore.errors import ExploreError, SpaceError
+    from gen.explore.streams import known_objectives
+    from gen.explore.task import read_task
+    from gen.stochastic.errors import BackboneError
+
+    try:
+        task = read_task(path)
+    except SpaceError as error:
+        raise CommandError(str(error)) from None
+    unknown = next((name for name in arguments.objectives if name not in known_objectives()), None)
+    if unknown is not None:
+        raise UsageError(f"no objective {unknown!r}; there are {', '.join(known_objectives())}")
+    judge = required_examiner(named_folder(arguments.images, "--images"))
+    try:
+        return stream_problem(task, judge, chosen_board(arguments).family, arguments.objectives)
+    except (BackboneError, ExploreError) as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def stream_problem(task: "Task", judge: "Examiner", family: str, objectives: tuple[str, ...] = ()) -> "StreamProblem":
+    """Energies of its circuits are measured. Raises BackboneError for images of another size, SpaceError."""
+    from cores.arch.stochastic import Circuit
+    from cores.config import NpuConfig
+    from gen.energy.candidate import unit_energies
+    from gen.explore.stream_meter import StreamMeter
+    from gen.explore.streams import REWARD, StreamProblem
+    from gen.stochastic.backbone import Backbone
+
+    for word in task.backbones:
+        judge.images.for_backbone(Backbone(word), slice(0, 1))
+    with status("energy of the units") as remark:
+        circuits = [circuit for circuit in Circuit if circuit.label in task.circuits]
+        energies = unit_energies(circuits, family, cache_folder(), remark)
+    problem = StreamProblem(task, NpuConfig.preset(task.macs), energies, StreamMeter(judge), objectives or (REWARD,))
+    assert problem.space.size
+    return problem
+
+
+def _show(found: "Found", *, every: bool) -> None:
+    """The best points, or all of them, and how many are none."""
+    from gen.stochastic.cycles import BASIS
+
+    goal = found.objectives[0]
+    order = sorted(found.evaluations, key=lambda one: (not one.feasible, goal.loss(one.figures.get(goal.name, 0))))
+    shown = order if every else [one for one in order if one.feasible][:_SHOWN]
+    lengths = [name for name in found.space.axes if name.startswith("length_")]
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for heading in ("backbone", "circuit"):
+        table.add_column(heading, overflow="fold")
+    for heading in (*(f"bits {name.removeprefix('length_')}" for name in lengths), "ms", "accuracy, %", "inferences",
+                    "reward", ""):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in shown:
+        figures: dict[str, Any] = dict(one.figures)
+        accuracy = [figures.get(name.replace("length", "accuracy")) for name in lengths]
+        table.add_row(
+            str(one.point["backbone"]), str(one.point["circuit"]), *(str(one.point[name]) for name in lengths),
+            " ".join(f"{figures[name.replace('length', 'ms')]:.4f}" for name in lengths),
+            " ".join("" if value is None else f"{100 * value:.1f}" for value in accuracy),
+            f"{figures['inferences']:,}", f"{figures['reward']:.4f}", "" if one.feasible else "infeasible")
+    console.print(table)
+    feasible = sum(one.feasible for one in found.evaluations)
+    console.print(f"{feasible:,} feasible of {len(found.evaluations):,} points looked at, {found.space.size:,} in all; "
+                  f"cycles {BASIS}, energies relative", soft_wrap=True)

@@ -1,0 +1,55 @@
+"""The charge of a battery over time, as CSV and as a plot."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+
+from .ways import Way
+
+__all__ = ["plot", "trace_csv"]
+
+
+def trace_csv(ways: Sequence[Way]) -> str:
+    """The ends of each phase of each way; in between the charge falls evenly."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["way", "seconds", "inferences", "charge", "level", "mhz", "volts", "length", "accuracy",
+                     "energy_of_an_inference"])
+    for way in ways:
+        done = 0
+        for phase in way.discharge.phases:
+            setting = phase.setting
+            facts = [setting.level.name, setting.level.mhz, setting.level.volts, setting.length, setting.accuracy,
+                     setting.energy]
+            writer.writerow([way.name, phase.begin, done, phase.charge, *facts])
+            done += phase.inferences
+            writer.writerow([way.name, phase.end, done, phase.left, *facts])
+    return text.getvalue()
+
+
+def plot(ways: Sequence[Way], title: str, thresholds: Mapping[str, float]) -> bytes:
+    """PNG: charge over inferences, a line a way; ``thresholds``: charge above which a level is used, by its name."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for colour, way in enumerate(ways):
+        done, across, up = 0, [0], [100.0]
+        for phase in way.discharge.phases:
+            done += phase.inferences
+            across.append(done)
+            up.append(100 * phase.left)
+            axes.annotate(f"{phase.setting.level.name}, {phase.setting.length}",
+                          ((across[-2] + across[-1]) / 2, (up[-2] + up[-1]) / 2), fontsize="x-small",
+                          color=f"C{colour}")
+        axes.plot(across, up, marker="o", color=f"C{colour}", label=f"{way.name}: {way.gain:.2f} times fixed")
+    for name, above in thresholds.items():
+        axes.axhline(100 * above, color="black", linewidth=0.5, linestyle=":")
+        axes.annotate(f"{name} above", (0, 100 * above), fontsize="x-small")
+    axes.set(xlabel="inferences", ylabel="charge, % (relative energy)", title=title, ylim=(0, 105))
+    axes.legend()
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120, metadata={"Software": None})
+    return picture.getvalue()

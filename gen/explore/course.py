@@ -1,0 +1,44 @@
+"""How good the best point was after so many evaluations."""
+
+import io
+from collections.abc import Mapping, Sequence
+
+from .evaluation import Evaluation, Objective
+
+__all__ = ["best_so_far", "plot_courses"]
+
+
+def best_so_far(evaluations: Sequence[Evaluation], objective: Objective) -> list[float]:
+    """The best figure of the first, the first two, ... evaluations; points that have none count for nothing."""
+    best, course = float("inf"), []
+    for one in evaluations:
+        if objective.name in one.figures:
+            best = min(best, objective.loss(one.figures[objective.name]))
+        course.append(objective.loss(best))
+    return course
+
+
+def plot_courses(courses: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: str) -> bytes:
+    """PNG: of each name the mean of some runs, and between which values they are. Runs that ended stay as they are."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    longest = max((len(run) for runs in courses.values() for run in runs), default=0)
+    for name, runs in courses.items():
+        values = np.array([[*run, *[run[-1]] * (longest - len(run))] for run in runs if len(run)])
+        if not values.size:
+            continue
+        across = np.arange(1, longest + 1)
+        (line,) = axes.plot(across, values.mean(axis=0), label=name)
+        axes.fill_between(across, values.min(axis=0), values.max(axis=0), alpha=0.2, color=line.get_color())
+    axes.set(xlabel="evaluations", ylabel=f"best {figure_name}", title=title.replace("$", r"\$")[:100])
+    axes.grid(alpha=0.3)
+    if courses:
+        axes.legend()
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120, metadata={"Software": None})
+    return picture.getvalue()

@@ -1,0 +1,1 @@
+"""Networks of stochastic dot products: topology, training, integer layers, accuracy, cycles (docs/stochastic.md)."""

@@ -1,0 +1,87 @@
+"""Right answers of backbones, trained, on circuits and lengths of streams."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cores.arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, Circuit
+from gen.files.sources import sources_digest
+from gen.hw.kept import kept
+from sim.stochastic.streams import Streams
+
+from .backbone import Backbone
+from .images import Images
+from .network import Layer, exact, integers, quantised, scores, stochastic
+from .training import trained
+
+__all__ = ["Examiner", "lengths_of"]
+
+#: Images of a test on circuits whose sums are not looked up.
+_FEW = 200
+_LOOKED_UP = frozenset({Circuit.XNOR_MUX, Circuit.AND_LOOP})
+#: Longest streams of circuits that go from bit to bit: minutes instead of hours.
+_SERIAL_LONGEST = 256
+#: Images by which activations' ranges are set.
+_CALIBRATED = 1000
+#: What a result depends on beside its network.
+_SOURCES = ("cores/arch", "gen/stochastic", "sim")
+
+
+def lengths_of(circuit: Circuit) -> tuple[int, ...]:
+    """Streams' lengths that a circuit is tested on, the shortest first."""
+    lengths = (1 << log for log in range(MIN_LENGTH_LOG, MAX_LENGTH_LOG + 1))
+    return tuple(length for length in lengths if not circuit.serial or length <= _SERIAL_LONGEST)
+
+
+@dataclass(frozen=True)
+class _Right:
+    right: float
+
+
+@dataclass(eq=False)
+class Examiner:
+    """Tests networks on ``images``; trained ones, and results, are kept in ``folder``, if there is one.
+
+    ``few``: images for circuits that go from bit to bit, ``many`` (None: all there are) for the others.
+    """
+
+    images: Images
+    folder: Path | None = None
+    many: int | None = None
+    few: int = _FEW
+    _networks: dict[str, Sequence[Layer]] = field(default_factory=dict)
+
+    def network(self, backbone: Backbone) -> Sequence[Layer]:
+        """Raises BackboneError, DataError."""
+        if backbone.word not in self._networks:
+            network = trained(backbone, self.images, self.folder)
+            pixels, _ = self.images.for_backbone(backbone, slice(0, min(_CALIBRATED, self.images.trained)))
+            self._networks[backbone.word] = quantised(backbone, network, pixels)
+        return self._networks[backbone.word]
+
+    def tested(self, circuit: Circuit | None) -> int:
+        """How many images a circuit, or int8, is tested on."""
+        there = len(self.images.labels) - self.images.trained
+        wanted = self.many if circuit is None or circuit in _LOOKED_UP else self.few
+        return there if wanted is None else min(wanted, there)
+
+    def accuracy(self, backbone: Backbone, circuit: Circuit | None, length: int, count: int | None = None) -> float:
+        """Share of right answers, of `tested` images unless ``count`` is given; of no circuit those of exact int8.
+
+        Raises BackboneError, DataError.
+        """
+        part = self.images.tested(count or self.tested(circuit))
+        way = None if circuit is None else (circuit.label, length)
+        key = repr((backbone.word, self.images.digest, part, way, sources_digest(*_SOURCES)))
+        return kept(self.folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json",
+                    lambda values: _Right(**values), lambda: self._measured(backbone, circuit, length, part)).right
+
+    def _measured(self, backbone: Backbone, circuit: Circuit | None, length: int, part: slice) -> _Right:
+        layers = self.network(backbone)
+        pixels, labels = self.images.for_backbone(backbone, part)
+        multiply = exact if circuit is None else stochastic(circuit, Streams(length))
+        return _Right(float((scores(layers, integers(pixels), multiply).argmax(axis=1) == labels).mean()))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_networks": {}}

@@ -1,0 +1,40 @@
+"""Stochastic networks that take no training: accuracies by a formula."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cores.arch.stochastic import Circuit
+from cores.config import NpuConfig
+from gen.energy.units import UnitEnergy
+from gen.explore.streams import StreamProblem
+from gen.explore.task import Task
+
+__all__ = ["FormulaMeter", "stream_problem", "stream_task"]
+
+
+def stream_task(**changed: Any) -> Task:
+    values = {"kind": "stochastic", "backbones": ["784-100-10", "784-200-10"], "circuits": ["and-loop", "ugemm"],
+              "lengths": [8, 16, 32, 64, 128], "deadline_ms": 0.1, "bounds": [95, 90, 85]}
+    return msgspec.convert({**values, **changed}, Task)
+
+
+class FormulaMeter:
+    """Wider networks, longer streams and AND-LOOP are better; ``measured``: the jobs that were done."""
+
+    identity = "formula"
+
+    def __init__(self) -> None:
+        self.measured: list[Mapping[str, Any]] = []
+
+    def measure(self, jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        self.measured += jobs
+        return [{"accuracy": 0.99 - (2.0 if job["circuit"] == "ugemm" else 1.0) / job["length"]
+                 - 1 / int(job["backbone"].split("-")[1])} for job in jobs]
+
+
+def stream_problem(task: Task | None = None) -> StreamProblem:
+    energies = {circuit: UnitEnergy(circuit.label, 128, 100.0 * (1 + circuit), 0, 0, 0, 1) for circuit in Circuit}
+    return StreamProblem(task or stream_task(), NpuConfig.preset(256), energies,
+                         FormulaMeter())  # type: ignore[arg-type]
