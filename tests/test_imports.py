@@ -18,7 +18,7 @@ EDGES = {
     # hardware
     "cores.errors": "",
     "cores.arch": "",
-    "cores.config": "cores.errors",
+    "cores.config": "cores.arch cores.errors",
     "cores.lib": "",
     "cores.bus": "cores.arch cores.config cores.lib",
     "cores.control": "cores.arch cores.bus cores.config cores.lib",
@@ -37,9 +37,9 @@ EDGES = {
     "sim.stochastic": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
-                  "sim.hazards",
-    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs sim.table "
-           "sim.timing",
+                  "sim.hazards sim.stochastic",
+    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs "
+           "sim.stochastic sim.table sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors npudriver sim sim.errors sim.timing",
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
