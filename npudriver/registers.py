@@ -96,6 +96,8 @@ class Registers:
             self.write("timeout", job.timeout)
         if has_streams:
             self.write("stream_shift", job.stream_shift)
+            if self.read("stream_shift") != job.stream_shift:
+                raise DeviceError(f"streams cannot be shorter by {job.stream_shift} powers of two")
         self.write("irq_enable", int(interrupt))
         self.command("START")
 

@@ -187,7 +187,8 @@ def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "Compil
     from gen.options import CompileOptions
 
     return CompileOptions(density=arguments.density, depthwise=arguments.depthwise, fusion=arguments.fusion,
-                          gather=arguments.gather, winograd=arguments.winograd_mode, keep_all=keep_all,
+                          gather=arguments.gather, winograd=arguments.winograd_mode, stochastic=arguments.stochastic,
+                          keep_all=keep_all,
                           shapes=dict(arguments.shape))
 
 

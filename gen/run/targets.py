@@ -52,21 +52,23 @@ def _image(workload: Workload, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
     return image
 
 
-def functional_target(workload: Workload, tensors: Mapping[str, np.ndarray],
-                      progress: Callable[[int], None]) -> Executed:
-    """The instruction-level simulator. Raises MachineError."""
-    program, image = workload.program, _image(workload, tensors)
-    began = time.perf_counter()
-    functional.run(program.config, program.code, image, write_start=program.write_start)
-    return Executed(image, time.perf_counter() - began)
+def functional_target(stream_shift: int = 0) -> Executor:
+    """The instruction-level simulator. What it gives raises MachineError."""
+    def execute(workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None]) -> Executed:
+        program, image = workload.program, _image(workload, tensors)
+        began = time.perf_counter()
+        functional.run(program.config, program.code, image, write_start=program.write_start, stream_shift=stream_shift)
+        return Executed(image, time.perf_counter() - began)
+
+    return execute
 
 
-def rtl_target(machine: RtlMachine) -> Executor:
+def rtl_target(machine: RtlMachine, stream_shift: int = 0) -> Executor:
     """The Verilog. What it gives raises as `run_program`."""
     def execute(workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None]) -> Executed:
         program = workload.program
         result = run_program(machine, program.code, _image(workload, tensors), write_start=program.write_start,
-                             progress=progress)
+                             progress=progress, stream_shift=stream_shift)
         return Executed(result.image, result.seconds, result.cycles, result)
 
     return execute
@@ -86,8 +88,9 @@ def open_device(url: str, config: NpuConfig) -> Device:
 class BoardTarget:
     """A device; programs stay in its memory once they have been executed."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, stream_shift: int = 0) -> None:
         self._device = device
+        device.stream_shift = stream_shift
         self._loaded: dict[Workload, ResidentProgram] = {}
 
     def __call__(self, workload: Workload, tensors: Mapping[str, np.ndarray],
