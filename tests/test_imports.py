@@ -76,9 +76,9 @@ EDGES = {
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.hw gen.ir gen.mapping "
                  "gen.onnx gen.options gen.partition gen.passes gen.program gen.quantize gen.run gen.zoo npudriver sim "
                  "sim.devices sim.golden sim.rtl sim.stochastic",
-    "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.check gen.deploy gen.explore gen.files gen.hw "
-               "gen.ir gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune gen.quantize "
-               "gen.run gen.soc gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
+    "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.check gen.deploy gen.explore gen.files "
+               "gen.hw gen.ir gen.name gen.onnx gen.options gen.partition gen.passes gen.program gen.prune "
+               "gen.quantize gen.run gen.soc gen.train gen.zoo npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
 }
 
