@@ -93,7 +93,7 @@ class TileSequencer(wiring.Component):
             **({"fill_window": Out(1)} if config.depthwise else {}),  # it is of windows
             **({"fill_binary": Out(1)} if config.binary_rows else {}),  # it is of the binary unit
             **({
-                "fill_stochastic": Out(1),      # it is of the stochastic unit; ``fill_group`` says nothing then
+                "fill_stochastic": Out(1),      # it is of the stochastic unit
                 "stream_shift": In(LENGTH_BITS),  # streams are shorter by so many powers of two
             } if config.stochastic_rows else {}),
             "weights_ready": In(1),             # the next step may start
@@ -137,25 +137,26 @@ class TileSequencer(wiring.Component):
         windows = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word))
         step_free, pause = Signal(init=1), Signal(range(self.min_step))
         go, done, step_starts = Signal(), Signal(), Signal()
-        may_go = running & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))
-        works, begins, at_start = go, go, loops.at_start
+        may_go, works, begins = running, go, go
         if config.stochastic_rows:
             m.submodules.pace = pace = WordPace(config)
             # A word of streams begins when it may, and the loops go on when it is over.
-            works, begins = Signal(name="works"), Signal(name="begins")
-            at_start = at_start & ~pace.inside
+            works, begins, may_go = Signal(name="works"), Signal(name="begins"), pace.may_go
+            stays = Signal()        # a word begins that does
             m.d.comb += [
-                begins.eq(may_go & ~pace.inside),
-                works.eq(begins | pace.inside),
-                go.eq(Mux(pace.inside, pace.over, may_go & ~pace.several)),
-                pace.begin.eq(begins),
+                stays.eq(running & pace.several & ~pace.inside
+                         & ~(loops.at_start & ~(self.weights_ready & step_free))),
+                begins.eq(go & ~pace.inside | stays),
+                works.eq(go | stays | pace.inside),
+                loops.begin.eq(stays),
+                pace.begin.eq(stays),
                 pace.take.eq(loops.start),
+                pace.done.eq(done),
                 pace.shift.eq(self.stream_shift),
                 *[getattr(pace, name).eq(following.word[name]) for name in ("stochastic", "length", "made")],
             ]
-        else:
-            m.d.comb += go.eq(may_go)
         m.d.comb += [
+            go.eq(may_go & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))),
             done.eq(go & loops.last),
             step_starts.eq(begins & loops.at_start & ~pool),
             loops.go.eq(go),
@@ -202,7 +203,7 @@ class TileSequencer(wiring.Component):
 
         # -- what the weight loader gathers next --------------------------------------------------------------------
         # The first step that has not started: the one at the counters, or the one behind it.
-        with m.If(running & ~pool & (at_start | ~loops.last_step)):
+        with m.If(running & ~pool & (loops.at_start | ~loops.last_step)):
             m.d.comb += [
                 self.fill_valid.eq(1),
                 self.fill_indexed.eq(loops.word.indexed),

@@ -17,8 +17,8 @@ from sim.golden import quantize_multiplier, requantize
 from sim.stochastic.fast import accumulate
 from sim.stochastic.streams import Streams
 
-__all__ = ["AccuracyRow", "Layer", "MNIST_FILES", "Multiply", "measure_accuracy", "plot", "quantised", "read_mnist",
-           "scores"]
+__all__ = ["AccuracyRow", "Layer", "MNIST_FILES", "Multiply", "Trained", "accuracies", "exact", "measure_accuracy",
+           "plot", "quantised", "read_mnist", "scores", "trained"]
 
 #: int8 (n, K) activations and (O, K) weights -> (n, O) sums of products.
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -111,21 +111,47 @@ def scores(layers: list[Layer], x: np.ndarray, multiply: Multiply) -> np.ndarray
     return multiply(x, layers[-1].weights) + layers[-1].bias
 
 
-def measure_accuracy(folder: Path, remark: Callable[[str], None] = lambda step: None) -> Iterator[AccuracyRow]:
-    """The exact network, then each circuit by length.
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The network's ``layers``; ``images`` (n, 784) int8 that it was not trained on, and their ``labels`` (n,)."""
 
-    Raises ImportError without PyTorch, and what `read_mnist` does.
-    """
+    layers: list[Layer]
+    images: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def score_scale(self) -> float:
+        """Sums of the last layer that make one step of an int8 that holds all of them."""
+        return float(np.abs(scores(self.layers, self.images, exact)).max() / 127)
+
+
+def exact(activations: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """int8 (n, K), (O, K) -> (n, O)."""
+    return np.asarray(activations.astype(np.int64) @ weights.T.astype(np.int64))
+
+
+def trained(folder: Path) -> Trained:
+    """Raises ImportError without PyTorch, and what `read_mnist` does."""
     x, labels = read_mnist(folder)
-    remark("training")
     layers = quantised(_train(x[:_TRAINED], labels[:_TRAINED]), x[:_TRAINED])
-    images, wanted = np.rint(127 * x[_TRAINED:]).astype(np.int8), labels[_TRAINED:]
+    return Trained(layers, np.rint(127 * x[_TRAINED:]).astype(np.int8), labels[_TRAINED:])
+
+
+def measure_accuracy(folder: Path, remark: Callable[[str], None] = lambda step: None) -> Iterator[AccuracyRow]:
+    """`accuracies` of the network trained on the images in ``folder``. Raises as `trained`."""
+    remark("training")
+    yield from accuracies(trained(folder), remark)
+
+
+def accuracies(network: Trained, remark: Callable[[str], None] = lambda step: None) -> Iterator[AccuracyRow]:
+    """The exact network, then each circuit by length."""
+    layers, images, wanted = network.layers, network.images, network.labels
 
     def share(count: int, multiply: Multiply) -> float:
         return float((scores(layers, images[:count], multiply).argmax(axis=1) == wanted[:count]).mean())
 
     for count in (len(images), _FEW_IMAGES):
-        yield AccuracyRow("int8", None, count, share(count, lambda a, w: a.astype(np.int64) @ w.T.astype(np.int64)))
+        yield AccuracyRow("int8", None, count, share(count, exact))
     for circuit in Circuit:
         for length in LENGTHS:
             if circuit.serial and length > _SERIAL_LONGEST:

@@ -2,6 +2,8 @@
 
 import argparse
 import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import messages, status
@@ -10,9 +12,14 @@ from gen.cli.machine import chosen_board
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
+if TYPE_CHECKING:
+    from gen.bench.stochastic_network import Trained
+
 __all__ = ["PARTS"]
 
 _PLOT = "stochastic.png"
+#: The network and what it was not trained on, for `compile` and `run`.
+_MODEL, _IMAGES = "mlp.onnx", "mlp_test.npz"
 
 
 def _errors(arguments: argparse.Namespace) -> Rows:
@@ -41,7 +48,7 @@ def _network(arguments: argparse.Namespace) -> Rows:
     """Right answers; none without the images or PyTorch, which is said. Raises UsageError for damaged images."""
     from importlib.util import find_spec
 
-    from gen.bench.stochastic_network import MNIST_FILES, measure_accuracy, plot
+    from gen.bench.stochastic_network import MNIST_FILES, accuracies, plot, trained
 
     folder = models_folder(arguments)
     if folder is None:
@@ -54,13 +61,30 @@ def _network(arguments: argparse.Namespace) -> Rows:
         return []
     with status("MLP") as remark:
         try:
-            rows = list(measure_accuracy(folder, remark))
+            remark("training")
+            network = trained(folder)
         except (EOFError, OSError, ValueError) as error:
             raise UsageError(f"{folder}: {error}") from None
+        if arguments.output is not None:
+            _write_network(arguments.output, network)
+        rows = list(accuracies(network, remark))
     if arguments.output is not None:
         write_file(arguments.output / _PLOT, plot(rows))
     return [{"circuit": row.circuit, "length": row.length, "images": row.images, "right_%": 100 * row.right}
             for row in rows]
+
+
+def _write_network(folder: Path, network: "Trained") -> None:
+    import io
+
+    import numpy as np
+
+    from gen.bench.stochastic_model import onnx_model
+
+    images = io.BytesIO()
+    np.savez_compressed(images, x=network.images.astype(np.float32) / 127, label=network.labels)
+    write_file(folder / _MODEL, onnx_model(network.layers, network.score_scale))
+    write_file(folder / _IMAGES, images.getvalue())
 
 
 PARTS = (

@@ -63,11 +63,9 @@ class SequencerBench(Bench):
                 cycles = list(loop_cycles(self.config, geometry, instruction))
                 self.work += [(index, geometry, instruction, cycle) for cycle in cycles]
                 if instruction.opcode == Opcode.COMPUTE:
-                    # Which of its groups a stochastic step is, its weights need not know.
                     kinds = [instruction[name] for name in ("binary", "stochastic")]
-                    self.steps += [
-                        (instruction["indexed"], None if kinds[1] else cycle.group, geometry["window"], *kinds)
-                        for cycle in cycles if cycle.at_start]
+                    self.steps += [(instruction["indexed"], cycle.group, geometry["window"], *kinds)
+                                   for cycle in cycles if cycle.at_start]
                 for queue in self.waits:
                     self.waits[queue] += instruction[f"wait_{queue}"]
             index += 1
@@ -209,8 +207,7 @@ class SequencerBench(Bench):
         """What the weight loader is told is the first step that has not started."""
         assert fill["valid"] and self.started < len(self.steps)
         names = ("indexed", "group", "window", "binary", "stochastic")
-        wanted = {name: value for name, value in zip(names, self.steps[self.started], strict=True)
-                  if name in fill and value is not None}
+        wanted = {name: value for name, value in zip(names, self.steps[self.started], strict=True) if name in fill}
         assert {name: fill[name] for name in wanted} == wanted
 
 

@@ -14,15 +14,15 @@ def test_words_stay_as_their_streams_are_made(bits, rng):
     bench, highest = Bench(pace, rng=rng), (1 << LENGTH_BITS) - 1
 
     async def word(ctx, cycles: int) -> None:
-        """One word from its first cycle to its last; ``begin`` says nothing in between."""
-        ctx.set(pace.begin, 1)
+        """One word from its first cycle to its last."""
+        ctx.set(pace.begin, int(cycles > 1))
         for cycle in range(cycles):
             assert ctx.get(pace.several) == (cycles > 1)
             assert ctx.get(pace.inside) == (cycle > 0)
-            assert ctx.get(pace.over) == (cycles > 1 and cycle == cycles - 1)
+            assert ctx.get(pace.may_go) == (cycle == cycles - 1)
             await bench.cycles(ctx, 1)
-            ctx.set(pace.begin, int(rng.integers(2)) if cycle < cycles - 2 else 0)
-        assert not ctx.get(pace.inside) and not ctx.get(pace.over)
+            ctx.set(pace.begin, 0)
+        assert not ctx.get(pace.inside) and ctx.get(pace.may_go) == (cycles == 1)
 
     async def instruction(ctx, stochastic: int, length: int, made: int, shift: int) -> None:
         for name, value in {"stochastic": stochastic, "length": length, "made": made, "shift": shift,
@@ -42,6 +42,10 @@ def test_words_stay_as_their_streams_are_made(bits, rng):
         for _ in range(2):
             await word(ctx, (1 << logs[1]) // bits if stochastic else 1)
             await bench.cycles(ctx, int(rng.integers(3)))
+        ctx.set(pace.done, 1)
+        await bench.cycles(ctx, 1)
+        ctx.set(pace.done, 0)
+        assert not ctx.get(pace.may_go)
 
     async def compare(ctx):
         for made in range(highest + 1):
