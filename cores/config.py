@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from cores.arch.stochastic import Circuit
+from cores.arch.stochastic import sum_bits as stochastic_sum_bits
 from cores.errors import ArgumentError
 
 __all__ = ["FEATURES", "ConfigError", "NpuConfig", "PRESET_MACS"]
@@ -34,11 +36,13 @@ FEATURES: dict[str, tuple[str, ...]] = {
     "winograd": ("winograd",),
     "table": ("table",),
     "product": ("product",),
+    "stochastic": ("stochastic_rows", "stochastic_circuit", "stochastic_bits"),
 }
 
-
+#: Fields that say which unit it is, of which 0 is one too.
+_WHICH = frozenset({"stochastic_circuit"})
 #: Fields that files made before them lack: a machine without the unit is the one that it was, with its programs.
-_LATER = frozenset({"table", "product"})
+_LATER = frozenset({"table", "product", "stochastic_rows", "stochastic_circuit", "stochastic_bits"})
 #: Bytes of a ``config.json`` beyond any.
 _MAX_FILE = 1 << 16
 
@@ -111,6 +115,13 @@ class NpuConfig:
     table: int = 0
     #: 1: a STORE can multiply its results by those of another tensor, or by a vector of one number a channel.
     product: int = 0
+    #: Output lanes of the stochastic unit, each with streams of ic_lanes channels of each of ``pixel_lanes`` pixels; 0:
+    #: no unit.
+    stochastic_rows: int = 0
+    #: How they add the products of their streams: a `cores.arch.stochastic.Circuit`.
+    stochastic_circuit: int = 0
+    #: Bits of a stream that are made in a cycle; 0 without the unit.
+    stochastic_bits: int = 0
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -148,6 +159,7 @@ class NpuConfig:
             self._require("multiplier_width", self.pixel_lanes == 1 or self.multiplier_width == 18,
                           "be 18 with winograd=2 and two pixel_lanes: products of 22 bits do not share a multiplier")
             self._require("binary_rows", self.binary_rows == 0, "be 0 with winograd=2")
+        self._check_stochastic()
         if self.depthwise:
             self._require("pixel_lanes", self.pixel_lanes == 2, "be 2 with depthwise")
             self._require("select_fanin", self.select_fanin == tn,
@@ -155,6 +167,22 @@ class NpuConfig:
             self._require("oc_lanes", self.oc_groups <= 2, f"be at most {2 * tn} with depthwise")
             self._require("nnz_lanes", dn % self.banks == 0,
                           f"be a multiple of {self.banks} with depthwise, the pixels read at once")
+
+    def _check_stochastic(self) -> None:
+        rows, tm = self.stochastic_rows, self.oc_lanes
+        self._require("stochastic_rows", rows == 0 or _is_power_of_two(rows) and max(1, tm // 32) <= rows <= tm,
+                      f"be 0 or a power of two from {max(1, tm // 32)} to oc_lanes={tm}")
+        if not rows:
+            for name in ("stochastic_circuit", "stochastic_bits"):
+                self._require(name, getattr(self, name) == 0, "be 0 without stochastic_rows")
+            return
+        self._require("stochastic_rows", self.winograd != 2, "be 0 with winograd=2, whose activations have 10 bits")
+        self._require("stochastic_rows", not self.binary_engine, "be 0 with binary_engine=1, which shares no sums")
+        self._require("stochastic_circuit", self.stochastic_circuit in set(Circuit),
+                      "be " + ", ".join(f"{circuit.value} ({circuit.label})" for circuit in Circuit))
+        self._require("stochastic_bits", self.stochastic_bits in (1, 2, 4, 8), "be 1, 2, 4 or 8 with stochastic_rows")
+        self._require("stochastic_bits", self.stochastic_bits == 1 or not self.circuit.serial,
+                      f"be 1 with {self.circuit.label}, whose bits depend on those before")
 
     def _require(self, name: str, condition: bool, what: str) -> None:
         if not condition:
@@ -188,9 +216,15 @@ class NpuConfig:
         return 12 if self.winograd == 2 else 8
 
     @property
-    def sum_bits(self) -> int:
+    def array_sum_bits(self) -> int:
         """Bits of a sum of ``nnz_lanes`` products."""
         return self.activation_bits + self.weight_bits + (self.nnz_lanes - 1).bit_length()
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of what is added to an accumulator at once, by the multiplier array or another unit."""
+        streams = stochastic_sum_bits(self.ic_lanes) if self.stochastic_rows else 0
+        return max(self.array_sum_bits, streams)
 
     @property
     def entry_bits(self) -> int:
@@ -251,9 +285,11 @@ class NpuConfig:
         """Beats of the indices of one step (indexed mode only)."""
         return math.ceil(self.oc_lanes * self.nnz_lanes * self.index_bits / self.beat_bits)
 
-    def step_beats(self, *, indexed: bool = False, binary: bool = False) -> int:
+    def step_beats(self, *, indexed: bool = False, binary: bool = False, stochastic: bool = False) -> int:
         """Beats of the weight ring that a step takes."""
-        return self.binary_rows if binary else self.weight_beats + (self.index_beats if indexed else 0)
+        if binary or stochastic:
+            return self.binary_rows if binary else self.stochastic_rows
+        return self.weight_beats + (self.index_beats if indexed else 0)
 
     @property
     def binary_bits(self) -> int:
@@ -269,6 +305,22 @@ class NpuConfig:
     def binary_macs(self) -> int:
         """Products of bits that the binary unit makes in a cycle."""
         return self.binary_bits * self.binary_rows * self.pixel_lanes
+
+    @property
+    def circuit(self) -> Circuit:
+        """Of the stochastic unit."""
+        return Circuit(self.stochastic_circuit)
+
+    @property
+    def stochastic_groups(self) -> int:
+        """Groups of ``stochastic_rows`` output lanes, the steps of a block of a stochastic COMPUTE; 0 without the unit.
+        """
+        return self.oc_lanes // self.stochastic_rows if self.stochastic_rows else 0
+
+    @property
+    def joins_sums(self) -> bool:
+        """Whether sums of another unit than the multiplier array go to the same accumulators."""
+        return bool(self.binary_rows or self.stochastic_rows)
 
     @property
     def acc_lanes(self) -> int:
@@ -300,6 +352,12 @@ class NpuConfig:
             values["input_depth"] //= values["oc_lanes"] // values["ic_lanes"] or 1
         return cls(**values)
 
+    @property
+    def features(self) -> list[str]:
+        """Names of `FEATURES` that the machine has."""
+        return [name for name, fields in FEATURES.items()
+                if all(getattr(self, field) for field in fields if field not in _WHICH)]
+
     def feature_fields(self, names: Collection[str]) -> dict[str, int]:
         """Fields that give a machine of these lanes the named units of `FEATURES` and no others.
 
@@ -309,8 +367,12 @@ class NpuConfig:
         if unknown:
             raise ConfigError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
         wanted = {field for name in names for field in FEATURES[name]}
-        # Eight binary lanes for each of the int8 lanes.
-        values = {"binary_rows": self.oc_lanes * self.nnz_lanes // self.ic_lanes}
+        values = {
+            # Eight binary lanes for each of the int8 lanes.
+            "binary_rows": self.oc_lanes * self.nnz_lanes // self.ic_lanes,
+            "stochastic_rows": max(1, self.oc_lanes // 4),
+            "stochastic_circuit": int(Circuit.AND_LOOP),
+        }
         return {field: values.get(field, 1) if field in wanted else 0
                 for fields in FEATURES.values() for field in fields}
 

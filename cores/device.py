@@ -1,7 +1,7 @@
 """What the driver has to know of a machine, from the tables that the hardware is made from."""
 
 from cores.arch.isa import ERROR_TEXTS, HEADER, INSTRUCTION_BYTES, Opcode
-from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, LANES, MAGIC, REGISTERS, VERSION, Control, Status
+from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, LANES, MAGIC, VERSION, Control, Status, registers_of
 from cores.config import NpuConfig
 from npudriver.machine import ErrorText, Machine
 
@@ -13,7 +13,7 @@ def driver_machine(config: NpuConfig) -> Machine:
     lanes = int.from_bytes(bytes(getattr(config, name) for name in LANES), "little")
     return Machine(
         fingerprint={"id": MAGIC, "version": VERSION, "config": config.digest, "lanes": lanes},
-        registers={register.name: register.address for register in REGISTERS},
+        registers={register.name: register.address for register in registers_of(config)},
         control={bit.name: bit.value for bit in Control if bit.name},
         status={bit.name: bit.value for bit in Status if bit.name},
         errors={code.value: ErrorText(code.name, text) for code, text in ERROR_TEXTS.items()},

@@ -96,6 +96,8 @@ class Npu(wiring.Component):
         connect(m, load.write, compute.write)
         if config.local_store:
             m.d.comb += load.kept.eq(store.kept)
+        if config.stochastic_rows:
+            m.d.comb += compute.stream_shift.eq(registers.stream_shift)
         m.d.comb += [
             compute.read_enable.eq(store.read_enable),
             compute.read_bank.eq(store.read_bank),

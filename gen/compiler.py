@@ -20,6 +20,7 @@ from gen.mapping.winograd.narrow import narrow_graph
 from gen.options import CompileOptions
 from gen.passes.align_parts import align_parts
 from gen.passes.prune import prune
+from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
 from gen.program.program import LayerInfo, Program
 
@@ -39,7 +40,8 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
             samples: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The graph that a program for these options computes.
 
-    It is pruned, and has narrow Winograd layers, if asked for; its parts lie on blocks of channels.
+    It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
+    channels.
 
     ``samples``: model inputs (N, ...) to calibrate such layers with. Raises GraphError for a graph that breaks the
     IR's rules, CompileError for a machine that cannot do so, ValueError for a density out of range.
@@ -57,6 +59,7 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
         if samples is not None:
             shifts = calibrate(graph, shifts, samples)
     graph = narrow_graph(graph, shifts)
+    graph = stream_layers(graph, config, options.stochastic)
     verify(graph)
     return graph
 
@@ -98,4 +101,6 @@ def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model:
                                item.useful_macs) for item in layers),
         instruction_layers=tuple(result.owners), density=options.density, model=model,
         winograd={layer.name: layer.winograd.shifts
-                  for layer in graph.layers if isinstance(layer, Conv) and layer.winograd})
+                  for layer in graph.layers if isinstance(layer, Conv) and layer.winograd},
+        streams={layer.name: layer.stochastic.streams
+                 for layer in graph.layers if isinstance(layer, Conv) and layer.stochastic})

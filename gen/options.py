@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sim.stochastic.streams import Streams
+
 __all__ = ["CompileOptions"]
 
 
@@ -28,6 +30,9 @@ class CompileOptions:
     winograd: Literal["auto", "off", "exact", "narrow"] = "auto"
     #: The layers that take the narrow Winograd form, whatever they cost, and its shifts.
     winograd_shifts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: The layers whose sums are made of streams of bits, which changes values: those named, or with one for all those
+    #: that can be, but for what reads the model's inputs (`gen.passes.streams`); None: none.
+    stochastic: Streams | Mapping[str, Streams] | None = None
     #: Every tensor that is in memory at all has a place of its own, so that all are there when the program has ended;
     #: otherwise those that nobody reads any more make room for others.
     keep_all: bool = False

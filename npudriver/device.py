@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 
 from .backend import Backend
 from .errors import AbortedError, DeviceError, DriverError, FaultError, WaitTimeoutError
@@ -35,6 +36,9 @@ class Device:
     def __init__(self, backend: Backend, machine: Machine, *, timeout: float = 10.0, progress_cycles: int | None = None,
                  interrupt: bool = True, profile: bool = False) -> None:
         self.backend, self.machine, self.timeout = backend, machine, timeout
+        #: Of inferences that are submitted from now on: streams are shorter by so many powers of two than their program
+        #: says, of a machine that has any.
+        self.stream_shift = 0
         self.progress_cycles, self.profile = progress_cycles, profile
         self._interrupt = interrupt and backend.has_interrupt
         try:
@@ -197,7 +201,8 @@ class Device:
             self._pause = _FIRST_PAUSE
             # Before it is: whatever comes in between, Ctrl-C too, what may run is known.
             self._running, self._started = inference, self.backend.time()
-            self.registers.start(inference.program.job(inference.slot), interrupt=self._interrupt)
+            job = replace(inference.program.job(inference.slot), stream_shift=inference.stream_shift)
+            self.registers.start(job, interrupt=self._interrupt)
 
     def _collect(self, inference: Inference) -> None:
         """The outcome of the running inference, which has ended."""

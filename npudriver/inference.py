@@ -32,6 +32,7 @@ class Queue(Protocol):
     backend: Backend
     machine: Machine
     progress_cycles: int | None
+    stream_shift: int
 
     def enqueue(self, inference: Inference) -> None: ...
 
@@ -63,8 +64,8 @@ class Inference:
     ``cycles`` and ``counters`` (all of them where the device was opened with ``profile``) are there once it has ended.
     """
 
-    def __init__(self, program: Owner, slot: Slot) -> None:
-        self.program, self.slot = program, slot
+    def __init__(self, program: Owner, slot: Slot, stream_shift: int = 0) -> None:
+        self.program, self.slot, self.stream_shift = program, slot, stream_shift
         self.cycles: int | None = None
         self.counters: Mapping[str, int] = {}
         #: Whether it has ended, in whatever way.

@@ -31,7 +31,8 @@ class RegisterPort(Protocol):
 class Job:
     """A program in memory: bus addresses, and sizes in instructions and beats.
 
-    ``timeout``: cycles without progress until the machine gives up; None keeps what the device has.
+    ``timeout``: cycles without progress until the machine gives up; None keeps what the device has. ``stream_shift``:
+    streams are shorter by so many powers of two, in a machine that has any.
     """
 
     program: int
@@ -40,6 +41,7 @@ class Job:
     data_beats: int
     write_start: int
     timeout: int | None = None
+    stream_shift: int = 0
 
 
 class Registers:
@@ -77,7 +79,10 @@ class Registers:
         return value
 
     def start(self, job: Job, *, interrupt: bool = True) -> None:
-        """Raises DeviceError when a program is running."""
+        """Raises DeviceError when a program is running, or is to shorten streams that the device does not have."""
+        has_streams = "stream_shift" in self.machine.registers
+        if job.stream_shift and not has_streams:
+            raise DeviceError("the device has no streams that could be shorter")
         if self.status() & self.busy:
             raise DeviceError("the device is busy")
         self.command("CLEAR")
@@ -89,6 +94,10 @@ class Registers:
         self.write("write_start", job.write_start)
         if job.timeout is not None:
             self.write("timeout", job.timeout)
+        if has_streams:
+            self.write("stream_shift", job.stream_shift)
+            if self.read("stream_shift") != job.stream_shift:
+                raise DeviceError(f"streams cannot be shorter by {job.stream_shift} powers of two")
         self.write("irq_enable", int(interrupt))
         self.command("START")
 

@@ -124,7 +124,7 @@ class ResidentProgram:
         beat = self.device.machine.beat_bytes
         for offset, data in regions.items():
             slot.region.write(offset * beat, data)
-        slot.inference = Inference(self, slot)
+        slot.inference = Inference(self, slot, self.device.stream_shift)
         self.device.enqueue(slot.inference)
         return slot.inference
 

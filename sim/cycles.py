@@ -16,6 +16,7 @@ from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Instruction, 
 from cores.config import NpuConfig
 
 from .errors import MachineError
+from .stochastic.streams import shortened
 from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
 from .timing.dram import DramTiming
@@ -44,8 +45,11 @@ class Timing:
     last: np.ndarray
 
 
-def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY, dram: DramTiming | None = None) -> Timing:
+def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY, dram: DramTiming | None = None,
+             stream_shift: int = 0) -> Timing:
     """Time a program on a memory that answers after ``latency`` cycles and then moves a beat a cycle, or on a ``dram``.
+
+    ``stream_shift``: what the register of that name has.
 
     Raises MachineError for an illegal instruction, a program without END, or one that stands still; HazardError for a
     load of more than the input buffer holds.
@@ -56,13 +60,13 @@ def estimate(config: NpuConfig, code: bytes, *, latency: int = MEMORY, dram: Dra
             instructions.append(decode(code[index * INSTRUCTION_BYTES:(index + 1) * INSTRUCTION_BYTES]))
         except ValueError as error:
             raise MachineError(ErrorCode.ILLEGAL, index, str(error)) from None
-    return estimate_instructions(config, instructions, latency=latency, dram=dram)
+    return estimate_instructions(config, instructions, latency=latency, dram=dram, stream_shift=stream_shift)
 
 
 def estimate_instructions(config: NpuConfig, instructions: Sequence[Instruction], *,
-                          latency: int = MEMORY, dram: DramTiming | None = None) -> Timing:
+                          latency: int = MEMORY, dram: DramTiming | None = None, stream_shift: int = 0) -> Timing:
     """`estimate` of a program that is decoded."""
-    shared = Shared(config, _taken(config, instructions), latency, dram)
+    shared = Shared(config, _taken(config, instructions, stream_shift), latency, dram)
     cycles = _cycles(shared)
     assert cycles is not None
     return Timing(cycles, shared.bus.beats, shared.write_beats, shared.counts, shared.first, shared.last)
@@ -75,7 +79,7 @@ def cycles_below(limit: float, config: NpuConfig, instructions: Sequence[Instruc
     return cycles if cycles is not None and cycles < limit else None
 
 
-def _taken(config: NpuConfig, instructions: Sequence[Instruction]) -> list[Instruction]:
+def _taken(config: NpuConfig, instructions: Sequence[Instruction], stream_shift: int = 0) -> list[Instruction]:
     """The program as the machine understands it. Raises MachineError where it would refuse an instruction."""
     program = []
     seen: set[Opcode] = set()
@@ -83,7 +87,7 @@ def _taken(config: NpuConfig, instructions: Sequence[Instruction]) -> list[Instr
         opcode = instruction.opcode
         if lack := missing(instruction, config):
             raise MachineError(ErrorCode.ILLEGAL, index, lack)
-        program.append(as_taken(instruction, config))
+        program.append(shortened(as_taken(instruction, config), stream_shift))
         if opcode in GEOMETRY and GEOMETRY[opcode] not in seen:
             raise MachineError(ErrorCode.ILLEGAL, index, f"no {GEOMETRY[opcode].name} is in front of it")
         seen.add(opcode)

@@ -16,6 +16,8 @@ from cores.arch.numerics import (
     TABLE_BYTES,
 )
 
+from .stochastic.layers import conv2d_streams
+
 __all__ = [
     "bend", "binary_popcount", "conv2d_accumulate", "finish", "look_up", "pool_accumulate", "product",
     "quantize_multiplier", "quantize_product",
@@ -264,6 +266,9 @@ def _accumulate(layer, x: np.ndarray, padding: int) -> np.ndarray:
     """The sums of a Conv."""
     if layer.winograd is not None:
         return winograd_accumulate(x, layer.winograd.weights, layer.pads, padding, layer.winograd.shifts)
+    if layer.stochastic is not None:
+        form = layer.stochastic
+        return conv2d_streams(x, layer.weights, layer.stride, layer.pads, form.circuit, form.streams, form.fan_in)
     return conv2d_accumulate(x, layer.weights, layer.depthwise, layer.stride, layer.pads, padding)
 
 

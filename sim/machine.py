@@ -22,6 +22,7 @@ from cores.config import NpuConfig
 from .errors import HazardError, MachineError
 from .hazards import Clock, Hazards, Stage
 from .standstill import tokens_of
+from .stochastic.streams import shortened
 from .storage import Accumulators, Ring
 
 __all__ = ["TOKEN_MAXIMUM", "Machine", "Steps"]
@@ -42,8 +43,9 @@ _POSTS = {"post_load": Queue.LOAD, "post_compute": Queue.COMPUTE, "post_store": 
 class Machine:
     """State of one run: memories, queues, tokens. `sim.functional.run` is the way in."""
 
-    def __init__(self, config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool) -> None:
-        self.config = config
+    def __init__(self, config: NpuConfig, code: bytes, memory: np.ndarray, *, write_start: int, strict: bool,
+                 stream_shift: int = 0) -> None:
+        self.config, self.stream_shift = config, stream_shift
         self.code = code
         #: int8 (data_beats, beat_bytes): the data region.
         self.memory = memory.reshape(-1, config.beat_bytes).view(np.int8)
@@ -109,12 +111,14 @@ class Machine:
         return index, instruction
 
     def _supported(self, index: int, instruction: Instruction) -> Instruction:
-        """The instruction without the fields of units that the configuration does not have."""
+        """The instruction without the fields of units that the configuration does not have, its streams as they are
+        made.
+        """
         absent = absent_fields(instruction, self.config)
         if self.strict and absent:
             name, feature = next(iter(absent.items()))
             raise MachineError(ErrorCode.ILLEGAL, index, f"{name} needs {feature} in the configuration")
-        return as_taken(instruction, self.config)
+        return shortened(as_taken(instruction, self.config), self.stream_shift)
 
     def post(self, queue: Queue, index: int, instruction: Instruction, flag: str, *done: Stage) -> None:
         """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""

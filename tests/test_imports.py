@@ -18,7 +18,7 @@ EDGES = {
     # hardware
     "cores.errors": "",
     "cores.arch": "",
-    "cores.config": "cores.errors",
+    "cores.config": "cores.arch cores.errors",
     "cores.lib": "",
     "cores.bus": "cores.arch cores.config cores.lib",
     "cores.control": "cores.arch cores.bus cores.config cores.lib",
@@ -31,38 +31,38 @@ EDGES = {
     "boards": "cores.config cores.errors",
     # simulators: `sim` is the functional one, and what is shared
     "sim.errors": "cores.arch cores.errors",
-    "sim.golden": "cores.arch",
+    "sim.stochastic": "cores.arch",
+    "sim.golden": "cores.arch sim.stochastic",
     "sim.signs": "cores.arch npudriver",
     "sim.table": "cores.arch",
-    "sim.stochastic": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
-                  "sim.hazards",
-    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs sim.table "
-           "sim.timing",
+                  "sim.hazards sim.stochastic",
+    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs "
+           "sim.stochastic sim.table sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors npudriver sim sim.errors sim.timing",
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
     "gen.name": "",
     "gen.files": "",
-    "gen.options": "",
-    "gen.ir": "cores.arch cores.errors npudriver sim.golden",
-    "gen.passes": "cores.config gen.ir sim.golden",
+    "gen.options": "sim.stochastic",
+    "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic",
+    "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",
     "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
     "gen.quantize": "cores.errors gen.onnx",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
     "gen.memory": "npudriver",
-    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver",
+    "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
     "gen.lowering": "cores.arch cores.config gen.ir gen.memory gen.tiling sim.table",
     "gen.mapping": "cores.arch cores.config cores.store gen.ir gen.lowering gen.memory gen.options gen.tiling sim "
-                   "sim.golden",
+                   "sim.golden sim.stochastic",
     "gen.compiler": "cores.arch cores.config gen.ir gen.lowering gen.mapping gen.options gen.passes gen.program",
     # models to try
     "gen.zoo": "cores.errors gen.onnx",
     # what is done with it
     "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
-               "gen.partition gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
+               "gen.partition gen.passes gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
     "gen.check": "gen.ir gen.onnx gen.partition sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.partition gen.passes "
                  "gen.quantize gen.run sim",
@@ -82,7 +82,7 @@ EDGES = {
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.check gen.deploy gen.energy "
                "gen.explore gen.files gen.hw gen.ir gen.name gen.onnx gen.options gen.partition gen.passes "
                "gen.program gen.prune gen.quantize gen.run gen.soc gen.stochastic gen.train gen.zoo npudriver sim "
-               "sim.rtl",
+               "sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .numerics import CONSTANT_BITS, FIRST_BITS, MULTIPLIER_BITS
+from .stochastic import LENGTH_BITS
 
 __all__ = [
     "ERROR_TEXTS", "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction",
@@ -138,6 +139,7 @@ FIELD_FEATURES: Mapping[Opcode, Mapping[str, str]] = {
 #: The same of fields that are among the reserved bits of machines without the unit.
 _LATER_FIELDS: Mapping[Opcode, Mapping[str, str]] = {
     Opcode.STORE_ADD: {"product": "product", "broadcast": "product"},
+    Opcode.COMPUTE: dict.fromkeys(("stochastic", "length", "made"), "stochastic_rows"),
 }
 
 #: The SET that an operation needs in front of it in its queue.
@@ -238,6 +240,10 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("bank", 1),                        # accumulator bank
         Field("binary", 1),                      # blocks of 8 * tn channels of a bit each
         Field("acc_base", 12),                   # first word of the tile in the bank
+        # Activations and weights as streams of bits, on the stochastic unit; docs/stochastic.md.
+        Field("stochastic", 1),
+        Field("length", LENGTH_BITS),            # of a stream: log2, less MIN_LENGTH_LOG
+        Field("made", LENGTH_BITS),              # bits of it that are made: the same; at most ``length``
     ),
     # Windows of one channel block after the other -> store engine, without the multipliers.
     Opcode.POOL: (

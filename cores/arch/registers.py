@@ -8,9 +8,11 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .stochastic import MIN_LENGTH_LOG
+
 __all__ = [
     "BASE_ALIGNMENT", "COUNTERS", "COUNTER_BITS", "Control", "ENGINE_STATES", "LANES", "MAGIC", "REGION_BITS",
-    "REGISTERS", "Register", "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of",
+    "REGISTERS", "Register", "STATE_BITS", "STATE_CODES", "Status", "VERSION", "address_of", "registers_of",
 ]
 
 #: Of `cores.config.NpuConfig`, the fields that multiply to a machine's MACs: the bytes of a register, lowest first.
@@ -71,10 +73,13 @@ COUNTERS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Register:
+    """``feature``: the field of `NpuConfig` without which a machine does not have it."""
+
     name: str
     address: int
     writable: bool
     text: str
+    feature: str = ""
 
 
 _FIXED = (
@@ -95,6 +100,8 @@ _FIXED = (
     Register("write_start", 0x3C, True, "first beat of the data region that stores may write"),
     Register("timeout", 0x40, True, "cycles without progress until TIMEOUT; 0 never; resets to 1,048,576"),
     Register("irq_enable", 0x44, True, "bit 0: raise irq while DONE or ERROR"),
+    Register("stream_shift", 0x48, True, "streams are shorter by so many powers of two than COMPUTEs say, down to "
+             f"{1 << MIN_LENGTH_LOG} bits", "stochastic_rows"),
 )
 
 #: Bits of a counter: 32 would be full after 13 seconds at 333 MHz. In two registers: reading the low half holds the
@@ -107,6 +114,11 @@ REGISTERS: tuple[Register, ...] = _FIXED + tuple(
              "" if half == "low" else "as it was when the low half was read")
     for index, name in enumerate(COUNTERS) for half in ("low", "high")
 )
+
+
+def registers_of(config: object) -> tuple[Register, ...]:
+    """The registers that a machine of this `NpuConfig` has."""
+    return tuple(register for register in REGISTERS if not register.feature or getattr(config, register.feature))
 
 
 def address_of(name: str) -> int:

@@ -8,16 +8,23 @@ import enum
 from functools import cache
 
 __all__ = [
-    "ACC_BLOCK", "Circuit", "MAX_LENGTH_LOG", "MIN_LENGTH_LOG", "SUM_LOG", "Sequence", "bipolar_threshold",
-    "direction_numbers", "magnitude_threshold", "sobol_numbers",
+    "ACC_BLOCK", "Circuit", "LENGTH_BITS", "MAX_LENGTH_LOG", "MIN_LENGTH_LOG", "SUM_LOG", "Sequence",
+    "bipolar_threshold", "direction_numbers", "magnitude_threshold", "sobol_numbers", "sum_bits",
 ]
 
 #: Streams have 2**3 to 2**10 bits.
 MIN_LENGTH_LOG, MAX_LENGTH_LOG = 3, 10
+#: Bits of a length in instructions and registers: its logarithm less the smallest one.
+LENGTH_BITS = 3
 #: Sums are those of int8 products: one whole stream of ones, 1.0, is 128 * 128.
 SUM_LOG = 14
 #: Products that share an accumulator of AND-ACC.
 ACC_BLOCK = 4
+
+
+def sum_bits(inputs: int) -> int:
+    """Of a sum from -``inputs`` to ``inputs`` times 2**`SUM_LOG`."""
+    return (inputs - 1).bit_length() + SUM_LOG + 2
 
 
 class Circuit(enum.IntEnum):

@@ -39,7 +39,7 @@ class AccumulatorSlice(wiring.Component):
         })
 
     def _add(self, before: Value, addend: Value, carry: Value) -> Value:
-        if not self.config.binary_rows:
+        if not self.config.joins_sums:
             return before + addend + carry
         # As a subtraction it has a first operand, the one that goes to the carry chain's data input: so the choice of
         # the addend, in front of these ports, fits into the adder's own look-up tables. The lowest bit makes the carry.

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.isa import Queue
 from ..arch.numerics import POOL_WIDTH
+from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BufferWrite, InputBuffer
 from ..config import NpuConfig
@@ -13,6 +14,7 @@ from ..control.engine_port import EnginePort, connect_shared
 from .binary.binary_unit import BinaryUnit
 from .mac_array import MacArray
 from .pool_unit import PoolUnit
+from .stochastic.stochastic_words import StochasticWords
 from .tile_sequencer import TileSequencer, WordIssue, issue_stages
 from .weight_loader import WeightLoader
 
@@ -33,14 +35,17 @@ def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
         "read_address": In(range(config.acc_depth)),  # at this place
         # The word, a cycle later and until the next is read.
         "read_data": Out(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
+        # Streams are shorter by so many powers of two; stands still during a run.
+        **({"stream_shift": In(LENGTH_BITS)} if config.stochastic_rows else {}),
     }
 
 
 class ComputeEngine(wiring.Component):
     """Executes the compute queue. docs/datapath.md has its pipeline, cycles and area.
 
-    Rate: one word of ``pixel_lanes`` pixels a cycle; a step takes at least ``min_step(config)`` cycles and as long as
-    its weights need. Golden models: ``sim.golden.conv2d_accumulate``, ``sim.golden.pool_accumulate``.
+    Rate: one word of ``pixel_lanes`` pixels a cycle, one of streams in as many as they are made in; a step takes at
+    least ``min_step(config)`` cycles and as long as its weights need. Golden models: ``sim.golden.conv2d_accumulate``,
+    ``sim.golden.pool_accumulate``, ``sim.stochastic.circuits``.
 
     ``paired``: it stands beside another engine and tells what that has to know.
     """
@@ -60,29 +65,60 @@ class ComputeEngine(wiring.Component):
         })
 
     @staticmethod
-    def handover(config: NpuConfig, *, window: bool = False, binary: bool = False) -> int:
+    def handover(config: NpuConfig, *, window: bool = False, binary: bool = False, stochastic: bool = False) -> int:
         """Cycles from a step's first issue until its weights are taken over, and the next may be gathered.
 
         A window's step begins ``window_reads`` - 1 cycles later.
         """
-        if binary:
-            return WeightLoader.BINARY_TAKEN
+        if binary or stochastic:
+            return WeightLoader.rows_taken(config, stochastic=stochastic)
         return (TileSequencer.LATENCY + InputBuffer.LATENCY + MacArray.align(config)
                 + (config.window_reads - 1 if window else 0))
 
     @classmethod
     def min_step(cls, config: NpuConfig) -> int:
-        return max(cls.handover(config, window=bool(config.depthwise)) + 1, Accumulators.HAZARD)
+        most = cls.handover(config, window=bool(config.depthwise))
+        if config.stochastic_rows:
+            most = max(most, cls.handover(config, stochastic=True))
+        return max(most + 1, Accumulators.HAZARD)
 
     @staticmethod
     def sums_latency(config: NpuConfig) -> int:
         """Cycles from the input buffer's data to the sums: of the slower unit, the other one waits."""
         return max(MacArray.latency(config), BinaryUnit.shortest_latency(config) if config.binary_rows else 0)
 
+    @classmethod
+    def stream_lag(cls, config: NpuConfig) -> int:
+        """Cycles by which sums of streams come later than others; they wait for those where these are slower."""
+        return max(0, StochasticWords.shortest_latency(config) - cls.sums_latency(config))
+
+    @classmethod
+    def distance(cls, config: NpuConfig) -> int:
+        """Cycles between the last issue of a COMPUTE and another kind's becoming the running instruction.
+
+        So an earlier word is in the accumulators before a later one is read.
+        """
+        lags = [config.window_reads - 1 if config.depthwise else 0]
+        if config.stochastic_rows:
+            lags.append(cls.stream_lag(config))
+        return max(lags) + Accumulators.HAZARD - 2
+
+    def _later_streams(self, m: Module, issued: Signal) -> tuple[Signal, list[Signal]]:
+        """Issues as their sums come, those of streams `stream_lag` cycles later; and the registers for it."""
+        stages = issue_stages(m, self.config, issued, self.stream_lag(self.config), "stream")
+        if len(stages) == 1:
+            return issued, []
+        later = Signal(WordIssue(self.config), name="later")
+        m.d.comb += Value.cast(later).eq(Mux(stages[-1].stochastic, stages[-1], issued))
+        with m.If(issued.stochastic & ~stages[-1].stochastic):
+            m.d.comb += later.eq(0)
+        return later, stages[1:]
+
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        m.submodules.sequencer = sequencer = TileSequencer(config, min_step=self.min_step(config))
+        m.submodules.sequencer = sequencer = TileSequencer(
+            config, min_step=self.min_step(config), distance=self.distance(config))
         m.submodules.buffer = buffer = InputBuffer(config)
         m.submodules.weights = loader = WeightLoader(config, taken=self.handover(config))
         m.submodules.array = array = MacArray(config)
@@ -116,6 +152,7 @@ class ComputeEngine(wiring.Component):
         reads = issue_stages(m, config, sequencer.issue, pixels_stage, "read")
         found = reads[-1]
         issued = sequencer.issue
+        streams: list[Signal] = []
         if config.depthwise:
             # A window's word is complete when its last read is there.
             windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
@@ -123,6 +160,8 @@ class ComputeEngine(wiring.Component):
             m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
             with m.If(sequencer.issue.window & ~windows[-1].window):
                 m.d.comb += issued.eq(0)
+        if config.stochastic_rows:
+            issued, streams = self._later_streams(m, issued)
         words = issue_stages(m, config, issued, address_stage + Accumulators.LATENCY, "stage")
         written = words[address_stage]
 
@@ -156,6 +195,29 @@ class ComputeEngine(wiring.Component):
         release, of_rows = words[rows_stage - 1].step_start, words[pixels_stage - 1]
         if config.binary_rows:
             release = Mux(words[rows_stage - 1].binary, 0, release) | (of_rows.step_start & of_rows.binary)
+        if config.stochastic_rows:
+            m.submodules.stochastic = stochastic = StochasticWords(
+                config, latency=self.sums_latency(config) + self.stream_lag(config))
+            start, cleared = reads[pixels_stage - 1], words[rows_stage]
+            taken = issue_stages(m, config, start, StochasticWords.weights_taken(config), "taken")[-1]
+            release = Mux(words[rows_stage - 1].stochastic, 0, release) | (taken.step_start & taken.stochastic)
+            m.d.comb += [
+                sequencer.stream_shift.eq(self.stream_shift),
+                loader.fill_stochastic.eq(sequencer.fill_stochastic),
+                stochastic.start.eq(start.word_start),
+                stochastic.length.eq(start.length),
+                stochastic.made.eq(start.made),
+                stochastic.pixels.eq(buffer.read_data),
+                stochastic.first_bank.eq(found.turn + found.lane),
+                stochastic.load.eq(found.step_start & found.stochastic),
+                stochastic.weights.eq(loader.stochastic_weights),
+                stochastic.take.eq(words[sums_stage].stochastic_take),
+            ]
+            with m.If(cleared.step_start & cleared.stochastic):
+                m.d.comb += array.clear_weights.eq(1)
+            joined = Signal(accumulators.sums.shape(), name="joined")
+            m.d.comb += [total.eq(sums[lane] | stochastic.sums[lane]) for lane, total in enumerate(joined)]
+            sums = joined
         m.d.comb += loader.release.eq(release)
 
         activations = Value.cast(buffer.read_data)
@@ -200,7 +262,7 @@ class ComputeEngine(wiring.Component):
             ]
         # A window's step can start with a word that only the upper group has, and end with one that neither has.
         in_flight = 0
-        for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else [])]:
+        for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else []), *streams]:
             in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
         at_work = Signal()
         m.d.comb += at_work.eq(~sequencer.idle | in_flight)

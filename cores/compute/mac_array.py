@@ -55,8 +55,8 @@ class MacRow(wiring.Component):
             "indices": In(data.ArrayLayout(unsigned(config.index_bits), config.nnz_lanes)),
             "load_indices": In(1),                    # take the indices over
             "load_weights": In(1),                    # take the weights over, a cycle later
-            **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: all weights become zero
-            "sums": Out(data.ArrayLayout(signed(config.sum_bits), config.pixel_lanes)),  # of each pixel
+            **({"clear_weights": In(1)} if config.joins_sums else {}),  # instead: all weights become zero
+            "sums": Out(data.ArrayLayout(signed(config.array_sum_bits), config.pixel_lanes)),  # of each pixel
             "carry": Out(1),                          # to be added to the sum of pixel 1
         })
 
@@ -77,7 +77,7 @@ class MacRow(wiring.Component):
             index = Signal(config.index_bits, name=f"index{lane}", reset_less=True)
             with m.If(self.load_weights):
                 m.d.sync += weight.eq(self.weights[lane])
-            if config.binary_rows:
+            if config.joins_sums:
                 with m.If(self.clear_weights):
                     m.d.sync += weight.eq(0)
             with m.If(self.load_indices):
@@ -145,7 +145,7 @@ class MacArray(wiring.Component):
     Latency from ``pixels`` to ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights
     are taken over from the weight loader between the last word of the step before and its own first: ``load_indices``
     comes ``MacArray.align(config)`` - 1 cycles behind that word's ``pixels``. With ``depthwise``, words with ``window``
-    reach back over ``window_reads`` reads. Where sums are cleared, those of the binary unit take their place.
+    reach back over ``window_reads`` reads. Where sums are cleared, those of another unit take their place.
 
     Golden model: ``sim.golden.conv2d_accumulate``.
     """
@@ -165,9 +165,9 @@ class MacArray(wiring.Component):
             # Take the indices over, in the cycle in which the first word's channels are registered.
             "load_indices": In(1),
             "load_weights": In(1),            # take the weights over, a cycle later
-            **({"clear_weights": In(1)} if config.binary_rows else {}),  # instead: this step's sums are zero
+            **({"clear_weights": In(1)} if config.joins_sums else {}),  # instead: this step's sums are zero
             # Of each pixel of each output lane.
-            "sums": Out(data.ArrayLayout(signed(config.sum_bits), config.acc_lanes)),
+            "sums": Out(data.ArrayLayout(signed(config.array_sum_bits), config.acc_lanes)),
             "carries": Out(config.oc_lanes),  # to be added to pixel 1's sums
         })
 
@@ -198,7 +198,7 @@ class MacArray(wiring.Component):
                 Value.cast(row.indices).eq(Cat(self.indices[lane] for lane in lanes)),
                 row.load_indices.eq(self.load_indices),
                 row.load_weights.eq(self.load_weights),
-                *([row.clear_weights.eq(self.clear_weights)] if config.binary_rows else []),
+                *([row.clear_weights.eq(self.clear_weights)] if config.joins_sums else []),
                 self.carries[oc].eq(row.carry),
                 *[self.sums[pixel * config.oc_lanes + oc].eq(row.sums[pixel]) for pixel in range(config.pixel_lanes)],
             ]

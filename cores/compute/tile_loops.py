@@ -39,8 +39,9 @@ class TileLoops(wiring.Component):
     Every bank's tap part is kept: with Q banks, horizontal stride s and tap kx = a * s + r, pixel 0 is in bank
     ``turn`` = a % Q, and bank b is at ``((a - b + Q - 1) // Q) * s + r``.
 
-    ``at_start``: the next ``go`` begins a step or window; ``last``: it is the last. ``acc_address`` with ``lower`` and
-    ``upper`` (which groups of output lanes have a word there), ``upper_address`` for the upper group.
+    ``at_start``: the next ``go`` or ``begin`` begins a step or window; ``last``: the ``go`` is the last.
+    ``acc_address`` with ``lower`` and ``upper`` (which groups of output lanes have a word there), ``upper_address`` for
+    the upper group.
 
     The instruction to begin must stand at its ports `PREPARE` cycles before ``start``, which comes with the last ``go``
     or later. ``go`` decides only whether registers move: where they move to follows from registers alone.
@@ -58,6 +59,8 @@ class TileLoops(wiring.Component):
         super().__init__({
             "start": In(1),            # begin the instruction below
             "go": In(1),               # issue this cycle
+            # A word begins that a later ``go`` ends; no other does.
+            **({"begin": In(1)} if config.stochastic_rows else {}),
             "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),  # of the instruction to begin
             "next_word": In(compute),  # the instruction to begin
             "next_pool": In(1),        # it is a POOL
@@ -269,6 +272,10 @@ class TileLoops(wiring.Component):
                 with m.Else():
                     m.d.sync += [words_left.eq(words_left - 1),
                                  emits.eq(~self.window | emits & (words_left != 1))]
+
+        if config.stochastic_rows:
+            with m.If(self.begin):
+                m.d.sync += self.at_start.eq(0)
 
         # -- the nests ----------------------------------------------------------------------------------------------
         # What begins is loaded with the last ``go`` in any case; whether it runs says ``start``, which behind a running

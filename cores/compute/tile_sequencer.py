@@ -7,10 +7,13 @@ from amaranth.lib.wiring import In, Out
 from ..arch.instruction_layout import INDEX_BITS, field_shape, instruction_layout, opcode_of
 from ..arch.isa import ErrorCode, Opcode, Queue
 from ..arch.registers import STATE_CODES
+from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BankShape, buffer_address_bits
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
+from .stochastic.stream_source import LogShape
+from .stochastic.word_pace import WordPace
 from .tile_loops import TileLoops
 
 __all__ = ["WordIssue", "TileSequencer", "issue_stages"]
@@ -38,6 +41,10 @@ class WordIssue(data.StructLayout):
             **({"spread": 1, "window": 1, "alternate": 1} if config.depthwise else {}),
             # ``take``: the group of output lanes that the binary unit's rows belong to.
             **({"binary": 1, "take": config.binary_groups} if config.binary_rows else {}),
+            # Of a word of streams: in all of its cycles, of which ``gemm`` is in the last; in its first; what they are;
+            # the group of output lanes that the rows belong to.
+            **({"stochastic": 1, "word_start": 1, "length": LogShape, "made": LogShape,
+                "stochastic_take": config.stochastic_groups} if config.stochastic_rows else {}),
             **({"upper_gemm": 1, "upper_address": range(config.acc_depth)} if Accumulators.split(config) else {}),
         })
 
@@ -54,14 +61,15 @@ def issue_stages(m: Module, config: NpuConfig, first: Signal, count: int, name: 
 
 class TileSequencer(wiring.Component):
     """Control of the compute queue: an issue a cycle (`TileLoops`), from one instruction to the next without a gap.
+    With ``stochastic_rows`` a word of streams stays for some cycles (`WordPace`); the loops go on with its last.
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
     The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
 
-    With ``depthwise`` a window's sums are `NpuConfig.window_reads` - 1 cycles behind their first read, so windows and
-    other instructions keep a `distance`.
+    Sums of windows and of streams come later than others', so instructions of another kind keep a ``distance``: cycles
+    between the last issue of one and the other's becoming the running instruction.
 
-    Raises ValueError unless ``min_step`` is positive.
+    Raises ValueError unless ``min_step`` and ``distance`` are positive.
     """
 
     #: Ports that are those of the engine it is in; ``idle`` and ``post_store`` take what is behind it too.
@@ -70,16 +78,12 @@ class TileSequencer(wiring.Component):
     #: Cycles from the loops to ``address``.
     LATENCY = 1
 
-    @staticmethod
-    def distance(config: NpuConfig) -> int:
-        """Cycles between the last issue of a COMPUTE of windows and another's becoming the running instruction."""
-        return config.window_reads + 1
-
-    def __init__(self, config: NpuConfig, *, min_step: int):
-        if min_step < 1:
-            raise ValueError(f"min_step must be at least 1, not {min_step!r}")
+    def __init__(self, config: NpuConfig, *, min_step: int, distance: int):
+        for name, value in (("min_step", min_step), ("distance", distance)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value!r}")
         self.config = config
-        self.min_step = min_step
+        self.min_step, self.distance = min_step, distance
         address = unsigned(buffer_address_bits(config))
         super().__init__({
             **EnginePort(Queue.COMPUTE, without=("post_store",)).members,
@@ -88,6 +92,10 @@ class TileSequencer(wiring.Component):
             "fill_group": Out(field_shape(Opcode.COMPUTE, "groups")),               # its number in its block's tap
             **({"fill_window": Out(1)} if config.depthwise else {}),  # it is of windows
             **({"fill_binary": Out(1)} if config.binary_rows else {}),  # it is of the binary unit
+            **({
+                "fill_stochastic": Out(1),      # it is of the stochastic unit
+                "stream_shift": In(LENGTH_BITS),  # streams are shorter by so many powers of two
+            } if config.stochastic_rows else {}),
             "weights_ready": In(1),             # the next step may start
             "pool_ready": In(1),                # the next window may
             "issue": Out(WordIssue(config)),  # what this cycle's addresses are for
@@ -129,10 +137,28 @@ class TileSequencer(wiring.Component):
         windows = data.View(instruction_layout(Opcode.POOL), Value.cast(loops.word))
         step_free, pause = Signal(init=1), Signal(range(self.min_step))
         go, done, step_starts = Signal(), Signal(), Signal()
+        may_go, works, begins = running, go, go
+        if config.stochastic_rows:
+            m.submodules.pace = pace = WordPace(config)
+            # A word of streams begins when it may, and the loops go on when it is over.
+            works, begins, may_go = Signal(name="works"), Signal(name="begins"), pace.may_go
+            stays = Signal()        # a word begins that does
+            m.d.comb += [
+                stays.eq(running & pace.several & ~pace.inside
+                         & ~(loops.at_start & ~(self.weights_ready & step_free))),
+                begins.eq(go & ~pace.inside | stays),
+                works.eq(go | stays | pace.inside),
+                loops.begin.eq(stays),
+                pace.begin.eq(stays),
+                pace.take.eq(loops.start),
+                pace.done.eq(done),
+                pace.shift.eq(self.stream_shift),
+                *[getattr(pace, name).eq(following.word[name]) for name in ("stochastic", "length", "made")],
+            ]
         m.d.comb += [
-            go.eq(running & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))),
+            go.eq(may_go & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))),
             done.eq(go & loops.last),
-            step_starts.eq(go & loops.at_start & ~pool),
+            step_starts.eq(begins & loops.at_start & ~pool),
             loops.go.eq(go),
         ]
         with m.If(step_starts):
@@ -145,14 +171,19 @@ class TileSequencer(wiring.Component):
         waits_load = lacks(self.load_level, following.word.wait_load)
         waits_store = lacks(self.store_level, following.word.wait_store)
         may_follow, prepared, last_index = 1, Signal(), Signal.like(index, name="last_index")
+        kinds = []      # what must be the same of the next instruction and the running one
         if config.depthwise:
-            # Between windows and others nothing runs for a while.
-            distance = Signal(range(self.distance(config)))
+            kinds.append((following.geometry.window & ~following.pool) == window)
+        if config.stochastic_rows:
+            kinds.append(pace.same)
+        if kinds:
+            # Between two kinds nothing runs for a while.
+            distance = Signal(range(self.distance))
             with m.If(running):
-                m.d.sync += distance.eq(self.distance(config) - 1)
+                m.d.sync += distance.eq(self.distance - 1)
             with m.Elif(distance != 0):
                 m.d.sync += distance.eq(distance - 1)
-            same = (following.geometry.window & ~following.pool) == window
+            same = kinds[0] if len(kinds) == 1 else Cat(kinds).all()
             may_follow = same | (~running & (distance == 0))
         m.d.sync += prepared.eq(following.valid & may_follow & ~waits_load & ~waits_store & ~self.halt & ~loops.start)
         m.d.comb += [
@@ -182,6 +213,8 @@ class TileSequencer(wiring.Component):
                 m.d.comb += self.fill_window.eq(g.window)
             if config.binary_rows:
                 m.d.comb += self.fill_binary.eq(loops.word.binary)
+            if config.stochastic_rows:
+                m.d.comb += self.fill_stochastic.eq(loops.word.stochastic)
         with m.Else():
             m.d.comb += [
                 self.fill_valid.eq(following.valid & ~following.pool),
@@ -191,6 +224,8 @@ class TileSequencer(wiring.Component):
                 m.d.comb += self.fill_window.eq(following.geometry.window)
             if config.binary_rows:
                 m.d.comb += self.fill_binary.eq(following.word.binary)
+            if config.stochastic_rows:
+                m.d.comb += self.fill_stochastic.eq(following.word.stochastic)
 
         # -- issue --------------------------------------------------------------------------------------------------
         issue = self.issue
@@ -215,6 +250,15 @@ class TileSequencer(wiring.Component):
             groups = range(config.binary_groups)
             m.d.sync += issue.binary.eq(loops.word.binary)
             m.d.sync += issue.take.eq(Cat(loops.word.binary & (loops.group == group) for group in groups))
+        if config.stochastic_rows:
+            groups = range(config.stochastic_groups)
+            m.d.sync += [
+                issue.stochastic.eq(works & loops.word.stochastic),
+                issue.word_start.eq(begins & loops.word.stochastic),
+                issue.length.eq(pace.length_log),
+                issue.made.eq(pace.made_log),
+                issue.stochastic_take.eq(Cat(loops.word.stochastic & (loops.group == group) for group in groups)),
+            ]
         if Accumulators.split(config):
             m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]
 
@@ -240,7 +284,7 @@ class TileSequencer(wiring.Component):
         m.d.comb += self.idle.eq(~(self.queue.valid | following.valid | running | issued))
         state = Signal.like(self.state, name="state_now")
         m.d.sync += self.state.eq(state)
-        with m.If(go):
+        with m.If(works):
             m.d.comb += state.eq(_STATE["busy"])
         with m.Elif(running & loops.at_start & ~pool & ~self.weights_ready):
             m.d.comb += state.eq(_STATE["wait_weights"])

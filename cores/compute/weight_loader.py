@@ -9,6 +9,7 @@ from ..arch.isa import Opcode
 from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
 from .binary.popcount import parities
+from .stochastic.stochastic_words import StochasticWords
 from .tile_sequencer import TileSequencer
 
 __all__ = ["WeightLoader"]
@@ -25,10 +26,10 @@ class WeightLoader(wiring.Component):
     taken, and until it is.
 
     A binary step takes ``binary_rows`` cycles, a row's bits in each, and has the parities that its rows need beside it
-    (`cores.compute.binary.popcount`).
+    (`cores.compute.binary.popcount`). A stochastic one takes ``stochastic_rows``, a row's weights in each.
 
     ``taken``: cycles from a step's first issue until its weights are copied; the array takes the indices a cycle
-    earlier, and the binary unit its rows after ``BINARY_TAKEN``. The next step may not start before that.
+    earlier, the other units their rows after `rows_taken`. The next step may not start before that.
 
     What is to be done with a beat is in registers when it comes: which step's it is, which of its beats, whether it is
     the last.
@@ -36,14 +37,22 @@ class WeightLoader(wiring.Component):
 
     #: Cycles from ``fill_valid`` until the first beat can be taken.
     LATENCY = 1
-    #: Cycles from a binary step's first issue until its rows are copied: they are behind the buffer's registers.
-    BINARY_TAKEN = TileSequencer.LATENCY + InputBuffer.LATENCY
 
     @staticmethod
-    def lead(config: NpuConfig, *, taken: int, indexed: bool = False, binary: bool = False) -> int:
+    def rows_taken(config: NpuConfig, *, stochastic: bool = False) -> int:
+        """Cycles from a binary or stochastic step's first issue until its rows are copied: they are behind the buffer's
+        registers.
+        """
+        taken = TileSequencer.LATENCY + InputBuffer.LATENCY
+        return taken + StochasticWords.weights_taken(config) if stochastic else taken
+
+    @staticmethod
+    def lead(config: NpuConfig, *, taken: int, indexed: bool = False, binary: bool = False,
+             stochastic: bool = False) -> int:
         """How many beats of a step, at most, may be missing in the cycle before it starts."""
-        if binary:
-            return min(WeightLoader.BINARY_TAKEN + 1, config.binary_rows)
+        if binary or stochastic:
+            return min(WeightLoader.rows_taken(config, stochastic=stochastic) + 1,
+                       config.step_beats(binary=binary, stochastic=stochastic))
         # Indices that come last must be there a cycle earlier; those made here are the first to be complete.
         late = indexed or config.index_beats == config.weight_beats
         return min(taken + 1 - late, config.weight_beats + (config.index_beats if indexed else 0))
@@ -62,6 +71,7 @@ class WeightLoader(wiring.Component):
             "fill_group": In(field_shape(Opcode.COMPUTE, "groups")),    # its number in its block's tap
             **({"fill_window": In(1)} if config.depthwise else {}),  # it is of windows
             **({"fill_binary": In(1)} if config.binary_rows else {}),  # it is of the binary unit
+            **({"fill_stochastic": In(1)} if config.stochastic_rows else {}),  # it is of the stochastic unit
             # The next step may start: what is missing of it is in the ring and will be here in time.
             "ready": Out(1),
             "release": In(1),       # the weights are copied in the next cycle; the next step's may begin to follow then
@@ -73,7 +83,24 @@ class WeightLoader(wiring.Component):
                 "rows": Out(data.ArrayLayout(config.binary_bits, config.binary_rows)),
                 "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),  # their `parities`
             } if config.binary_rows else {}),
+            **({
+                # Of a stochastic step: the weights of each row.
+                "stochastic_weights": Out(data.ArrayLayout(config.beat_bits, config.stochastic_rows)),
+            } if config.stochastic_rows else {}),
         })
+
+    def _rows_steps(self, step: data.View) -> list[tuple[Value, Value, int, int]]:
+        """Of the kinds of steps that have a beat for each row: the port that describes one, the same of the step at
+        hand, its beats, its `lead`.
+        """
+        config, kinds = self.config, []
+        if config.binary_rows:
+            lead = self.lead(config, taken=self.taken, binary=True)
+            kinds.append((self.fill_binary, step.binary, config.binary_rows, lead))
+        if config.stochastic_rows:
+            lead = self.lead(config, taken=self.taken, stochastic=True)
+            kinds.append((self.fill_stochastic, step.stochastic, config.stochastic_rows, lead))
+        return kinds
 
     def _dense_indices(self, group: Signal) -> list[Cat]:
         """The index beats of step ``group`` of a dense block."""
@@ -103,7 +130,8 @@ class WeightLoader(wiring.Component):
         config = self.config
         lanes = config.oc_lanes * config.nnz_lanes
         # Chains of whole beats, filled from above: neither need fill its last one.
-        weights = Signal(max(config.weight_beats, config.binary_rows) * config.beat_bits, reset_less=True)
+        weights = Signal(max(config.weight_beats, config.binary_rows, config.stochastic_rows) * config.beat_bits,
+                         reset_less=True)
         indices = Signal(config.index_beats * config.beat_bits, reset_less=True)
         m.d.comb += self.weights.as_value().eq(
             weights[-config.weight_beats * config.beat_bits:][:lanes * config.weight_bits])
@@ -115,7 +143,7 @@ class WeightLoader(wiring.Component):
                      if name.startswith("fill_") and name != "fill_valid"}
         step = Signal(data.StructLayout({name: port.shape() for name, port in described.items()}))
         total = config.weight_beats + config.index_beats
-        most = max(total, config.binary_rows)
+        most = max(total, config.binary_rows, config.stochastic_rows)
         count, missing = Signal(range(most)), Signal(range(most + 1), init=config.weight_beats)
         within = Signal()           # the step's first beat is taken, its last is not
         complete = Signal()         # all are, and the array has not copied them
@@ -137,11 +165,10 @@ class WeightLoader(wiring.Component):
         beats = Mux(self.fill_indexed, total, config.weight_beats)
         few = Mux(self.fill_indexed, total <= indexed, config.weight_beats <= dense)
         lead, most_lead = Mux(step.indexed, indexed, dense), max(indexed, dense)
-        if config.binary_rows:
-            binary = self.lead(config, taken=self.taken, binary=True)
-            beats = Mux(self.fill_binary, config.binary_rows, beats)
-            few = Mux(self.fill_binary, config.binary_rows <= binary, few)
-            lead, most_lead = Mux(step.binary, binary, lead), max(binary, most_lead)
+        for described_so, is_so, rows, its_lead in self._rows_steps(step):
+            beats = Mux(described_so, rows, beats)
+            few = Mux(described_so, rows <= its_lead, few)
+            lead, most_lead = Mux(is_so, its_lead, lead), max(its_lead, most_lead)
         with m.If(~stays):
             m.d.sync += [
                 *[step[name].eq(port) for name, port in described.items()],
@@ -167,8 +194,8 @@ class WeightLoader(wiring.Component):
 
         # Which step it is comes late and therefore only chooses between comparisons.
         has_whole = Mux(self.fill_indexed, has_step(total), has_step(config.weight_beats))
-        if config.binary_rows:
-            has_whole = Mux(self.fill_binary, has_step(config.binary_rows), has_whole)
+        for described_so, _, rows, _ in self._rows_steps(step):
+            has_whole = Mux(described_so, has_step(rows), has_whole)
         m.d.sync += enough.eq(Mux(stays, has(missing[:low]), has_whole))
 
         # -- beats --------------------------------------------------------------------------------------------------
@@ -195,6 +222,9 @@ class WeightLoader(wiring.Component):
             with m.If(took):
                 arriving = parities(weights[-config.beat_bits:], of_weights=True)
                 m.d.sync += row_parities.eq(Cat(row_parities.as_value()[len(arriving):], arriving))
+
+        if config.stochastic_rows:
+            m.d.comb += self.stochastic_weights.as_value().eq(weights[-config.stochastic_rows * config.beat_bits:])
 
         # -- indices: beats behind the weights, or made beside the first beats of a step that has none ----------------
         index_beat = Signal(config.beat_bits)

@@ -6,7 +6,18 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS
 from ..arch.isa import ErrorCode
-from ..arch.registers import COUNTER_BITS, COUNTERS, LANES, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, address_of
+from ..arch.registers import (
+    COUNTER_BITS,
+    COUNTERS,
+    LANES,
+    MAGIC,
+    REGION_BITS,
+    VERSION,
+    Control,
+    address_of,
+    registers_of,
+)
+from ..arch.stochastic import LENGTH_BITS
 from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
 from ..config import NpuConfig
 
@@ -18,7 +29,7 @@ _ALWAYS_OPEN = ("timeout", "irq_enable")
 
 
 class RegisterFile(wiring.Component):
-    """AXI4-Lite slave with the registers of ``registers.REGISTERS``.
+    """AXI4-Lite slave with the registers of ``registers.registers_of(config)``.
 
     A write takes two cycles and is answered in the third, in which a command comes too; a read three, and up to
     ``len(COUNTERS)`` more for a counter, whose sum comes from ``PerformanceCounters``; reading its low half keeps the
@@ -45,6 +56,8 @@ class RegisterFile(wiring.Component):
             "data_beats": Out(REGION_BITS),              # its size
             "write_start": Out(REGION_BITS),             # first beat of it that may be written
             "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # cycles without progress; 0: any number
+            # Streams are shorter by so many powers of two.
+            **({"stream_shift": Out(LENGTH_BITS)} if config.stochastic_rows else {}),
             "irq": Out(1),                      # raised while DONE or ERROR, if enabled
             "counter_select": Out(range(len(COUNTERS))),  # counter that is read
             "counter_value": In(COUNTER_BITS),  # its sum
@@ -67,6 +80,8 @@ class RegisterFile(wiring.Component):
             "timeout": self.timeout,
             "irq_enable": irq_enable,
         }
+        if config.stochastic_rows:
+            stored["stream_shift"] = self.stream_shift
         shown = {
             "id": Const(MAGIC, 32),
             "version": Const(VERSION, 32),
@@ -83,7 +98,7 @@ class RegisterFile(wiring.Component):
             bits[f"{region}_high"] = list(address[32:])
         for name, targets in bits.items():
             shown[name] = Cat(Const(0, 1) if bit is None else bit for bit in targets)
-        fixed = [register for register in REGISTERS if not register.name.startswith("counter_")]
+        fixed = [register for register in registers_of(config) if not register.name.startswith("counter_")]
         assert {register.name for register in fixed} == set(shown)
         assert {register.name for register in fixed if register.writable} == {*bits, "control"}
 

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gen.cli.bench_part import Part, Rows, models_folder
@@ -14,9 +15,12 @@ from sim.folders import cache_folder
 
 if TYPE_CHECKING:
     from gen.stochastic.accuracy import Examiner
+    from gen.stochastic.backbone import Backbone
 
 __all__ = ["PARTS"]
 
+#: The first backbone and what it was not trained on, for `compile` and `run`.
+_MODEL, _IMAGES = "mlp.onnx", "mlp_test.npz"
 _PLOT, _SEARCH_PLOT = "stochastic.png", "stochastic_search.png"
 
 
@@ -63,11 +67,33 @@ def _network(arguments: argparse.Namespace) -> Rows:
     if judge is None:
         return []
     with status("networks") as remark:
+        if arguments.output is not None:
+            remark(f"{BACKBONES[0]}: training")
+            _write_network(arguments.output, judge, Backbone(BACKBONES[0]))
         rows = list(measure_accuracy(judge, [Backbone(word) for word in BACKBONES], remark))
     if arguments.output is not None:
         write_file(arguments.output / _PLOT, plot(rows))
     return [{"backbone": row.backbone, "circuit": row.circuit, "length": row.length, "images": row.images,
              "right_%": 100 * row.right} for row in rows]
+
+
+def _write_network(folder: Path, judge: "Examiner", backbone: "Backbone") -> None:
+    """An MLP as a model, and its test images."""
+    import io
+
+    import numpy as np
+
+    from gen.bench.stochastic_model import onnx_model
+    from gen.stochastic.network import exact, integers, scores
+
+    layers = judge.network(backbone)
+    pixels, labels = judge.images.for_backbone(backbone, judge.images.tested())
+    x = integers(pixels)
+    largest = float(np.abs(scores(layers, x, exact)).max())
+    images = io.BytesIO()
+    np.savez_compressed(images, allow_pickle=False, x=x.reshape(len(x), -1).astype(np.float32) / 127, label=labels)
+    write_file(folder / _MODEL, onnx_model(layers, largest / 127))
+    write_file(folder / _IMAGES, images.getvalue())
 
 
 def _energy(arguments: argparse.Namespace) -> Rows:

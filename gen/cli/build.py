@@ -14,7 +14,7 @@ from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, features_of, megahertz
+from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, megahertz
 from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
 
@@ -52,7 +52,7 @@ def default_folder(board: "Board", config: "NpuConfig") -> Path:
     """A folder of its own for every machine: its features, and the digest of one that is otherwise changed by hand."""
     from cores.config import FEATURES, ConfigError
 
-    there = features_of(config)
+    there = config.features
     names = [name for name in there if not any(set(FEATURES[name]) < set(FEATURES[other]) for other in there)]
     try:
         fields = board.config(config.macs).feature_fields(names)

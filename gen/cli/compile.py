@@ -22,6 +22,7 @@ from gen.files.write import is_zip, require_writable
 
 if TYPE_CHECKING:
     from gen.run.application import Application
+    from sim.stochastic.streams import Streams
 
 #: Layers that a warning names.
 _WARNINGS = 3
@@ -30,7 +31,7 @@ EXAMPLE = "example: %(prog)s examples/digits/digits_int8.onnx --macs 256 -o buil
 
 
 def add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    """--shape, --density, --depthwise, --fusion, --gather, --winograd, --host, --reconstruct."""
+    """--shape, --density, --depthwise, --fusion, --gather, --winograd, --stochastic, --host, --reconstruct."""
     add_shape_option(parser)
     parser.add_argument("--density", type=density, metavar="D",
                         help="prune to this share of non-zero weights in every block, such as 0.25, "
@@ -49,6 +50,10 @@ def add_compiler_options(parser: argparse.ArgumentParser) -> None:
                         help="in a machine with the feature winograd: narrow lets dense 3x3 layers take the 8-bit form "
                              "where it is faster, which changes values. In an exact machine (--winograd-unit 2): auto "
                              "takes its form where it is faster, exact wherever it can, off nowhere (default auto)")
+    parser.add_argument("--stochastic", type=streams, metavar="BITS|LAYER=BITS,...",
+                        help="in a machine with the feature stochastic: layers whose sums are made of streams of so "
+                             "many bits, which changes values: all that can be but the first, or those named; "
+                             "256:64 makes the first 64 bits of 256")
     parser.add_argument("--host", choices=("auto", "off"), default="auto",
                         help="off refuses a model of which something would have to run on the processor (default "
                              "auto: what the accelerator does not take is left to onnxruntime)")
@@ -70,6 +75,30 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
         raise argparse.ArgumentTypeError(f"must be an input's name and its sizes, such as {name or 'x'}=1,3,224,224, "
                                          f"not {text}")
     return name, tuple(map(int, listed))
+
+
+def streams(text: str) -> "Streams | dict[str, Streams]":
+    """``64``, ``256:64``, or such for each of some layers."""
+    from sim.stochastic.streams import Streams
+
+    def one(text: str) -> Streams:
+        sizes = text.split(":")
+        if len(sizes) > 2 or not all(size.strip().isdecimal() for size in sizes):
+            raise argparse.ArgumentTypeError(f"must be bits of a stream, such as 64 or 256:64, not {text or 'nothing'}")
+        try:
+            return Streams(*map(int, sizes))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text}: {error}") from None
+
+    if "=" not in text:
+        return one(text)
+    found = {}
+    for part in text.split(","):
+        name, equals, bits = part.rpartition("=")
+        if not name.strip() or not equals:
+            raise argparse.ArgumentTypeError(f"must be layers and their streams, such as fc1=64, not {part}")
+        found[name.strip()] = one(bits)
+    return found
 
 
 def density(text: str) -> float:
@@ -125,6 +154,21 @@ def checked(application: "Application", model: Path) -> dict[str, Any] | None:
             "layers": [{"name": row.layer, "largest": row.largest, "differing": row.differing} for row in off]}
 
 
+def say_exact(arguments: argparse.Namespace, application: "Application") -> None:
+    """Which layers are not computed by streams, and why, where all that can be were to."""
+    from gen.passes.streams import exact_layers
+    from sim.stochastic.streams import Streams
+
+    if not isinstance(arguments.stochastic, Streams):
+        return
+    for workload in application.workloads:
+        exact = exact_layers(workload.graph, workload.program.config)
+        for name, reason in list(exact.items())[:_WARNINGS]:
+            messages.print(f"layer {name} is exact: {reason}", soft_wrap=True)
+        if len(exact) > _WARNINGS:
+            messages.print(f"and {len(exact) - _WARNINGS} more layers", soft_wrap=True)
+
+
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.calibrate, arguments.winograd_calibrate,
                       arguments.config)
@@ -145,6 +189,7 @@ def run(arguments: argparse.Namespace) -> None:
         require_inputs(arguments, application.inputs)
         programs = [workload.program for workload in application.workloads]
     say(application.remarks)
+    say_exact(arguments, application)
     application.save(arguments.output)
     check = None
     if arguments.check:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gen.run.application import Application, HostOptions
 
 __all__ = [
-    "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described", "features_of",
+    "add_machine_options", "chosen_board", "chosen_config", "compile_options", "described",
     "host_options", "megahertz", "named_board", "open_given", "require_inputs", "say_density",
 ]
 
@@ -136,14 +136,9 @@ def chosen_config(arguments: argparse.Namespace, features: Sequence[str] | None 
         raise ConfigError(f"{error}{way_out}") from None
 
 
-def features_of(config: NpuConfig) -> list[str]:
-    """Names of `FEATURES` that a machine has."""
-    return [name for name, fields in FEATURES.items() if all(getattr(config, field) for field in fields)]
-
-
 def described(config: NpuConfig, board: str | None) -> str:
     """Which machine a result is of, in a line."""
-    features = ", ".join(features_of(config)) or "none"
+    features = ", ".join(config.features) or "none"
     facts = [*([board] if board else []), f"{config.macs} MACs", f"features {features}"]
     return f"machine: {', '.join(facts)}"
 
@@ -203,7 +198,8 @@ def compile_options(arguments: argparse.Namespace, *, keep_all: bool) -> "Compil
     from gen.options import CompileOptions
 
     return CompileOptions(density=arguments.density, depthwise=arguments.depthwise, fusion=arguments.fusion,
-                          gather=arguments.gather, winograd=arguments.winograd_mode, keep_all=keep_all,
+                          gather=arguments.gather, winograd=arguments.winograd_mode, stochastic=arguments.stochastic,
+                          keep_all=keep_all,
                           shapes=dict(arguments.shape))
 
 

@@ -3,7 +3,7 @@
 import argparse
 import io
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "(default reference)")
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     parser.add_argument("-o", "--output", type=Path, metavar="Y.npz", help="write the outputs under the model's names")
+    parser.add_argument("--stream-shift", type=stream_shifts, default=(0,), metavar="N[,N...]",
+                        help="streams are shorter by so many powers of two than the program says, down to 8 bits: a "
+                             "register, so nothing is compiled or loaded anew; of several, samples take one in turn")
     add_memory_option(parser)
     add_compiler_options(parser)
     add_calibration_options(parser)
@@ -68,7 +71,18 @@ def positive(text: str) -> int:
     return value
 
 
-def execute(application: "Application", samples: "Samples", target: str, bus: "Bus | None" = None) -> "Run":
+def stream_shifts(text: str) -> tuple[int, ...]:
+    from cores.arch.stochastic import LENGTH_BITS
+
+    highest = (1 << LENGTH_BITS) - 1
+    shifts = tuple(text.split(","))
+    if not all(shift.isdecimal() and int(shift) <= highest for shift in shifts):
+        raise argparse.ArgumentTypeError(f"must be whole numbers from 0 to {highest}, not {text}")
+    return tuple(map(int, shifts))
+
+
+def execute(application: "Application", samples: "Samples", target: str, bus: "Bus | None" = None,
+            stream_shifts: Sequence[int] = (0,)) -> "Run":
     """`gen.run.runner.run_model` with progress on stderr; ``bus``: the memory of the target ``rtl``."""
     from gen.run.runner import run_model
     from gen.run.targets import open_device
@@ -85,7 +99,7 @@ def execute(application: "Application", samples: "Samples", target: str, bus: "B
                 device = stack.enter_context(open_device(url, application.workloads[0].program.config, _system(url)))
         update = stack.enter_context(counter(target, len(samples)))
         return run_model(application, samples, target, machine=machine, device=device,  # type: ignore[arg-type]
-                         progress=update)
+                         progress=update, stream_shifts=stream_shifts)
 
 
 def _system(url: str) -> "Backend | None":
@@ -130,7 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
         with status(f"compiling {arguments.model.name}"):
             for workload in application.workloads:
                 _ = workload.program
-    result = execute(application, samples, arguments.target, _bus(arguments, application))
+    if any(arguments.stream_shift) and not any(workload.program.streams for workload in application.workloads):
+        raise UsageError("--stream-shift: no layer is computed by streams; compile the model with --stochastic")
+    result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift)
     if arguments.output:
         write_outputs(arguments.output, result)
     if arguments.json:

@@ -12,7 +12,16 @@ import jinja2
 
 from boards.board import Board
 from cores.arch.isa import ERROR_TEXTS, HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode
-from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, ENGINE_STATES, MAGIC, REGISTERS, VERSION, Control, Status
+from cores.arch.registers import (
+    BASE_ALIGNMENT,
+    COUNTERS,
+    ENGINE_STATES,
+    MAGIC,
+    VERSION,
+    Control,
+    Status,
+    registers_of,
+)
 from cores.bus.axi import LITE_ADDRESS_BITS
 from cores.config import NpuConfig
 
@@ -53,8 +62,8 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
         header.append({"name": field.name, "low": position, "high": position + field.bits - 1})
         position += field.bits
     return {
-        "config": config, "magic": MAGIC, "version": VERSION, "registers": REGISTERS, "control": list(Control),
-        "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
+        "config": config, "magic": MAGIC, "version": VERSION, "registers": registers_of(config),
+        "control": list(Control), "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
         "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
         "header": header, "operations": _operations(), "instruction_bytes": INSTRUCTION_BYTES,
     }

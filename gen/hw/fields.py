@@ -6,7 +6,8 @@ from enum import IntFlag
 
 from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.isa import ErrorCode
-from cores.arch.registers import LANES, MAGIC, REGION_BITS, REGISTERS, VERSION, Control, Register, Status
+from cores.arch.registers import LANES, MAGIC, REGION_BITS, VERSION, Control, Register, Status, registers_of
+from cores.arch.stochastic import LENGTH_BITS
 from cores.bus.axi import BOUNDARY_BYTES
 from cores.config import NpuConfig
 from cores.control.register_file import RegisterFile
@@ -45,7 +46,7 @@ def described_registers(config: NpuConfig) -> tuple[DescribedRegister, ...]:
     """Every register of a machine, in the order of their addresses."""
     special = _special(config)
     return tuple(DescribedRegister(register, special.get(register.name) or (_whole(register),))
-                 for register in REGISTERS)
+                 for register in registers_of(config))
 
 
 def _whole(register: Register) -> Field:
@@ -75,6 +76,7 @@ def _special(config: NpuConfig) -> dict[str, tuple[Field, ...]]:
         "write_start": (Field("value", 0, REGION_BITS - 1, "read-write"),),
         "timeout": (Field("value", 0, _BITS - 1, "read-write", int(timeout)),),
         "irq_enable": (Field("enable", 0, 0, "read-write"),),
+        "stream_shift": (Field("value", 0, LENGTH_BITS - 1, "read-write"),),
     }
 
 

@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cores.arch.stochastic import Circuit
 from gen.ir.host import HostStep
+from sim.stochastic.streams import Streams
 
 __all__ = ["MAX_VALUES", "Bend", "Conv", "Graph", "Layer", "NarrowWinograd", "Part", "Pool", "Requantize", "Residual",
-           "Table", "Tensor", "is_binary", "is_broadcast", "output_size", "pad_value", "second_stage", "unscaled"]
+           "Stochastic", "Table", "Tensor", "is_binary", "is_broadcast", "output_size", "pad_value", "second_stage",
+           "unscaled"]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
@@ -128,6 +131,17 @@ class NarrowWinograd:
     shifts: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Stochastic:
+    """A convolution's sums made of ``streams``, ``fan_in`` channels of a tap at a time; see
+    `sim.stochastic.layers.conv2d_streams`.
+    """
+
+    circuit: Circuit
+    streams: Streams
+    fan_in: int
+
+
 @dataclass(frozen=True, eq=False)
 class Conv:
     """Convolution (a matrix product is one whose kernel covers its input).
@@ -135,8 +149,9 @@ class Conv:
     ``weights``: (OC, IC, KH, KW) int16, or (C, 1, KH, KW) if ``depthwise``; real integer weights with their zero point
     subtracted, so -255..255. ``pads``: top, left, bottom, right; padding has ``pad_value``, None stands for the input's
     zero point. A convolution whose input has ``signs`` and whose weights are -1 and +1 is binary. With ``winograd`` its
-    sums are those of that form, which ``requantize`` goes with. ``upsample``: so often each row and each column of its
-    result is there, in front of what is added. ``bend`` is instead of ``residual``; ``table`` comes last.
+    sums are those of that form, which ``requantize`` goes with; with ``stochastic`` they are near the layer's own.
+    ``upsample``: so often each row and each column of its result is there, in front of what is added. ``bend`` is
+    instead of ``residual``; ``table`` comes last.
     """
 
     name: str
@@ -155,8 +170,14 @@ class Conv:
     upsample: tuple[int, int] = (1, 1)
     bend: Bend | None = None
     table: Table | None = None
+    stochastic: Stochastic | None = None
 
     op = "conv"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether its sums are those of its weights, so that any way to make them gives the same."""
+        return self.winograd is None and self.stochastic is None
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,7 @@ def input_ranges(graph: Graph) -> Mapping[str, Range]:
         first = layer.requantize
         low, high = ranges[layer.input]
         inputs = reads[layer.name] = _padded(layer, graph.tensors[layer.input], (low, high))
-        if isinstance(layer, Conv) and layer.winograd:      # whose sums are rounded
+        if isinstance(layer, Conv) and not layer.is_exact:      # whose sums are rounded
             low, high = (np.full(len(first.bias), end) for end in (first.low, first.high))
         else:
             # What follows the sums is monotone.

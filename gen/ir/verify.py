@@ -178,6 +178,19 @@ def _weight_problems(layer: Conv, source: Tensor) -> Iterator[str]:
         if (kernel, tuple(layer.stride), layer.depthwise) != ([3, 3], (1, 1), False):
             yield "only dense 3x3 layers of stride 1 have a narrow Winograd form"
         yield from _winograd_problems(layer.winograd, oc, ic)
+    if layer.stochastic:
+        yield from _stochastic_problems(layer, source)
+
+
+def _stochastic_problems(layer: Conv, source: Tensor) -> Iterator[str]:
+    if layer.winograd or layer.depthwise:
+        yield "sums of streams are those of a dense layer, in no other form"
+    if int(layer.weights.min()) < -128 or int(layer.weights.max()) > 127:
+        yield "weights of streams must be in -128..127"
+    if source.zero_point or pad_value(layer, source):
+        yield "streams stand for numbers around 0: the input's zero point and the padding must be that"
+    if layer.stochastic and layer.stochastic.fan_in not in (8, 16, 32):
+        yield f"a unit has 8, 16 or 32 inputs, not {layer.stochastic.fan_in!r}"
 
 
 def _winograd_problems(form: NarrowWinograd, oc: int, ic: int) -> Iterator[str]:

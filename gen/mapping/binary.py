@@ -14,6 +14,7 @@ import numpy as np
 from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
 from cores.config import NpuConfig
+from gen.ir.beyond import values_beyond
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, Requantize, is_binary, pad_value, unscaled
 from gen.ir.queries import count_readers, only_signs
@@ -24,7 +25,6 @@ from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
 from gen.memory.placement import Placement
 from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, Window
 from gen.tiling.weights import PackedWeights, Pass, Passes
-from sim.golden import finish, requantize
 
 __all__ = ["BinaryLayers", "BinaryMapping", "SignSource"]
 
@@ -94,7 +94,7 @@ def _choose(graph: Graph, config: NpuConfig,
     """The layers that the unit can run, but for those ``refused``; maps and spared tensors as in `BinaryLayers`."""
     if not config.binary_rows:
         return {}, frozenset(), frozenset()
-    beyond = _beyond(graph)
+    beyond = values_beyond(graph)
     makers = {layer.output: layer for layer in graph.layers}
     readers = count_readers(graph)
     layers: dict[str, _OnUnit] = {}
@@ -136,27 +136,6 @@ def _map(item: _OnUnit, survey: Survey, *, map_out: bool) -> "BinaryMapping":
 def _reading(graph: Graph, tensor: str, layers: Collection[str]) -> int:
     """How many of ``layers`` read a tensor."""
     return sum(layer.input == tensor and layer.name in layers for layer in graph.layers)
-
-
-def _beyond(graph: Graph) -> dict[str, int]:
-    """What each tensor in memory has in the channels beyond its last: their multiplier is zero.
-
-    Of those alone that one layer writes: channels beyond a part of a tensor can be another's.
-    """
-    values = {tensor: 0 for tensor, _ in graph.inputs.values()}
-
-    def single(number: int) -> np.ndarray:
-        return np.full((1, 1, 1), number)
-
-    for layer in graph.layers:
-        first = layer.requantize
-        value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
-                           first.low, first.high)
-        if layer.residual and layer.residual.other not in values:
-            continue
-        other = single(values[layer.residual.other]) if layer.residual else None
-        values[layer.output] = int(finish(layer, value, other).flat[0])
-    return values
 
 
 def _source(layer: Conv, tensor: str, beyond: int, config: NpuConfig) -> SignSource:

@@ -147,7 +147,7 @@ class GatherMapping(ConvMapping):
     @classmethod
     def propose(cls, site: Site) -> "GatherMapping | None":
         layer, config = site.layer, site.config
-        if (not isinstance(layer, Conv) or layer.winograd or site.map_out or site.options.gather != "auto"
+        if (not isinstance(layer, Conv) or not layer.is_exact or site.map_out or site.options.gather != "auto"
                 or not is_gatherable(layer, site.survey.graph)):
             return None
         geometry = GatherGeometry.fitting(layer, site.source, site.target, config)

@@ -112,7 +112,7 @@ class PlainMapping(ConvMapping):
 
     @classmethod
     def propose(cls, site: Site) -> "PlainMapping | None":
-        if not isinstance(site.layer, Conv) or site.layer.winograd:
+        if not isinstance(site.layer, Conv) or not site.layer.is_exact:
             return None
         layer, config = site.fitted, site.config
         assert isinstance(layer, Conv)

@@ -10,6 +10,7 @@ from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
 from gen.mapping.plain import PlainMapping
 from gen.mapping.pool import PoolMapping
+from gen.mapping.stochastic import StochasticMapping
 from gen.mapping.windows import WindowMapping
 from gen.mapping.winograd.mapping import WinogradMapping
 from gen.options import CompileOptions
@@ -18,7 +19,7 @@ __all__ = ["MAPPINGS", "choose", "map_graph"]
 
 #: Of two that cost the same the first is taken.
 MAPPINGS: tuple[type[Mapping], ...] = (
-    BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, PoolMapping)
+    StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, PoolMapping)
 
 
 def choose(site: Site) -> Mapping:

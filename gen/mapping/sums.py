@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from cores.arch.numerics import MAX_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
+from cores.arch.stochastic import LENGTH_BITS
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Layer, Requantize
 from gen.ir.ranges import Range, any_values, sum_range
 from sim.golden import round_shift, winograd_output
+from sim.stochastic.layers import largest_sums
 
 __all__ = ["fit_exact", "fit_sums"]
 
@@ -28,6 +30,12 @@ def _reach(layer: Layer, inputs: Range | None) -> Range:
         up = positive @ (signs > 0) - negative @ (signs < 0)
         down = negative @ (signs > 0) - positive @ (signs < 0)
         return (127 * down - 128 * up).min(axis=1), (127 * up - 128 * down).max(axis=1)
+    if isinstance(layer, Conv) and layer.stochastic:
+        form = layer.stochastic
+        # Of streams of any length that `stream_shift` leaves.
+        most = np.max([largest_sums(layer.weights, form.circuit, form.streams.shortened(shift), form.fan_in)
+                       for shift in range(1 << LENGTH_BITS)], axis=0)
+        return -most, most
     return sum_range(layer, any_values(layer) if inputs is None else inputs)
 
 
@@ -78,7 +86,7 @@ def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> La
 
     _require_room(layer)
     channels = beyond(layer)
-    if isinstance(layer, Conv) and channels.any():
+    if isinstance(layer, Conv) and not layer.stochastic and channels.any():
         layer = _constant_channels(layer, channels, *_reach(layer, inputs))
         channels = beyond(layer)
     if channels.any():

@@ -24,6 +24,7 @@ from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
 from gen.files.write import is_zip, write_file
 from gen.memory.placement import Placement, aligned
 from npudriver import layout
+from sim.stochastic.streams import Streams
 
 __all__ = ["ConflictError", "LayerInfo", "Program", "ProgramError"]
 
@@ -82,6 +83,8 @@ class _Header(_Kind, kw_only=True):
     density: Annotated[float, Meta(gt=0, le=1)] | None = None
     winograd: dict[str, Annotated[tuple[Annotated[int, Meta(ge=0, le=2)], ...],
                                   Meta(min_length=POSITIONS, max_length=POSITIONS)]] = {}
+    #: Length and bits made.
+    streams: dict[str, tuple[_Natural, _Natural]] = {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,6 +110,8 @@ class Program:
     density: float | None = None
     #: Layers in the narrow Winograd form, and their shifts.
     winograd: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    #: Layers whose sums are made of streams, and these.
+    streams: Mapping[str, Streams] = dataclasses.field(default_factory=dict)
     #: The ONNX file that was compiled, if kept.
     model: bytes | None = None
     #: Name of the board that it was compiled for, if one was.
@@ -204,7 +209,8 @@ class Program:
             data_beats=self.data_beats, write_start=self.write_start, tensors=dict(self.tensors),
             inputs=dict(self.inputs), outputs=dict(self.outputs), layers=self.layers,
             instruction_layers=_run_lengths(self.instruction_layers), density=self.density,
-            winograd={name: tuple(shifts) for name, shifts in self.winograd.items()})
+            winograd={name: tuple(shifts) for name, shifts in self.winograd.items()},
+            streams={name: (one.length, one.made) for name, one in self.streams.items()})
         members = {
             "program.json": json.dumps(msgspec.to_builtins(header), indent=1).encode(),
             "code.bin": self.code, "data.bin": self.constants,
@@ -270,6 +276,8 @@ class Program:
             get_board(header.board)
         if not header.winograd.keys() <= {layer.name for layer in layers}:
             raise ValueError("a layer that is not there has a Winograd form")
+        if not header.streams.keys() <= {layer.name for layer in layers}:
+            raise ValueError("a layer that is not there has streams")
         for name in (*header.inputs.values(), *header.outputs.values()):
             if name not in header.tensors:
                 raise ValueError(f"tensor {name!r} has no place")
@@ -290,7 +298,8 @@ class Program:
             name=header.name, config=config, code=code, constants=constants, data_beats=header.data_beats,
             write_start=header.write_start, tensors=header.tensors, inputs=header.inputs, outputs=header.outputs,
             layers=layers, instruction_layers=tuple(layer for layer, count in runs for _ in range(count)),
-            density=header.density, winograd=header.winograd, model=model, board=header.board)
+            density=header.density, winograd=header.winograd, model=model, board=header.board,
+            streams={name: Streams(*one) for name, one in header.streams.items()})
 
 
 def _run_lengths(values: tuple[int, ...]) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """Run samples on one of the targets and compare every tensor with the reference."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gen.ir import reference
+from gen.passes.streams import shorten_streams
 from gen.run.application import Application
 from gen.run.host import HostSegment
 from gen.run.inputs import Samples
@@ -97,9 +98,9 @@ class Run:
 
 
 def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Executor | None,
-                 progress: Callable[[int], None]) -> Inference:
+                 progress: Callable[[int], None], stream_shift: int) -> Inference:
     """One sample, (1, ...) each, on the accelerator (None: the reference alone); of the outputs all axes."""
-    graph = workload.graph
+    graph = shorten_streams(workload.graph, stream_shift)
     began = time.perf_counter()
     outputs, kept = reference.run(graph, inputs, keep=execute is not None)
     if execute is None or kept is None:
@@ -107,7 +108,7 @@ def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Exe
     program = workload.program
     tensors = {name: value[0] for name, value in kept.items()}
     expected = {name: value for name, value in tensors.items() if program.holds(name)}
-    done = execute(workload, tensors, progress)
+    done = execute(workload, tensors, progress, stream_shift=stream_shift)
     found = {name: program.unpack_tensor(done.image, name) for name in expected}
     wrong = {name: int(np.count_nonzero(found[name] != expected[name])) for name in program.written if name in expected}
     outputs = {name: reference.host_output(graph, name, found[tensor][None])
@@ -117,7 +118,7 @@ def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Exe
 
 
 def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute: Executor | None,
-           progress: Callable[[int], None]) -> Inference:
+           progress: Callable[[int], None], stream_shift: int) -> Inference:
     """One sample through all segments."""
     values, done = dict(inputs), Inference({}, 0.0)
     outputs = {name: value[0] for name, value in inputs.items()}    # of one sample, without its axis
@@ -129,7 +130,8 @@ def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute
             values.update(made)
             outputs.update((name, segment.of_sample(name, value)) for name, value in made.items())
             continue
-        one = _run_segment(segment, {name: values[name] for name in segment.inputs}, execute, progress)
+        one = _run_segment(segment, {name: values[name] for name in segment.inputs}, execute, progress,
+                           stream_shift)
         values.update(one.outputs)
         outputs.update((name, value[0]) for name, value in one.outputs.items())
         done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
@@ -151,12 +153,14 @@ def _executor(target: Target, machine: RtlMachine | None, device: Device | None)
 
 def run_model(model: Workload | Application, samples: Samples, target: Target, *, machine: RtlMachine | None = None,
               device: Device | None = None,
-              progress: Callable[[int, int], None] = lambda samples, cycles: None) -> Run:
+              progress: Callable[[int, int], None] = lambda samples, cycles: None,
+              stream_shifts: Sequence[int] = (0,)) -> Run:
     """Run every sample on ``target``; outputs are those that the target computed, and the processor behind it.
 
     ``machine`` is the simulation to use for ``rtl``, else one is made (and built if need be); ``device`` is for
     ``board``.
-    ``progress`` is called with the samples done and the cycles of the present one.
+    ``progress`` is called with the samples done and the cycles of the present one. ``stream_shifts``: one of
+    them in turn for each sample, whose streams are shorter by so many powers of two, those of the reference too.
 
     Raises GraphError for inputs that do not fit, MachineError when the machine stops with an error, ToolError when the
     simulation cannot be built, DriverError of a device.
@@ -164,13 +168,14 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
     workloads = [segment for segment in model.segments if isinstance(segment, Workload)]
     if target == "rtl" and machine is None:
         with RtlMachine(workloads[0].program.config) as own:
-            return run_model(model, samples, target, machine=own, progress=progress)
+            return run_model(model, samples, target, machine=own, progress=progress, stream_shifts=stream_shifts)
     execute = _executor(target, machine, device)
     inferences = []
     for number in range(len(samples)):
         progress(number, 0)
         inputs = {name: array[number:number + 1] for name, array in samples.inputs.items()}
-        inferences.append(_infer(model, inputs, execute, partial(progress, number)))
+        shift = stream_shifts[number % len(stream_shifts)]
+        inferences.append(_infer(model, inputs, execute, partial(progress, number), shift))
     progress(len(samples), 0)
     programs = [] if target == "reference" else [workload.program for workload in workloads]
     compared = sum(int(np.prod(program.tensors[name].shape)) for program in programs

@@ -38,10 +38,13 @@ class Executed:
 
 
 class Executor(Protocol):
-    """``tensors``: int8 (C, H, W), of which the program's inputs are taken; ``progress`` is told cycles."""
+    """``tensors``: int8 (C, H, W), of which the program's inputs are taken; ``progress`` is told cycles.
 
-    def __call__(self, workload: Workload, tensors: Mapping[str, np.ndarray],
-                 progress: Callable[[int], None]) -> Executed: ...
+    ``stream_shift``: what goes to the register of that name.
+    """
+
+    def __call__(self, workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None], *,
+                 stream_shift: int) -> Executed: ...
 
 
 def _image(workload: Workload, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -52,21 +55,22 @@ def _image(workload: Workload, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
     return image
 
 
-def functional_target(workload: Workload, tensors: Mapping[str, np.ndarray],
-                      progress: Callable[[int], None]) -> Executed:
+def functional_target(workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None], *,
+                      stream_shift: int = 0) -> Executed:
     """The instruction-level simulator. Raises MachineError."""
     program, image = workload.program, _image(workload, tensors)
     began = time.perf_counter()
-    functional.run(program.config, program.code, image, write_start=program.write_start)
+    functional.run(program.config, program.code, image, write_start=program.write_start, stream_shift=stream_shift)
     return Executed(image, time.perf_counter() - began)
 
 
 def rtl_target(machine: RtlMachine) -> Executor:
     """The Verilog. What it gives raises as `run_program`."""
-    def execute(workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None]) -> Executed:
+    def execute(workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None], *,
+                stream_shift: int = 0) -> Executed:
         program = workload.program
         result = run_program(machine, program.code, _image(workload, tensors), write_start=program.write_start,
-                             progress=progress)
+                             progress=progress, stream_shift=stream_shift)
         return Executed(result.image, result.seconds, result.cycles, result)
 
     return execute
@@ -90,13 +94,14 @@ class BoardTarget:
         self._device = device
         self._loaded: dict[Workload, ResidentProgram] = {}
 
-    def __call__(self, workload: Workload, tensors: Mapping[str, np.ndarray],
-                 progress: Callable[[int], None]) -> Executed:
+    def __call__(self, workload: Workload, tensors: Mapping[str, np.ndarray], progress: Callable[[int], None], *,
+                 stream_shift: int = 0) -> Executed:
         """Raises DriverError."""
         program = workload.program
         if workload not in self._loaded:
             # What it leaves in memory is read back before the next inference.
             self._loaded[workload] = self._device.load(deployed(workload), slots=1)
+        self._device.stream_shift = stream_shift
         began = time.perf_counter()
         inference = self._loaded[workload].submit_packed(packed_inputs(program, tensors))
         inference.wait()

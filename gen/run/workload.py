@@ -30,7 +30,7 @@ def is_program(path: Path) -> bool:
 class Workload:
     """A model to run. ``input_shapes`` are the model's own, with 1 for the samples."""
 
-    #: What the program computes: pruned, if a density was asked for, and with narrow Winograd layers.
+    #: What the program computes: pruned, if a density was asked for, and with narrow Winograd layers and streams.
     graph: Graph
     imported: Imported
     input_shapes: dict[str, tuple[int, ...]]
@@ -110,7 +110,8 @@ def of_program(path: Path, program: Program, config: NpuConfig | None, options: 
     if program.model is None:
         raise ProgramError(f"{path}: has no model inside to compare with; compile the model again")
     again = of_model(load_model(path, program.model, machine=Machine.of(program.config)), program.config,
-                     CompileOptions(density=program.density, winograd_shifts=program.winograd))
+                     CompileOptions(density=program.density, winograd_shifts=program.winograd,
+                                    stochastic=program.streams or None))
     for names, ends in ((program.inputs, again.graph.inputs), (program.outputs, again.graph.outputs)):
         if names != {name: tensor for name, (tensor, _) in ends.items()}:
             raise ProgramError(f"{path}: damaged (inputs or outputs are not those of the model inside); "
@@ -128,6 +129,8 @@ def _require_options(path: Path, program: Program, options: CompileOptions) -> N
     for field in dataclasses.fields(options):
         if field.default == "auto" and (mode := getattr(options, field.name)) != "auto":
             raise ConflictError(f"{path}: a program is what it is; compile the model with --{field.name} {mode}")
+    if options.stochastic is not None:
+        raise ConflictError(f"{path}: a program is what it is; compile the model with --stochastic")
     if options.keep_all:
         raise ConflictError(f"{path}: a program is what it is; compile the model with --keep-all")
     if options.shapes:

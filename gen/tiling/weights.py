@@ -28,10 +28,12 @@ class Pass:
     rows: range | None = None
     #: The binary unit's: blocks have 8 * tn channels.
     binary: bool = False
+    #: The stochastic unit's.
+    stochastic: bool = False
 
     def step_beats(self, config: NpuConfig) -> int:
         """Beats of the weight ring that a step takes."""
-        return config.step_beats(indexed=self.indexed, binary=self.binary)
+        return config.step_beats(indexed=self.indexed, binary=self.binary, stochastic=self.stochastic)
 
 
 #: Of each output tile (channels ``o * tm`` and following) the passes that make it.

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
+from cores.arch.stochastic import LENGTH_BITS
 from cores.config import NpuConfig
 from cores.device import driver_machine
 from npudriver import Backend
@@ -44,9 +45,9 @@ class Mishap(enum.Enum):
 
 
 @lru_cache(maxsize=64)
-def program_cycles(config: NpuConfig, code: bytes) -> int:
+def program_cycles(config: NpuConfig, code: bytes, stream_shift: int = 0) -> int:
     """By the time model. Raises MachineError for what is no program."""
-    return cycles.estimate(config, code).cycles
+    return cycles.estimate(config, code, stream_shift=stream_shift).cycles
 
 
 class FunctionalBackend(Backend):
@@ -82,7 +83,7 @@ class FunctionalBackend(Backend):
             self._control(value)
         elif name in ("irq_enable", "timeout") or (name is not None and self._mishap is None and name in (
                 "program_low", "program_high", "program_length", "data_low", "data_high", "data_beats",
-                "write_start")):
+                "write_start", "stream_shift")):
             self._registers[name] = value & _WORD
 
     def _control(self, value: int) -> None:
@@ -125,14 +126,16 @@ class FunctionalBackend(Backend):
             self._end(ErrorCode.READ_DECERR, 0)
             return
         try:
-            done = functional.run(self.config, code.tobytes(), region, write_start=registers["write_start"])
+            shift = registers.get("stream_shift", 0) & (1 << LENGTH_BITS) - 1
+            done = functional.run(self.config, code.tobytes(), region, write_start=registers["write_start"],
+                                  stream_shift=shift)
         except MachineError as error:
             self._end(error.code, error.index)
             return
         except HazardError as error:    # more than the input buffer holds
             self._end(ErrorCode.BUFFER, error.index)
             return
-        taken = program_cycles(self.config, code.tobytes())
+        taken = program_cycles(self.config, code.tobytes(), shift)
         self._seconds += taken / self._clock
         for name, value in (("cycles", taken), ("instructions", done.instructions), ("read_beats", done.read_beats),
                             ("write_beats", done.write_beats)):

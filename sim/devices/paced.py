@@ -27,7 +27,8 @@ class PacedBackend(FunctionalBackend):
         super()._control(value)
         if value & self._machine.control["START"] and self._mishap is not None:
             code = self._at("program", self._registers["program_length"] * INSTRUCTION_BYTES)
-            cycles = 0 if code is None else program_cycles(self.config, code.tobytes())
+            shift = self._registers.get("stream_shift", 0)
+            cycles = 0 if code is None else program_cycles(self.config, code.tobytes(), shift)
             self._registers["counter_cycles_low"] = cycles
             self._due = self.time() + cycles / self._clock
 

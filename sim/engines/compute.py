@@ -8,6 +8,7 @@ from cores.arch.numerics import POOL_WIDTH
 from ..binary import check_binary, multiply_binary
 from ..hazards import Stage
 from ..machine import Machine, Steps
+from ..stochastic_compute import check_stochastic, multiply_stochastic
 from ..storage import entry_places
 from ..weights import dense_weights
 from ..windows import check_form, multiply_windows
@@ -67,7 +68,10 @@ def _compute(machine: Machine, index: int, geometry: Instruction, instruction: I
     places = sum_places(machine, index, geometry, rows, geometry["cols"], instruction["acc_base"])
     multiply = multiply_windows if geometry["window"] else _multiply
     groups, indexed, binary = instruction["groups"], bool(instruction["indexed"]), bool(instruction["binary"])
-    if binary:
+    stochastic = bool(instruction["stochastic"])
+    if stochastic:
+        check_stochastic(machine, index, geometry, instruction)
+    elif binary:
         check_binary(machine, index, geometry, instruction)
     else:
         machine.require(indexed or groups <= config.groups_dense, index,
@@ -77,7 +81,7 @@ def _compute(machine: Machine, index: int, geometry: Instruction, instruction: I
         machine.hazards.compute_writes(index, bank, places, bool(instruction["first"]))
     if instruction["first"]:
         accumulators.sums[bank, places] = 0
-    step_beats = config.step_beats(indexed=bool(indexed), binary=bool(binary))
+    step_beats = config.step_beats(indexed=indexed, binary=binary, stochastic=stochastic)
     steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * groups
     held = np.empty((0, config.beat_bytes), np.uint8)
     done = 0
@@ -107,6 +111,9 @@ def _multiply(machine: Machine, index: int, geometry: Instruction, instruction: 
     inputs = _all_rows(geometry, _row_places(machine, index, geometry, bases, ky, kx), range(geometry["rows"]))
     if machine.strict:
         machine.hazards.compute_reads(index, inputs)
+    if instruction["stochastic"]:
+        multiply_stochastic(machine, instruction, places, inputs, first % groups, steps)
+        return
     if instruction["binary"]:
         multiply_binary(machine, bank, places, inputs, first % groups, steps)
         return

@@ -38,10 +38,12 @@ class RtlResult:
 
 
 def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_start: int, timeout: int | None = None,
-                limit: int = 10_000_000_000, progress: Callable[[int], None] | None = None) -> RtlResult:
+                limit: int = 10_000_000_000, progress: Callable[[int], None] | None = None,
+                stream_shift: int = 0) -> RtlResult:
     """Run ``code`` (instructions of 16 bytes) over ``image``, the data region (uint8, whole beats; copied).
 
     ``machine`` keeps its bus and faults. ``write_start`` in beats. ``progress`` is called with the cycles so far.
+    ``stream_shift``: what goes to the register of that name.
 
     Raises MachineError when the machine stops with an error (TIMEOUT says what each queue lacks; a machine whose bus
     still owes answers stays busy until it has them), ProtocolError when it breaks a bus rule, writes outside
@@ -64,7 +66,7 @@ def run_program(machine: RtlMachine, code: bytes, image: np.ndarray, *, write_st
     began = time.perf_counter()
     driver.start(Job(
         program=PROGRAM_BASE, instructions=instructions, data=base, data_beats=image.size // config.beat_bytes,
-        write_start=write_start, timeout=timeout,
+        write_start=write_start, timeout=timeout, stream_shift=stream_shift,
     ))
     cycles = 0
     while machine.run(min(_SLICE, limit - cycles)) is not RunStatus.INTERRUPT:

@@ -1,9 +1,12 @@
 """Streams of numbers: their length, how much of them is made, and their bits."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
+from cores.arch.isa import Instruction, Opcode
 from cores.arch.stochastic import (
     MAX_LENGTH_LOG,
     MIN_LENGTH_LOG,
@@ -14,7 +17,7 @@ from cores.arch.stochastic import (
     sobol_numbers,
 )
 
-__all__ = ["Streams", "offsets", "selected_input"]
+__all__ = ["Streams", "offsets", "selected_input", "shortened"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,21 @@ class Streams:
             if not (least <= value <= most and value & (value - 1) == 0):
                 raise ValueError(f"{name} must be a power of two from {least} to {most}, not {value!r}")
 
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, int]) -> Self:
+        """Those of a COMPUTE's ``length`` and ``made``."""
+        return cls(*(1 << fields[name] + MIN_LENGTH_LOG for name in ("length", "made")))
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """What a COMPUTE says of them."""
+        return {name: getattr(self, name).bit_length() - 1 - MIN_LENGTH_LOG for name in ("length", "made")}
+
+    def shortened(self, shift: int) -> Self:
+        """As register ``stream_shift`` makes them: by ``shift`` powers of two, where there are so many."""
+        least = 1 << MIN_LENGTH_LOG
+        return replace(self, length=max(self.length >> shift, least), made=max(self.made >> shift, least))
+
     @property
     def weight(self) -> int:
         """What one bit of a sum is worth: so many int8 products' units that ``made`` of them are 1.0."""
@@ -52,6 +70,14 @@ class Streams:
     def select(self) -> np.ndarray:
         """(made,) bool: the bits of a stream of one half, which choose between two streams."""
         return self.numbers(Sequence.SELECT) >= 1 << MAX_LENGTH_LOG - 1
+
+
+def shortened(instruction: Instruction, shift: int) -> Instruction:
+    """What a machine makes of a COMPUTE when register ``stream_shift`` has ``shift``; of others nothing."""
+    if not shift or instruction.opcode != Opcode.COMPUTE or not instruction["stochastic"]:
+        return instruction
+    shorter = {name: max(0, instruction[name] - shift) for name in ("length", "made")}
+    return Instruction(instruction.opcode, **{**instruction.fields, **shorter})
 
 
 def offsets(values: np.ndarray, *, bipolar: bool) -> np.ndarray:

@@ -12,9 +12,9 @@ from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair
 from cores.compute.mac_array import MacArray
 from cores.compute.tile_loops import TileLoops
-from cores.compute.tile_sequencer import TileSequencer
 from cores.compute.weight_loader import WeightLoader
 
+from ..stochastic.streams import Streams
 from .fifo import NEVER, earliest
 from .latencies import ISSUE_TO_DATA, POOL_CYCLES
 from .state import Shared, Steps, TimedSteps
@@ -24,7 +24,7 @@ __all__ = ["Compute"]
 
 @dataclass(frozen=True)
 class _Tile:
-    """A COMPUTE: ``steps`` of ``words`` of the array, ``pace`` cycles apart at least.
+    """A COMPUTE: ``steps`` of ``words`` cycles of the array, ``pace`` cycles apart at least.
 
     ``longer``: how many of the first steps have a ``row`` of words more; ``beats``, ``handover``, ``lead``: of a step's
     weights, `ComputeEngine.handover` and `WeightLoader.lead`.
@@ -56,7 +56,7 @@ class Compute:
         self.shared = shared
         self.clock = 0
         self._min_step = ComputeEngine.min_step(config)
-        self._kinds: dict[tuple[bool, bool, bool], tuple[int, int, int]] = {}
+        self._kinds: dict[tuple[bool, ...], tuple[int, int, int]] = {}
         #: From an instruction's coming to the head of the queue until it can be taken.
         self._looking = EnginePair.LATENCY if config.binary_engine else 0
         #: How much later than its first read a window's word is complete.
@@ -66,6 +66,7 @@ class Compute:
         if config.binary_engine:
             sums = [MacArray.latency(config), BinaryUnit.shortest_latency(config)]
         self._drains = [ISSUE_TO_DATA + latency - Accumulators.READ_AHEAD + Accumulators.LATENCY for latency in sums]
+        self._stream_lag = ComputeEngine.stream_lag(config) if config.stochastic_rows else 0
         #: First cycle in which the next step may start, and in which its weights may be gathered.
         self._step_free = self._gather_free = NEVER
         self._tiles: dict[int, _Tile] = {}
@@ -96,7 +97,7 @@ class Compute:
         queue = shared.queues[engine]
         free = 0            # the register of the next instruction
         last = -1           # last issue of the instruction before
-        windowed = False    # and whether it was a COMPUTE of windows
+        kind = _kind_of(None, None)    # and what it has in common with others that may follow at once
         before = -1         # that instruction
         binary = False      # whether it was a binary COMPUTE
         drained = NEVER     # and when its last sums were in the accumulators
@@ -131,9 +132,9 @@ class Compute:
             stored = yield from shared.take(engine, Queue.STORE, instruction["wait_store"])
             # It is prepared when its tokens are there, whether another runs or not.
             active = max(seen, max(taken + 1, loaded, stored) + TileLoops.PREPARE)
-            was_windowed, windowed = windowed, bool(geometry["window"]) and instruction.opcode == Opcode.COMPUTE
-            if windowed != was_windowed and last >= 0:
-                active = max(active, last + 1 + TileSequencer.distance(shared.config))
+            last_kind, kind = kind, _kind_of(geometry, instruction)
+            if kind != last_kind and last >= 0:
+                active = max(active, last + 1 + ComputeEngine.distance(shared.config))
             free = active + 1
             waiting = max(seen, last + 1)
             waits = max(0, loaded - waiting), max(0, stored - max(waiting, loaded))
@@ -152,7 +153,8 @@ class Compute:
             if instruction["post_load"]:
                 shared.post(engine, Queue.LOAD, last)
             before, binary = index, is_binary
-            drained = last + self._drains[binary] + windowed * self._behind
+            windowed, made = kind
+            drained = last + self._drains[binary] + windowed * self._behind + (made is not None) * self._stream_lag
             if instruction["post_store"]:
                 shared.post(engine, Queue.STORE, drained - 1)
             shared.finished[engine] += 1
@@ -232,21 +234,25 @@ class Compute:
         else:
             row = -(-geometry["cols"] // config.word_columns(spread=bool(geometry["spread"])))
         words = geometry["rows"] * row
+        stochastic = bool(instruction["stochastic"])
+        if stochastic:      # cycles
+            words *= Streams.of_fields(instruction.fields).made // config.stochastic_bits
         beats, handover, lead = self._kind(
-            bool(geometry["window"]), bool(instruction["indexed"]), bool(instruction["binary"]))
+            bool(geometry["window"]), bool(instruction["indexed"]), bool(instruction["binary"]), stochastic)
         return _Tile(
             instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"], words, row,
             geometry["kernel_w"] if geometry["shift"] else 0, max(words, self._min_step, handover + beats + 1 - lead),
             beats, handover, lead)
 
-    def _kind(self, window: bool, indexed: bool, binary: bool) -> tuple[int, int, int]:
+    def _kind(self, window: bool, indexed: bool, binary: bool, stochastic: bool) -> tuple[int, int, int]:
         """Of a kind of steps: their beats, `ComputeEngine.handover` and `WeightLoader.lead`."""
-        kind, config = (window, indexed, binary), self.shared.config
+        kind, config = (window, indexed, binary, stochastic), self.shared.config
         if kind not in self._kinds:
-            beats = config.step_beats(indexed=indexed, binary=binary)
+            beats = config.step_beats(indexed=indexed, binary=binary, stochastic=stochastic)
             self._kinds[kind] = (
-                beats, ComputeEngine.handover(config, window=window, binary=binary),
-                WeightLoader.lead(config, taken=ComputeEngine.handover(config), indexed=indexed, binary=binary))
+                beats, ComputeEngine.handover(config, window=window, binary=binary, stochastic=stochastic),
+                WeightLoader.lead(config, taken=ComputeEngine.handover(config), indexed=indexed, binary=binary,
+                                  stochastic=stochastic))
         return self._kinds[kind]
 
     def _steps(self, index: int, busy: int, waited: int, setup: int) -> None:
@@ -273,6 +279,13 @@ class Compute:
             self.clock = may_start
             yield None
         return may_start - 1
+
+
+def _kind_of(geometry: Instruction | None, instruction: Instruction | None) -> tuple[bool, int | None]:
+    """Whether a COMPUTE is of windows, and for how long its words of streams stay; other kinds keep their distance."""
+    if geometry is None or instruction is None or instruction.opcode != Opcode.COMPUTE:
+        return False, None
+    return bool(geometry["window"]), instruction["made"] if instruction["stochastic"] else None
 
 
 def _taken(allowed: np.ndarray) -> np.ndarray:

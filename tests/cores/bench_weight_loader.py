@@ -17,7 +17,8 @@ from tests.cores.store_values import pack
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 TAKEN = bench_parameters()["taken"]
 LANES, DN, ROWS = CONFIG.oc_lanes * CONFIG.nnz_lanes, CONFIG.nnz_lanes, CONFIG.binary_rows
-KINDS = ["dense", "indexed", *(["window"] if CONFIG.depthwise else []), *(["binary"] if ROWS else [])]
+KINDS = ["dense", "indexed", *(["window"] if CONFIG.depthwise else []), *(["binary"] if ROWS else []),
+         *(["stochastic"] if CONFIG.stochastic_rows else [])]
 
 
 def beats_of(word: int, count: int) -> list[int]:
@@ -29,8 +30,8 @@ class Step:
     kind: str
     group: int
     beats: list[int]
-    #: What the ports must show: weights and indices, or rows and their parities.
-    values: tuple[int, int]
+    #: What the ports must show: weights and indices, or rows and their parities, or the weights of rows.
+    values: tuple[int, ...]
 
     @classmethod
     def random(cls, rng: np.random.Generator) -> "Step":
@@ -39,6 +40,9 @@ class Step:
             rows = rng.integers(0, 2, (ROWS, CONFIG.binary_bits), dtype=np.uint8)
             values = pack_bits(rows), pack_bits(parity_bits(rows, of_weights=True))
             return cls(kind, group, beats_of(values[0], ROWS), values)
+        if kind == "stochastic":
+            word = int.from_bytes(rng.bytes(CONFIG.stochastic_rows * CONFIG.beat_bytes), "little")
+            return cls(kind, group, beats_of(word, CONFIG.stochastic_rows), (word,))
         weights = rng.integers(0, 1 << CONFIG.weight_bits, LANES)
         lanes = np.arange(LANES)
         bases = np.array([CONFIG.window_base(int(lane)) for lane in lanes % DN])
@@ -50,6 +54,21 @@ class Step:
         if kind == "indexed":
             beats += beats_of(values[1], CONFIG.index_beats)
         return cls(kind, group, beats, values)
+
+    @property
+    def taken(self) -> int:
+        """Cycles from its start until its weights are copied."""
+        if self.kind in ("binary", "stochastic"):
+            return WeightLoader.rows_taken(CONFIG, stochastic=self.kind == "stochastic")
+        return TAKEN
+
+    def due(self, copied: int) -> list[tuple[str, int]]:
+        """The ports that show it, and in which cycle, when it is copied in cycle ``copied``."""
+        if self.kind == "stochastic":
+            return [("stochastic_weights", copied)]
+        if self.kind == "binary":
+            return [("rows", copied), ("row_parities", copied + 1)]
+        return [("weights", copied), ("indices", copied - 1)]
 
 
 async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int | None = None) -> list[int]:
@@ -74,7 +93,7 @@ async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int 
         if place and number == len(starts):
             described = None
         dut.fill_valid.value = int(described is not None) or (random.getrandbits(1) if place else 0)
-        for name in ("indexed", "window", "binary"):
+        for name in ("indexed", "window", "binary", "stochastic"):
             if hasattr(dut, f"fill_{name}"):
                 getattr(dut, f"fill_{name}").value = (random.getrandbits(1) if described is None else
                                                       int(described.kind == name))
@@ -86,11 +105,8 @@ async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int 
             assert found == value, f"{port} of step {len(starts) - 1}: {found:x}, not {value:x}"
         if int(dut.ready.value) and cycle > released_at and random.random() >= stall:
             step = steps[len(starts)]
-            binary = step.kind == "binary"
-            released_at = cycle + (WeightLoader.BINARY_TAKEN if binary else TAKEN)
-            due = ([("rows", released_at), ("row_parities", released_at + 1)] if binary else
-                   [("weights", released_at), ("indices", released_at - 1)])
-            for (port, when), value in zip(due, step.values, strict=True):
+            released_at = cycle + step.taken
+            for (port, when), value in zip(step.due(released_at), step.values, strict=True):
                 checks.setdefault(when, []).append((port, value))
             starts.append(cycle)
         if level and int(dut.beats__ready.value):
@@ -128,9 +144,8 @@ async def rate(dut):
             if step.kind == kind:
                 steps.append(step)
         starts = await run(dut, steps, idle=0.0, stall=0.0)
-        held = WeightLoader.BINARY_TAKEN if kind == "binary" else TAKEN
-        distances = np.diff(starts)
-        assert (distances[1:] == max(len(steps[0].beats) + (kind == "indexed"), held + 1)).all(), (kind, distances)
+        distances, least = np.diff(starts), max(len(steps[0].beats) + (kind == "indexed"), steps[0].taken + 1)
+        assert (distances[1:] == least).all(), (kind, distances)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

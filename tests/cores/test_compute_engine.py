@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from cores.arch.stochastic import Circuit
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair
-from cores.compute.tile_sequencer import TileSequencer
 from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
 from tests.bench import run_bench
@@ -69,17 +69,36 @@ def test_engine_pair(name):
                   parameters={"config": config.to_dict()})
 
 
+def _streams(circuit, rows, bits=1, **fields):
+    return NpuConfig(**{"oc_lanes": 8, "ic_lanes": 8, "nnz_lanes": 2, "gather": 1, "stochastic_circuit": circuit,
+                        "stochastic_rows": rows, "stochastic_bits": bits, **_SMALL, **fields})
+
+
+#: Every circuit; sums of streams that come later than the array's and earlier; words of a single cycle; other units.
+STOCHASTIC_CONFIGS = {
+    "and_loop": _streams(Circuit.AND_LOOP, 2),
+    "ugemm": _streams(Circuit.UGEMM, 8, pixel_lanes=1, nnz_lanes=1),
+    "one_cycle": _streams(Circuit.XNOR_MUX, 4, 8, ic_lanes=16, oc_lanes=16, nnz_lanes=16),
+    "units": _streams(Circuit.AND_LOOP, 4, 4, oc_lanes=16, nnz_lanes=4, depthwise=1, binary_rows=8),
+    "or_tree": _streams(Circuit.AND_SEP_OR, 1, 2),
+    "counter": _streams(Circuit.AND_SEP_COUNTER, 4, depthwise=1),
+    "and_acc": _streams(Circuit.AND_ACC, 4, winograd=1),
+}
+
+
+@pytest.mark.parametrize("name", with_full(STOCHASTIC_CONFIGS, "one_cycle", "or_tree", "counter", "and_acc"))
+def test_stochastic_compute(name):
+    config = STOCHASTIC_CONFIGS[name]
+    run_bench(ComputeEngine(config), module="tests.cores.bench_stochastic_compute", name=f"stochastic_compute_{name}",
+              parameters={"config": config.to_dict()})
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", FULL_CONFIGS)
 def test_compute_engine_full(name):
     config = FULL_CONFIGS[name]
     run_bench(ComputeEngine(config), module="tests.cores.bench_compute_engine", name=f"compute_engine_{name}",
               parameters={"config": config.to_dict(), "tiles": 30})
-
-
-def test_sequencer_needs_a_step():
-    with pytest.raises(ValueError, match="min_step must be at least 1, not 0"):
-        TileSequencer(NpuConfig.preset(16), min_step=0)
 
 
 def test_weights_are_taken_behind_the_first_issue():

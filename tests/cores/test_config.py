@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from cores.arch.stochastic import Circuit
 from cores.config import PRESET_MACS, ConfigError, NpuConfig
 
 
@@ -37,6 +38,18 @@ from cores.config import PRESET_MACS, ConfigError, NpuConfig
     ({"depthwise": 1, "nnz_lanes": 2}, "nnz_lanes must be a multiple of 4 with depthwise"),
     ({"winograd": 3}, "winograd must be 0, 1 or 2, not 3"),
     ({"winograd": 2}, "multiplier_width must be 18 with winograd=2 and two pixel_lanes: .*, not 27"),
+    ({"stochastic_rows": 3}, "stochastic_rows must be 0 or a power of two from 1 to oc_lanes=32, not 3"),
+    ({"stochastic_bits": 1}, "stochastic_bits must be 0 without stochastic_rows, not 1"),
+    ({"stochastic_circuit": 5}, "stochastic_circuit must be 0 without stochastic_rows, not 5"),
+    ({"stochastic_rows": 8}, "stochastic_bits must be 1, 2, 4 or 8 with stochastic_rows, not 0"),
+    ({"stochastic_rows": 8, "stochastic_bits": 1, "stochastic_circuit": 6},
+     r"stochastic_circuit must be 0 \(xnor-mux\), 1 .*5 \(and-loop\), not 6"),
+    ({"stochastic_rows": 8, "stochastic_bits": 2, "stochastic_circuit": 3},
+     "stochastic_bits must be 1 with ugemm, whose bits depend on those before, not 2"),
+    ({"stochastic_rows": 8, "stochastic_bits": 1, "winograd": 2, "pixel_lanes": 1},
+     "stochastic_rows must be 0 with winograd=2, whose activations have 10 bits, not 8"),
+    ({"stochastic_rows": 8, "stochastic_bits": 1, "gather": 1, "binary_rows": 8, "binary_engine": 1},
+     "stochastic_rows must be 0 with binary_engine=1, which shares no sums, not 8"),
     ({"oc_lanes": 32.0}, r"oc_lanes must be an integer, not 32\.0"),
     ({"pixel_lanes": True}, "pixel_lanes must be an integer, not True"),
 ])
@@ -103,16 +116,22 @@ def test_digest_tells_every_field_apart():
     others = [dataclasses.replace(config, **change) for change in (
         {"oc_lanes": 64}, {"ic_lanes": 32}, {"nnz_lanes": 8}, {"pixel_lanes": 1}, {"select_fanin": 4},
         {"acc_width": 32}, {"input_depth": 1024}, {"acc_depth": 512}, {"queue_depth": 8}, {"depthwise": 1},
-        {"winograd": 1}, {"table": 1}, {"product": 1})]
+        {"winograd": 1}, {"table": 1}, {"product": 1}, {"stochastic_rows": 8, "stochastic_bits": 1},
+        {"stochastic_rows": 8, "stochastic_bits": 1, "stochastic_circuit": 5},
+        {"stochastic_rows": 8, "stochastic_bits": 2})]
     assert len({other.digest for other in [config, *others]}) == 1 + len(others)
 
 
 def test_a_machine_without_a_later_unit_is_the_one_it_was():
     """Its file, and so its fingerprint, say nothing of the unit."""
     config = NpuConfig.preset(64)
-    assert {"table", "product"}.isdisjoint(config.to_dict()) and NpuConfig.from_dict(config.to_dict()) == config
+    later = {"table", "product", "stochastic_rows", "stochastic_circuit", "stochastic_bits"}
+    assert later.isdisjoint(config.to_dict()) and NpuConfig.from_dict(config.to_dict()) == config
     assert NpuConfig.from_json(NpuConfig.preset(64, table=1).to_json()).table == 1
     assert NpuConfig.from_json(NpuConfig.preset(64, product=1).to_json()).product == 1
+    streams = NpuConfig.preset(64, **NpuConfig.preset(64).feature_fields(["stochastic"]))
+    assert (streams.stochastic_rows, streams.circuit, streams.stochastic_bits) == (4, Circuit.AND_LOOP, 1)
+    assert NpuConfig.from_json(streams.to_json()) == streams
 
 
 def test_windows_of_the_lanes():
@@ -124,7 +143,7 @@ def test_windows_of_the_lanes():
 def test_features_by_name():
     fields = NpuConfig.preset(256).feature_fields(["depthwise", "binary"])
     assert fields == {"depthwise": 1, "local_store": 0, "gather": 1, "binary_rows": 8, "winograd": 0, "table": 0,
-                      "product": 0}
+                      "product": 0, "stochastic_rows": 0, "stochastic_circuit": 0, "stochastic_bits": 0}
     assert set(fields) <= {field.name for field in dataclasses.fields(NpuConfig)}
     with pytest.raises(ConfigError, match="no feature 'speed'; there are depthwise, "):
         NpuConfig().feature_fields(["speed"])

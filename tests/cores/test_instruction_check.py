@@ -10,7 +10,8 @@ from tests.cores.simulation import log_seed, simulate
 
 CONFIGS = {
     "plain": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1),
-    "units": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, winograd=1, product=1),
+    "units": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, winograd=1, product=1,
+                       stochastic_rows=8, stochastic_bits=1),
 }
 
 

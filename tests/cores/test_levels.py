@@ -35,7 +35,9 @@ _BOARD = get_board("zu3eg")
 
 def config(macs: int, *, engine: bool = False):
     plain = _BOARD.config(macs)
-    return _BOARD.config(macs, **plain.feature_fields(tuple(FEATURES)), binary_engine=int(engine))
+    # Beside a binary engine there is no stochastic unit.
+    names = [name for name in FEATURES if not (engine and name == "stochastic")]
+    return _BOARD.config(macs, **plain.feature_fields(names), binary_engine=int(engine))
 
 
 def timing(component: wiring.Component) -> TimingReport:

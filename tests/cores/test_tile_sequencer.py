@@ -4,6 +4,7 @@ import pytest
 
 from cores.arch.isa import ErrorCode, Instruction, Opcode, encode
 from cores.arch.registers import ENGINE_STATES
+from cores.arch.stochastic import MIN_LENGTH_LOG, Circuit
 from cores.buffers.accumulators import Accumulators
 from cores.compute.tile_loops import TileLoops
 from cores.compute.tile_sequencer import TileSequencer
@@ -16,8 +17,12 @@ CONFIGS = {
     "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, winograd=1, **SIZES),
     "binary": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, gather=1, binary_rows=4, **SIZES),
     "two_banks": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, depthwise=1, **SIZES),
+    "streams": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, depthwise=1, stochastic_rows=2, stochastic_bits=4,
+                         stochastic_circuit=Circuit.AND_LOOP, **SIZES),
     "four_banks": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, **SIZES),
 }
+#: In register ``stream_shift``, where there are streams.
+SHIFT = 1
 STATES = ENGINE_STATES["compute"]
 FLAGS = ("wait_load", "wait_store", "post_load", "post_store")
 
@@ -27,7 +32,7 @@ class SequencerBench(Bench):
 
     def __init__(self, config, *, min_step=4, scarce=0.0, **options):
         self.config, self.min_step, self.scarce = config, min_step, scarce
-        self.sequencer = TileSequencer(config, min_step=min_step)
+        self.sequencer = TileSequencer(config, min_step=min_step, distance=config.window_reads + 1)
         super().__init__(self.sequencer, **options)
         self.begin()
 
@@ -41,7 +46,9 @@ class SequencerBench(Bench):
         self.issued_at: list[int] = []
         self.started = 0
         self.last_step = -self.min_step
-        self.window: bool | None = None     # whether the latest issue was one of a window
+        #: Whether the latest issue was one of a window, and for how many cycles its word of streams stayed.
+        self.kind: tuple[bool, int] | None = None
+        self.stays, self.inside = 1, 0      # of the word of streams at work
         self.errors: list = []
 
     def program(self, tiles) -> None:
@@ -56,7 +63,8 @@ class SequencerBench(Bench):
                 cycles = list(loop_cycles(self.config, geometry, instruction))
                 self.work += [(index, geometry, instruction, cycle) for cycle in cycles]
                 if instruction.opcode == Opcode.COMPUTE:
-                    self.steps += [(instruction["indexed"], cycle.group, geometry["window"], instruction["binary"])
+                    kinds = [instruction[name] for name in ("binary", "stochastic")]
+                    self.steps += [(instruction["indexed"], cycle.group, geometry["window"], *kinds)
                                    for cycle in cycles if cycle.at_start]
                 for queue in self.waits:
                     self.waits[queue] += instruction[f"wait_{queue}"]
@@ -79,6 +87,8 @@ class SequencerBench(Bench):
     async def surround(self, ctx) -> None:
         """For ever: tokens now and then, weights and room behind the pool unit; look at every cycle."""
         sequencer, before = self.sequencer, None
+        if self.config.stochastic_rows:
+            ctx.set(sequencer.stream_shift, SHIFT)
         while True:
             ready = {name: not self.pauses(self.scarce) for name in ("weights_ready", "pool_ready")}
             for name, value in ready.items():
@@ -116,6 +126,13 @@ class SequencerBench(Bench):
         config = self.config
         works = issue.gemm or issue.pool or (config.depthwise and issue.window)
         works = bool(works or (Accumulators.split(config) and issue.upper_gemm))
+        if config.stochastic_rows and issue.stochastic:
+            self.compare_streams(issue, address, works)
+            if not works:
+                assert now["busy"] and not post_load
+                if issue.step_start:
+                    self.start_step(before)
+                return
         assert works == now["busy"]
         assert not (now["idle"] and (issue.gemm or issue.pool))
         starts = 0
@@ -125,6 +142,9 @@ class SequencerBench(Bench):
             pool = tile.opcode == Opcode.POOL
             window = bool(geometry["window"] and not pool)
             starts = int(wanted.at_start and not pool)
+            streams = not pool and tile["stochastic"]
+            if streams and self.stays > 1:      # it has begun before
+                starts = 0
             assert now["index"] == index
             found = {"pool": issue.pool, "gemm": issue.gemm, "step_start": issue.step_start, "post": post_load}
             assert found == {"pool": pool, "gemm": not pool and wanted.lower is not None, "step_start": starts,
@@ -139,19 +159,35 @@ class SequencerBench(Bench):
                 self.compare_word(issue, geometry, tile, wanted)
             if pool and wanted.at_start:
                 assert before["pool_ready"]
-            if self.window not in (None, window):
-                assert self.cycle - self.issued_at[-1] > config.window_reads + 1
-            self.window = window
+            kind = window, self.stays if streams else 0
+            if self.kind not in (None, kind):
+                assert self.cycle - self.issued_at[-1] - max(0, kind[1] - 1) > config.window_reads + 1
+            self.kind = kind
             self.issued_at.append(self.cycle)
         else:
             assert not post_load and not issue.step_start
         if starts:
-            assert before["weights_ready"] and self.cycle - self.last_step >= self.min_step
-            self.last_step = self.cycle
-            self.compare_fill(before["fill"])
-            self.started += 1
+            self.start_step(before)
         elif before["fill"]["valid"]:
             self.compare_fill(before["fill"])
+
+    def start_step(self, before) -> None:
+        assert before["weights_ready"] and self.cycle - self.last_step >= self.min_step
+        self.last_step = self.cycle
+        self.compare_fill(before["fill"])
+        self.started += 1
+
+    def compare_streams(self, issue, address, last) -> None:
+        """A cycle of a word of streams, whose ``last`` the loops count."""
+        _, _, tile, wanted = self.work[0]
+        made = max(tile["made"] - SHIFT, 0) + MIN_LENGTH_LOG
+        self.stays = (1 << made) // self.config.stochastic_bits
+        self.inside = 0 if issue.word_start else self.inside + 1
+        assert (issue.length, issue.made) == (max(tile["length"] - SHIFT, 0) + MIN_LENGTH_LOG, made)
+        assert last == (self.inside == self.stays - 1)
+        assert issue.step_start == (wanted.at_start and issue.word_start)
+        assert issue.stochastic_take == 1 << wanted.group
+        assert {bank: address[bank] for bank in wanted.entries} == wanted.entries
 
     def compare_word(self, issue, geometry, tile, wanted) -> None:
         config = self.config
@@ -170,9 +206,9 @@ class SequencerBench(Bench):
     def compare_fill(self, fill) -> None:
         """What the weight loader is told is the first step that has not started."""
         assert fill["valid"] and self.started < len(self.steps)
-        wanted = dict(zip(("indexed", "group", "window", "binary"), self.steps[self.started], strict=True))
-        assert {name: fill[name] for name in wanted if name in fill} == {
-            name: value for name, value in wanted.items() if name in fill}
+        names = ("indexed", "group", "window", "binary", "stochastic")
+        wanted = {name: value for name, value in zip(names, self.steps[self.started], strict=True) if name in fill}
+        assert {name: fill[name] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("idle, scarce", [(0.0, 0.0), (0.7, 0.0), (0.0, 0.6), (0.4, 0.4)])
@@ -235,7 +271,7 @@ def test_rate(min_step, rng):
       Instruction(Opcode.COMPUTE, blocks=1, groups=1, acc_base=1)], ErrorCode.BUFFER),
 ], ids=["no_geometry", "beyond_the_buffer", "last_entry", "beyond_the_bank", "last_word", "based_beyond_the_bank"])
 def test_errors(words, code, rng):
-    sequencer = TileSequencer(CONFIGS["one_pixel"], min_step=1)
+    sequencer = TileSequencer(CONFIGS["one_pixel"], min_step=1, distance=1)
     bench = Bench(sequencer, rng=rng)
 
     async def compare(ctx):
@@ -275,7 +311,7 @@ def test_halt(cycles, rng):
 
 def test_halt_keeps_what_is_decoded(rng):
     """An instruction whose token comes after the halt does not take it."""
-    sequencer = TileSequencer(CONFIGS["one_pixel"], min_step=1)
+    sequencer = TileSequencer(CONFIGS["one_pixel"], min_step=1, distance=1)
     bench = Bench(sequencer, rng=rng)
     geometry = Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=3)
 
@@ -299,6 +335,7 @@ def test_halt_keeps_what_is_decoded(rng):
     bench.run(compare)
 
 
-def test_refuses_steps_of_no_cycles():
-    with pytest.raises(ValueError, match="min_step must be at least 1, not 0"):
-        TileSequencer(CONFIGS["one_pixel"], min_step=0)
+@pytest.mark.parametrize("name", ["min_step", "distance"])
+def test_refuses_what_takes_no_cycles(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+        TileSequencer(CONFIGS["one_pixel"], **{"min_step": 4, "distance": 3, name: 0})

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cores.arch.stochastic import Circuit
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
@@ -13,6 +14,8 @@ CONFIGS = {
     "16": NpuConfig.preset(16),
     "three": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, binary_rows=8, gather=1),
     "depthwise": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, gather=1, binary_rows=16),
+    "streams": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, binary_rows=2, gather=1, stochastic_rows=4,
+                         stochastic_circuit=Circuit.UGEMM, stochastic_bits=1),
     "exact": NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, pixel_lanes=1, select_fanin=8, winograd=2),
 }
 

@@ -62,6 +62,10 @@ def random_tile(config: NpuConfig, rng: np.random.Generator, geometry: Instructi
             chosen["acc_base"] = rng.integers(0, 20)
         if config.binary_rows and not (window or geometry["spread"]):
             chosen["binary"] = rng.integers(2)
+        if config.stochastic_rows and not (window or geometry["spread"]) and rng.integers(2):
+            length = int(rng.integers(4))
+            chosen |= {"stochastic": 1, "length": length, "made": rng.integers(length + 1), "indexed": 0,
+                       "groups": config.stochastic_groups}
         if chosen.get("binary"):
             chosen |= {"groups": config.binary_groups, "indexed": 0}
     else:

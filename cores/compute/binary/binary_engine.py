@@ -34,7 +34,8 @@ class BinaryEngine(wiring.Component):
         m = Module()
         config = self.config
         latency = BinaryUnit.shortest_latency(config)
-        m.submodules.sequencer = sequencer = TileSequencer(config, min_step=ComputeEngine.min_step(config))
+        m.submodules.sequencer = sequencer = TileSequencer(
+            config, min_step=ComputeEngine.min_step(config), distance=ComputeEngine.distance(config))
         m.submodules.buffer = buffer = InputBuffer(config)
         m.submodules.weights = loader = WeightLoader(config, taken=ComputeEngine.handover(config))
         m.submodules.unit = unit = BinaryUnit(config, latency=latency)

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, SUM_LOG, Circuit
+from ...arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, SUM_LOG, Circuit, sum_bits
 from .logic import above, delayed
 from .place_thresholds import PlaceThresholds
 from .stochastic_lane import StochasticLane
@@ -46,24 +46,28 @@ class StochasticUnit(wiring.Component):
             "weights": In(data.ArrayLayout(values, rows)),   # of each row
             "valid": Out(1),         # a word's sums are there
             # Of each row of each pixel.
-            "sums": Out(data.ArrayLayout(signed(self.sum_bits(inputs)), pixels * rows)),
+            "sums": Out(data.ArrayLayout(signed(sum_bits(inputs)), pixels * rows)),
         })
-
-    @staticmethod
-    def sum_bits(inputs: int) -> int:
-        """Of a sum from -``inputs`` to ``inputs`` times 2**`SUM_LOG`."""
-        return (inputs - 1).bit_length() + SUM_LOG + 2
 
     @classmethod
     def latency(cls, circuit: Circuit, *, inputs: int, bits: int, made: int) -> int:
         """Cycles from ``start`` to ``valid`` of a word of ``made`` bits."""
-        lane = StochasticLane.timing(circuit, inputs=inputs, bits=bits)
-        return made // bits + cls._before_lanes(circuit) + lane.counted + 2
+        return made // bits - 1 + cls.drain(circuit, inputs=inputs, bits=bits)
+
+    @classmethod
+    def drain(cls, circuit: Circuit, *, inputs: int, bits: int) -> int:
+        """The same of a word of a single cycle: of a longer one, from its last cycle on."""
+        return cls._before_lanes(circuit) + StochasticLane.timing(circuit, inputs=inputs, bits=bits).counted + 3
+
+    @staticmethod
+    def weights_taken(circuit: Circuit) -> int:
+        """Cycles behind ``load`` in which the weights are taken over."""
+        return _BEHIND if circuit == Circuit.UGEMM else 0
 
     @staticmethod
     def _before_lanes(circuit: Circuit) -> int:
         """Cycles from ``start`` to the first stream bits at the lanes, less one."""
-        return StreamSource.LATENCY + (_BEHIND if circuit == Circuit.UGEMM else 0)
+        return StreamSource.LATENCY + StochasticUnit.weights_taken(circuit)
 
     def _compared(self, value: Value) -> Value:
         """What of an int8 register is compared: the value plus 128, or twice the magnitude, which 128 is above."""
@@ -83,8 +87,7 @@ class StochasticUnit(wiring.Component):
         x = [Signal(values, name=f"x{pixel}", reset_less=True) for pixel in range(self.pixel_lanes)]
         w = [Signal(values, name=f"w{row}", reset_less=True) for row in range(self.rows)]
         load = self.load & source.fresh
-        if self.circuit == Circuit.UGEMM:
-            load = delayed(m, load, _BEHIND, "load")
+        load = delayed(m, load, self.weights_taken(self.circuit), "load")
         made = Signal(LogShape)
         with m.If(self.start):
             m.d.sync += made.eq(self.made)

@@ -126,7 +126,7 @@ class WinogradMapping(ConvMapping):
     @classmethod
     def propose(cls, site: Site) -> "WinogradMapping | None":
         layer, config, target = site.layer, site.config, site.target
-        if not isinstance(layer, Conv) or not has_tiles(layer):
+        if not isinstance(layer, Conv) or layer.stochastic or not has_tiles(layer):
             return None
         if layer.winograd and config.winograd != 1:
             raise CompileError(f"layer {layer.name}: the narrow Winograd form needs a machine with winograd=1, "

@@ -1,0 +1,30 @@
+"""What tensors have in memory beyond their last channel."""
+
+import numpy as np
+
+from cores.arch.numerics import MIN_SHIFT
+from gen.ir.graph import Graph
+from sim.golden import finish, requantize
+
+__all__ = ["values_beyond"]
+
+
+def values_beyond(graph: Graph) -> dict[str, int]:
+    """What each tensor in memory has in the channels beyond its last: their multiplier is zero.
+
+    Of those alone that one layer writes: channels beyond a part of a tensor can be another's.
+    """
+    values = {tensor: 0 for tensor, _ in graph.inputs.values()}
+
+    def single(number: int) -> np.ndarray:
+        return np.full((1, 1, 1), number)
+
+    for layer in graph.layers:
+        first = layer.requantize
+        value = requantize(single(0), single(0)[0, 0], single(0)[0, 0], single(MIN_SHIFT)[0, 0], first.zero_point,
+                           first.low, first.high)
+        if layer.residual and layer.residual.other not in values:
+            continue
+        other = single(values[layer.residual.other]) if layer.residual else None
+        values[layer.output] = int(finish(layer, value, other).flat[0])
+    return values

@@ -1,0 +1,100 @@
+"""Gives layers the streams that their sums are to be made of (docs/stochastic.md)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cores.config import NpuConfig
+from gen.ir.beyond import values_beyond
+from gen.ir.errors import CompileError
+from gen.ir.graph import Conv, Graph, Layer, Stochastic, is_binary, pad_value
+from gen.ir.parts import origin
+from sim.stochastic.streams import Streams
+
+__all__ = ["StreamChoice", "exact_layers", "shorten_streams", "stream_layers"]
+
+#: For all layers that can, or for those of these names.
+StreamChoice = Streams | Mapping[str, Streams]
+
+
+def stream_layers(graph: Graph, config: NpuConfig, choice: StreamChoice | None) -> Graph:
+    """The graph with the layers of a choice in streams: those named, or all that can be but those that read an input.
+
+    Raises CompileError for a machine without the unit, a layer that is not there, one that cannot be (and why), and if
+    none can.
+    """
+    if choice is None or choice == {}:
+        return graph
+    if not config.stochastic_rows:
+        raise CompileError(f"model {graph.name}: streams need a machine with the stochastic unit (--features "
+                           "stochastic)")
+    reasons = exact_layers(graph, config)
+    if isinstance(choice, Streams):
+        streams = {layer.name: choice for layer in graph.layers if layer.name not in reasons}
+        if not streams:
+            raise CompileError(f"model {graph.name}: no layer can be computed by streams; "
+                               f"{'; '.join(f'{name}: {reason}' for name, reason in list(reasons.items())[:3])}")
+    else:
+        streams = dict(choice)
+        for name in streams:
+            if name not in {layer.name for layer in graph.layers}:
+                raise CompileError(f"model {graph.name}: has no layer {name!r} for streams; `profile` lists them")
+            if name in reasons and reasons[name] != _READS_AN_INPUT:
+                raise CompileError(f"layer {name}: cannot be computed by streams: {reasons[name]}")
+
+    def given(layer: Layer) -> Layer:
+        if layer.name not in streams:
+            return layer
+        assert isinstance(layer, Conv)
+        return replace(layer, stochastic=Stochastic(config.circuit, streams[layer.name], config.ic_lanes))
+
+    return replace(graph, layers=tuple(map(given, graph.layers)))
+
+
+_READS_AN_INPUT = "it reads an input of the model; name it to have it in streams"
+
+
+def exact_layers(graph: Graph, config: NpuConfig) -> dict[str, str]:
+    """The layers that stay exact where all that can be are computed by streams, and why."""
+    inputs = {tensor for tensor, _ in graph.inputs.values()}
+    beyond = values_beyond(graph)
+    found = {}
+    for layer in graph.layers:
+        reason = _problem(graph, layer, config, beyond)
+        if reason is None and origin(graph.tensors, layer.input)[0] in inputs:
+            reason = _READS_AN_INPUT
+        if reason is not None:
+            found[layer.name] = reason
+    return found
+
+
+def _problem(graph: Graph, layer: Layer, config: NpuConfig, beyond: Mapping[str, int]) -> str | None:
+    """Why a layer cannot be computed by streams."""
+    source = graph.tensors[layer.input]
+    if not isinstance(layer, Conv):
+        return "it is a pool"
+    if layer.depthwise:
+        return "it is depthwise: its sums are of a single channel"
+    if layer.winograd:
+        return "it is in the narrow Winograd form"
+    if source.signs or is_binary(layer, source):
+        return "it multiplies signs"
+    if source.zero_point or pad_value(layer, source):
+        return (f"its input {layer.input} has the zero point {source.zero_point}, and streams stand for numbers around "
+                "0 (`quantize --symmetric`)")
+    if int(layer.weights.min()) < -128 or int(layer.weights.max()) > 127:
+        return "it has weights beyond int8"
+    if config.circuit.bipolar and source.shape[0] % config.ic_lanes and beyond.get(layer.input) != 0:
+        return (f"{config.circuit.label} adds up whole blocks of {config.ic_lanes} channels, and beyond the last of "
+                f"{layer.input} are others than zeros")
+    return None
+
+
+def shorten_streams(graph: Graph, shift: int) -> Graph:
+    """What a machine computes when register ``stream_shift`` has ``shift``."""
+    def shorter(layer: Layer) -> Layer:
+        if not isinstance(layer, Conv) or layer.stochastic is None:
+            return layer
+        form = layer.stochastic
+        return replace(layer, stochastic=replace(form, streams=form.streams.shortened(shift)))
+
+    return replace(graph, layers=tuple(map(shorter, graph.layers))) if shift else graph

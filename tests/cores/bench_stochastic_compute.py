@@ -1,0 +1,130 @@
+"""Stochastic COMPUTEs against the golden model, between others, at full rate and with starved weights."""
+
+import cocotb
+import numpy as np
+
+from cores.arch.isa import Instruction, Opcode
+from cores.compute.compute_engine import ComputeEngine
+from sim.stochastic.fast import accumulate
+from sim.stochastic.streams import Streams
+from tests.bench import bench_parameters
+from tests.cores.bench_compute_engine import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start
+from tests.cores.stochastic_values import random_streams, random_values
+
+if CONFIG.binary_rows:
+    from tests.cores.bench_binary_compute import random_rows as binary_rows
+
+ROWS, BITS = CONFIG.stochastic_rows, CONFIG.stochastic_bits
+#: Cycles that a stochastic COMPUTE may take here.
+_MOST_CYCLES = 4000
+
+
+def random_rows(rng: np.random.Generator, tile: Tile, streams: Streams):
+    """Beats for all steps, and the sums (TM, rows, cols) that they make."""
+    beats: list[int] = []
+    sums = np.zeros((TM, tile.rows, tile.cols), np.int64)
+    for block, ky, kx in np.ndindex(tile.blocks, *tile.kernel):
+        x = tile.tap(block, ky, kx).reshape(-1, TN)
+        weights = random_values(rng, (TM, TN))
+        beats += [int.from_bytes(row.tobytes(), "little") for row in weights]
+        made = accumulate(CONFIG.circuit, x, weights, streams, fan_in=TN)
+        sums += made.T.reshape(sums.shape)
+    return beats, sums
+
+
+def steps_of(tile: Tile) -> int:
+    return tile.blocks * int(np.prod(tile.kernel)) * CONFIG.stochastic_groups
+
+
+def words_of(tile: Tile) -> int:
+    return tile.rows * -(-tile.cols // PX)
+
+
+def small_tile(rng: np.random.Generator) -> Tile:
+    """One whose streams can be of 64 bits at least."""
+    while True:
+        tile = Tile(rng)
+        if steps_of(tile) * words_of(tile) * 64 // BITS <= _MOST_CYCLES:
+            return tile
+
+
+async def compute(environment: Environment, rng: np.random.Generator, tile: Tile, kind: str, **fields: int):
+    """Push a COMPUTE of the tile with random weights; its sums."""
+    if kind == "stochastic":
+        most = _MOST_CYCLES * BITS // (steps_of(tile) * words_of(tile))
+        streams = random_streams(rng, most=1 << max(3, most.bit_length() - 1))
+        beats, sums = random_rows(rng, tile, streams.shortened(environment.stream_shift))
+        fields |= {"groups": CONFIG.stochastic_groups, "stochastic": 1, **streams.fields}
+    elif kind == "binary":
+        beats, sums = binary_rows(rng, tile)
+        fields |= {"groups": CONFIG.binary_groups, "binary": 1}
+    else:
+        groups, indexed = int(rng.integers(1, CONFIG.groups_dense + 1)), int(rng.integers(2))
+        beats, sums = random_weights(rng, tile, indexed=bool(indexed), groups=groups)
+        fields |= {"groups": groups, "indexed": indexed}
+    environment.weights += beats
+    environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, **fields))
+    return sums
+
+
+async def begin(dut, *, stall: float, shift: int = 0) -> tuple[Environment, np.random.Generator]:
+    environment, rng = await start(dut, stall=stall)
+    environment.stream_shift = shift
+    dut.stream_shift.value = shift
+    return environment, rng
+
+
+@cocotb.test()
+@cocotb.parametrize(stall=[0.0, 0.5], shift=[0, 2])
+async def sums(dut, stall, shift):
+    """Random tiles; stochastic and other COMPUTEs follow each other at once and continue each other's sums."""
+    environment, rng = await begin(dut, stall=stall, shift=shift)
+    environment.load_level = environment.store_level = 200
+    kinds = ["stochastic", "array", *(["binary"] if CONFIG.binary_rows else [])]
+    for number in range(int(bench_parameters().get("tiles", 6))):
+        tile = small_tile(rng)
+        await environment.fill(tile)
+        environment.push(tile.set_instruction())
+        parts = ["stochastic", *rng.choice(kinds, int(rng.integers(0, 3)))]
+        rng.shuffle(parts)
+        expected, windows = 0, 0
+        for part, kind in enumerate(parts):
+            expected = expected + await compute(
+                environment, rng, tile, kind, first=int(part == 0), bank=number % 2, wait_load=1, wait_store=1,
+                post_load=1, post_store=int(part == len(parts) - 1))
+            if rng.integers(4) == 0:
+                environment.push(Instruction(Opcode.POOL, buf_base=tile.base, blocks=1, maximum=1))
+                windows += tile.rows * tile.cols
+        await environment.until(lambda count=number + 1: environment.stores_posted == count)
+        await environment.until(lambda count=windows: len(environment.pooled) == count)
+        environment.stand()     # reading is not stepping
+        np.testing.assert_array_equal(await environment.read_bank(number % 2, tile), expected)
+        environment.pooled.clear()
+        assert not environment.weights and not environment.errors
+    await environment.until(lambda: dut.idle.value == 1, 100)
+
+
+@cocotb.test()
+async def rate(dut):
+    """A word every made / bits cycles, across steps and instructions, once weights are there in time."""
+    environment, rng = await begin(dut, stall=0.0)
+    streams = Streams(8 * BITS)
+    words = -(-max(ROWS + ComputeEngine.handover(CONFIG, stochastic=True), ComputeEngine.min_step(CONFIG)) // 8)
+    tile = Tile(rng)
+    tile.kernel, tile.stride, tile.bank_stride, tile.blocks = np.array([2, 2]), np.array([1, 1]), 1, 1
+    tile.rows, tile.cols = 1, words * PX
+    tile.row_pitch = tile._entries(tile.cols + 1)
+    tile.block_pitch, tile.base = 2 * tile.row_pitch, 0
+    tile.values = rng.integers(-128, 128, (1, 2, tile.cols + 1, TN), dtype=np.int8)
+    tile.zeros = np.zeros(tile.values.shape[:3], bool)
+    await environment.fill(tile)
+    environment.push(tile.set_instruction())
+    for bank in range(3):
+        beats, _ = random_rows(rng, tile, streams)
+        environment.weights += beats
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=CONFIG.stochastic_groups, first=1,
+                                     stochastic=1, bank=bank % 2, post_store=1, **streams.fields))
+    await environment.until(lambda: environment.stores_posted == 1)
+    began = environment.cycle
+    await environment.until(lambda: environment.stores_posted == 3)
+    assert environment.cycle - began == 2 * steps_of(tile) * words * 8
