@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from gen.check.compare import LayerDifference, compare_layers, print_layers
 from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
-from gen.onnx.read import Shapes, read
+from gen.onnx.model import Model
 from gen.onnx.runtime import RuntimeModel
 from gen.partition.partition import Partition
 
@@ -54,9 +53,8 @@ class SegmentsComparison:
         return asdict(self)
 
 
-def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machine,
-                     shapes: Shapes | None = None) -> SegmentsComparison:
-    """The model at ``path``, with ``shapes`` of inputs, cut for a ``machine``, on samples: model input -> (N, ...).
+def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Model) -> SegmentsComparison:
+    """The model ``whole``, ``cut`` for a ``machine``, on samples: model input -> (N, ...).
 
     The layers of each segment get the inputs that the segments before it make of the samples, the layers' rounding
     included. Raises GraphError for what onnxruntime does not run.
@@ -72,16 +70,15 @@ def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machin
             for one in values:
                 one.update(zip(runtime.outputs, runtime.run(one), strict=True))
             continue
-        imported = load_model(path, content, machine=machine)
+        imported = load_model(whole.path, content, machine=machine)
         taken = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs}
         layers += compare_layers(imported, taken)
         made, _ = reference.run(imported.graph, taken)
         for n, one in enumerate(values):
             one.update((name, array[n:n + 1]) for name, array in made.items())
-    whole = RuntimeModel(read(path, shapes).proto)
-    names = list(cut.model.outputs)
-    theirs = [dict(zip(names, whole.run({name: array[n:n + 1] for name, array in inputs.items()}, names), strict=True))
-              for n in range(count)]
+    original, names = RuntimeModel(whole.proto), list(cut.model.outputs)
+    samples = ({name: array[n:n + 1] for name, array in inputs.items()} for n in range(count))
+    theirs = [dict(zip(names, original.run(sample, names), strict=True)) for sample in samples]
     ends = [_end(name, [one[name] for one in values], [one[name] for one in theirs]) for name in names]
     return SegmentsComparison(count, layers, ends, cut.host)
 

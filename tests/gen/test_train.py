@@ -19,8 +19,9 @@ from tests.gen.float_models import FloatBuilder
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install '.[train]'")
 torch.set_num_threads(1)
 
+from gen.train.data import Dataset  # noqa: E402
 from gen.train.errors import TrainError  # noqa: E402
-from gen.train.fit import train  # noqa: E402
+from gen.train.fit import accuracy, train  # noqa: E402
 from gen.train.network import Network  # noqa: E402
 from gen.train.session import Data, Session, Stage  # noqa: E402
 
@@ -193,3 +194,10 @@ def test_what_cannot_be_trained(rng: np.random.Generator):
     model = builder.model(builder.node("Hardmax", "x"))
     with pytest.raises(TrainError, match=r"node hardmax0 \(Hardmax\) cannot be trained"):
         Network(model)
+
+
+def test_a_map_is_no_score_of_classes(rng: np.random.Generator):
+    builder = FloatBuilder(rng, ["N", 2, 6, 6])
+    network = Network(builder.model(builder.same_conv("x", 2, 3)))
+    with pytest.raises(TrainError, match=r"shape \(3, 6, 6\) for each sample, and only scores of classes"):
+        accuracy(network, Dataset(rng.normal(size=(4, 2, 6, 6)).astype(np.float32), np.arange(4) % 3))
