@@ -7,9 +7,9 @@ import numpy as np
 from gen.onnx.channels import chosen, repeated
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
-from gen.onnx.values import Real, is_plain
+from gen.onnx.values import Pending, PendingTable, Real, is_plain
 
-__all__ = ["paired"]
+__all__ = ["paired", "unlike"]
 
 
 def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
@@ -34,8 +34,17 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
                 raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}: a number for each channel "
                                 "that the model computes; --features product puts that on the accelerator")
             return whole, vector
-    raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; the machine has "
-                    "operands of one shape, or one number for each channel, or for each pixel, as the other")
+    raise unlike(a, b)
+
+
+def unlike(a: Real | Pending | PendingTable, b: Real | Pending | PendingTable) -> NodeError:
+    """Why two operands do not meet value by value."""
+    if a.order.shape == b.order.shape:
+        return NodeError(f"its operands of shape {a.order.shape} lie in different arrangements in memory, as "
+                         f"{a.moved_by or b.moved_by or 'one of them'} rearranged one of them; rearrange both, or what "
+                         "comes of them")
+    return NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}; the machine has operands of one shape, or "
+                     "one number for each channel, or for each pixel, as the other")
 
 
 def _repeats(context: Context, whole: Real, vector: Real) -> bool:

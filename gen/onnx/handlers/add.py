@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.onnx.broadcast import paired
+from gen.onnx.broadcast import paired, unlike
 from gen.onnx.channels import chosen
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
@@ -116,8 +116,7 @@ def _sum(context: Context, a: Operand, b: Operand) -> PendingAdd:
         if isinstance(b, Real) and not np.array_equal(a.order, b.order):
             b = chosen(context.graph, b)        # perhaps their channels alone are in different orders
         if _shape(context, a) != _shape(context, b) or not np.array_equal(a.order, b.order):
-            raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
-                            "the machine adds tensors of one shape")
+            raise unlike(a, b)
     assert not isinstance(b, Pending)
     name = context.node.name
     return PendingAdd(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)
