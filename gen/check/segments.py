@@ -13,6 +13,7 @@ from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
 from gen.onnx.model import Model
 from gen.onnx.runtime import RuntimeModel
+from gen.onnx.scores import answers
 from gen.partition.partition import Partition
 
 __all__ = ["SegmentsComparison", "compare_segments", "print_segments"]
@@ -24,8 +25,8 @@ Values = Mapping[str, np.ndarray]
 class EndDifference:
     """An output of the model: ``differing`` of its ``values``, by ``largest`` at most, in its own numbers.
 
-    ``agreement``: share of samples with the same largest element. Samples that give another shape count as a
-    difference of every value, and as infinitely far off.
+    ``agreement``: share of the answers (`gen.onnx.scores.answers`) that are the same. Samples that give another shape
+    count as a difference of every value, and as infinitely far off.
     """
 
     output: str
@@ -84,7 +85,7 @@ def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Mo
 
 
 def _end(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> EndDifference:
-    differing, largest, agreeing = 0, 0.0, 0
+    differing, largest, agreeing = 0, 0.0, 0.0
     for mine, other in zip(ours, theirs, strict=True):
         if mine.shape != other.shape:
             differing, largest = differing + other.size, float("inf")
@@ -92,7 +93,7 @@ def _end(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) ->
         apart = np.abs(mine.astype(np.float64) - other.astype(np.float64))
         differing += int(np.count_nonzero(apart))
         largest = max(largest, float(apart.max(initial=0)))
-        agreeing += not other.size or int(mine.argmax()) == int(other.argmax())
+        agreeing += float((answers(mine) == answers(other)).mean()) if other.size and other.ndim else 1
     return EndDifference(name, sum(other.size for other in theirs), differing, largest, agreeing / len(ours))
 
 
@@ -104,4 +105,4 @@ def print_segments(comparison: SegmentsComparison, console: Console) -> None:
                   "of layers add up:", soft_wrap=True)
     for end in comparison.outputs:
         console.print(f"{end.output}: {end.differing:,} of {end.values:,} values differ, by {end.largest:.4g} at most; "
-                      f"same answer in {100 * end.agreement:.1f} % of the samples", soft_wrap=True)
+                      f"{100 * end.agreement:.1f} % of the answers are the same", soft_wrap=True)

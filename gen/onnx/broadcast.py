@@ -43,8 +43,8 @@ def unlike(a: Real | Pending | PendingTable, b: Real | Pending | PendingTable) -
         return NodeError(f"its operands of shape {a.order.shape} lie in different arrangements in memory, as "
                          f"{a.moved_by or b.moved_by or 'one of them'} rearranged one of them; rearrange both, or what "
                          "comes of them")
-    return NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}; the machine has operands of one shape, or "
-                     "one number for each channel, or for each pixel, as the other")
+    return NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}; the machine has operands of one shape, "
+                     "or one number for each channel, or for each pixel, as the other")
 
 
 def _repeats(context: Context, whole: Real, vector: Real) -> bool:

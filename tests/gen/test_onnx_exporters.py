@@ -102,6 +102,30 @@ def test_views_that_are_not_everything(why: str, rng: Rng) -> None:
     assert passes.undo_flattening(copied(model)).SerializeToString() == model.SerializeToString()
 
 
+@pytest.mark.parametrize("kind", ["initializers", "Constant"])
+def test_sizes_of_other_dimensions(kind: str, rng: Rng) -> None:
+    """Halves of channels, twice, as `chunk` of a model of any number of samples; what has the samples in it stays."""
+    b = Builder(rng)
+
+    def number(*values: int) -> str:
+        return b.constant(list(values)) if kind == "initializers" else b.node("Constant", value_ints=list(values))
+
+    def half(x: str) -> str:
+        channels = b.node("Gather", b.node("Shape", x), number(1), axis=0)
+        end = b.node("Div", b.node("Add", channels, number(1)), number(2))
+        return b.node("Slice", x, number(0), end, number(1))
+
+    x = half(half(b.input("N", 8, 4, 4, number=np.float32)))
+    thirds = b.node("Div", b.node("Gather", b.node("Shape", x), number(0), axis=0), number(3))     # 0 of one sample
+    b.output(b.node("Reshape", x, b.node("Concat", thirds, number(-1), axis=0)), np.float32, rank=2)
+    model = b.build()
+    changed = passes.drop_unused(passes.fold_sizes(copied(model)))
+    left = [node.op_type for node in changed.graph.node if node.op_type != "Constant"]
+    assert left == ["Slice", "Slice", "Shape", "Gather", "Div", "Concat", "Reshape"]
+    samples = b.samples(3)
+    np.testing.assert_array_equal(*(outputs(each, samples)[0] for each in (changed, model)))
+
+
 def test_sizes_behind_the_processor(rng: Rng, tmp_path: Path) -> None:
     """A layer behind a node of the processor stays on the accelerator where only the walk knows the shape of that: half
     of the channels are taken as `chunk` writes it, with their number computed of a Shape.

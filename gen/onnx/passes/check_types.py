@@ -37,8 +37,9 @@ def check_types(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None = None) -> dict[str, onnx.TypeProto]:
-    """Of inputs, and of results as far as they can be inferred for one sample.
+def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None = None, *,
+                samples: int = 1) -> dict[str, onnx.TypeProto]:
+    """Of inputs, and of results as far as they can be inferred for so many samples, where that is left open.
 
     ``known``: values that nodes make of the shapes of others, as shape inference cannot tell.
     """
@@ -47,7 +48,7 @@ def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None =
     for value in skeleton.graph.input:
         dims = value.type.tensor_type.shape.dim
         if dims and not dims[0].dim_value:
-            dims[0].dim_value = 1
+            dims[0].dim_value = samples
     for node in skeleton.graph.node:
         if node.domain == MICROSOFT and node.op_type in _SHAPED_AS:
             _make_plain(node)
