@@ -66,7 +66,7 @@ EDGES = {
     "gen.check": "gen.ir gen.onnx gen.partition sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.partition gen.passes "
                  "gen.quantize gen.run sim",
-    "gen.train": "cores.config cores.errors gen.files gen.prune gen.run",
+    "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim.golden sim.stochastic",

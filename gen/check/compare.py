@@ -24,6 +24,7 @@ from gen.ir.graph import Graph, Layer, Tensor, second_stage
 from gen.ir.parts import ByChannel, wholes
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.runtime import RuntimeModel
+from gen.onnx.scores import answers
 from sim.golden import run_stages
 
 __all__ = ["Comparison", "LayerDifference", "compare", "compare_layers", "compare_model", "print_comparison",
@@ -53,9 +54,9 @@ class LayerDifference:
 class OutputDifference:
     """The whole network at the tensor behind an output.
 
-    ``distribution``: difference (ours minus onnxruntime's) -> values. ``agreement``: share of samples with the same
-    largest element. ``host_differing``: values of the output itself that differ when the host's steps start from
-    onnxruntime's tensor; of an output in reals, for which there is none, all that differ.
+    ``distribution``: difference (ours minus onnxruntime's) -> values. ``agreement``: share of the answers
+    (`gen.onnx.scores.answers`) that are the same. ``host_differing``: values of the output itself that differ when the
+    host's steps start from onnxruntime's tensor; of an output in reals, for which there is none, all that differ.
     """
 
     output: str
@@ -223,10 +224,10 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
             value, result = runtime.run(feed, [tensor.onnx_name, output])
             theirs.append(_from_onnx(tensor, imported.orders[tensor.name], value))
             differing += int((reference.host_output(graph, output, theirs[-1][None]) != result).sum())
-        order = imported.orders[tensor.name].ravel()
-        flat, mine = (np.reshape(x, (len(theirs), -1))[:, order].astype(np.int16) for x in (theirs, ours[tensor.name]))
-        counted = Counter((mine - flat).ravel().tolist())
-        agreement = float((mine.argmax(axis=1) == flat.argmax(axis=1)).mean())
+        order = imported.orders[tensor.name][0]
+        other, mine = (np.reshape(x, (len(theirs), -1))[:, order].astype(np.int16) for x in (theirs, ours[tensor.name]))
+        counted = Counter((mine - other).ravel().tolist())
+        agreement = float((answers(mine) == answers(other)).mean())
         rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())), agreement, differing))
     return [*rows, *(_compare_reals(graph, name, tensor, runtime, inputs, ours) for name, tensor in joined.items())]
 
@@ -241,9 +242,8 @@ def _compare_reals(graph: Graph, output: str, tensor: Tensor, runtime: RuntimeMo
     step = next(s for s in graph.outputs[output][1] if s.kind in ("join", "dequantize"))
     scale: Any = step.parameters["scale"]
     steps = np.rint((mine - theirs) / np.max(scale)).astype(np.int64)
-    flat = [values.reshape(len(values), -1).argmax(axis=1) for values in (mine, theirs)]
     return OutputDifference(output, tensor.name, dict(sorted(Counter(steps.ravel().tolist()).items())),
-                            float((flat[0] == flat[1]).mean()), int((mine != theirs).sum()))
+                            float((answers(mine) == answers(theirs)).mean()), int((mine != theirs).sum()))
 
 
 def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray]) -> Comparison:
@@ -282,5 +282,5 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         largest = max(map(abs, output.distribution), default=0)
         console.print(f"{output.output}: {output.distribution.get(0, 0):,} of {total:,} values of {output.tensor} are "
                       f"equal, {total - near:,} differ by more than one unit, by {largest} at most; "
-                      f"same answer in {100 * output.agreement:.1f} % of the samples; "
+                      f"{100 * output.agreement:.1f} % of the answers are the same; "
                       f"{output.host_differing:,} values differ in the host's part", soft_wrap=True)

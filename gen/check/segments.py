@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from gen.check.compare import LayerDifference, compare_layers, print_layers
 from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
-from gen.onnx.read import Shapes, read
+from gen.onnx.model import Model
 from gen.onnx.runtime import RuntimeModel
+from gen.onnx.scores import answers
 from gen.partition.partition import Partition
 
 __all__ = ["SegmentsComparison", "compare_segments", "print_segments"]
@@ -25,8 +25,8 @@ Values = Mapping[str, np.ndarray]
 class EndDifference:
     """An output of the model: ``differing`` of its ``values``, by ``largest`` at most, in its own numbers.
 
-    ``agreement``: share of samples with the same largest element. Samples that give another shape count as a
-    difference of every value, and as infinitely far off.
+    ``agreement``: share of the answers (`gen.onnx.scores.answers`) that are the same. Samples that give another shape
+    count as a difference of every value, and as infinitely far off.
     """
 
     output: str
@@ -54,9 +54,8 @@ class SegmentsComparison:
         return asdict(self)
 
 
-def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machine,
-                     shapes: Shapes | None = None) -> SegmentsComparison:
-    """The model at ``path``, with ``shapes`` of inputs, cut for a ``machine``, on samples: model input -> (N, ...).
+def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Model) -> SegmentsComparison:
+    """The model ``whole``, ``cut`` for a ``machine``, on samples: model input -> (N, ...).
 
     The layers of each segment get the inputs that the segments before it make of the samples, the layers' rounding
     included. Raises GraphError for what onnxruntime does not run.
@@ -72,22 +71,21 @@ def compare_segments(path: Path, cut: Partition, inputs: Values, machine: Machin
             for one in values:
                 one.update(zip(runtime.outputs, runtime.run(one), strict=True))
             continue
-        imported = load_model(path, content, machine=machine)
+        imported = load_model(whole.path, content, machine=machine)
         taken = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs}
         layers += compare_layers(imported, taken)
         made, _ = reference.run(imported.graph, taken)
         for n, one in enumerate(values):
             one.update((name, array[n:n + 1]) for name, array in made.items())
-    whole = RuntimeModel(read(path, shapes).proto)
-    names = list(cut.model.outputs)
-    theirs = [dict(zip(names, whole.run({name: array[n:n + 1] for name, array in inputs.items()}, names), strict=True))
-              for n in range(count)]
+    original, names = RuntimeModel(whole.proto), list(cut.model.outputs)
+    samples = ({name: array[n:n + 1] for name, array in inputs.items()} for n in range(count))
+    theirs = [dict(zip(names, original.run(sample, names), strict=True)) for sample in samples]
     ends = [_end(name, [one[name] for one in values], [one[name] for one in theirs]) for name in names]
     return SegmentsComparison(count, layers, ends, cut.host)
 
 
 def _end(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> EndDifference:
-    differing, largest, agreeing = 0, 0.0, 0
+    differing, largest, agreeing = 0, 0.0, 0.0
     for mine, other in zip(ours, theirs, strict=True):
         if mine.shape != other.shape:
             differing, largest = differing + other.size, float("inf")
@@ -95,7 +93,7 @@ def _end(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) ->
         apart = np.abs(mine.astype(np.float64) - other.astype(np.float64))
         differing += int(np.count_nonzero(apart))
         largest = max(largest, float(apart.max(initial=0)))
-        agreeing += not other.size or int(mine.argmax()) == int(other.argmax())
+        agreeing += float((answers(mine) == answers(other)).mean()) if other.size and other.ndim else 1
     return EndDifference(name, sum(other.size for other in theirs), differing, largest, agreeing / len(ours))
 
 
@@ -107,4 +105,4 @@ def print_segments(comparison: SegmentsComparison, console: Console) -> None:
                   "of layers add up:", soft_wrap=True)
     for end in comparison.outputs:
         console.print(f"{end.output}: {end.differing:,} of {end.values:,} values differ, by {end.largest:.4g} at most; "
-                      f"same answer in {100 * end.agreement:.1f} % of the samples", soft_wrap=True)
+                      f"{100 * end.agreement:.1f} % of the answers are the same", soft_wrap=True)

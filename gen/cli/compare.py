@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gen.cli.calibration import add_calibration_options, changes_of, chosen_calibration, say
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import FAILED
-from gen.cli.images import add_image_options, chosen_preprocessing
 from gen.cli.run import positive
 from gen.name import speaker
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gen.onnx.importer import Imported
     from gen.onnx.machine import Machine
     from gen.partition.partition import Partition
+    from gen.run.calibration import Calibrated, SampledRanges
     from gen.run.inputs import InputSpec, Samples
 
 EXAMPLE = """example:
@@ -31,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "out in the end.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="samples, as for `run`")
-    add_image_options(parser)
     add_shape_option(parser)
     parser.add_argument("--limit", type=positive, metavar="N", help="take the first N samples")
     add_json_option(parser)
+    add_calibration_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,21 +45,38 @@ def run(arguments: argparse.Namespace) -> int:
     from gen.partition.partition import partition
 
     machine, shapes = Machine.complete(), dict(arguments.shape)
+    source = _calibrated(arguments)
+    content = None if source is None else source.content
     try:
-        imported = load_model(arguments.model, shapes=shapes, machine=machine)
+        imported = load_model(arguments.model, content, shapes=shapes, machine=machine)
     except GraphError as refused:
+        ranges = source if callable(source) else None
         try:
-            cut = partition(arguments.model, shapes=shapes, machine=machine)
+            cut = partition(arguments.model, content, shapes=shapes, machine=machine, ranges=ranges)
         except GraphError:
             raise refused from None
-        return _finish(arguments, _of_segments(arguments, cut, machine))
+        return _finish(arguments, _of_segments(arguments, cut, machine, content))
     return _finish(arguments, _of_layers(arguments, imported))
+
+
+def _calibrated(arguments: argparse.Namespace) -> "Calibrated | SampledRanges | None":
+    """What --calibrate makes of the model."""
+    with status(f"reading {arguments.model.name}") as remark:
+        calibration = chosen_calibration(arguments, remark)
+        if calibration is None:
+            return None
+        from gen.run.calibration import calibrated
+
+        source = calibrated(arguments.model, calibration, dict(arguments.shape))
+    say(source.remarks)
+    return source
 
 
 def _samples(arguments: argparse.Namespace, specs: "Mapping[str, InputSpec]") -> "Samples":
     from gen.run.inputs import read_samples
 
-    samples = read_samples(arguments.input, specs, limit=arguments.limit, change_by=chosen_preprocessing(arguments))
+    samples = read_samples(arguments.input, specs, limit=arguments.limit,
+                           change_by=changes_of(arguments)[arguments.input])
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
     return samples
@@ -77,14 +95,17 @@ def _of_layers(arguments: argparse.Namespace, imported: "Imported") -> "Comparis
     return comparison
 
 
-def _of_segments(arguments: argparse.Namespace, cut: "Partition", machine: "Machine") -> "SegmentsComparison":
+def _of_segments(arguments: argparse.Namespace, cut: "Partition", machine: "Machine",
+                 content: bytes | None) -> "SegmentsComparison":
     """Of one of which the processor runs a part."""
     from gen.check.segments import compare_segments, print_segments
+    from gen.onnx.read import parse, read
     from gen.run.inputs import model_specs
 
     samples = _samples(arguments, model_specs(cut.model.inputs))
+    whole = read(arguments.model, dict(arguments.shape)) if content is None else parse(str(arguments.model), content)
     with status(f"{len(samples)} samples on onnxruntime"):
-        comparison = compare_segments(arguments.model, cut, samples.inputs, machine, dict(arguments.shape))
+        comparison = compare_segments(cut, samples.inputs, machine, whole)
     if not arguments.json:
         print_segments(comparison, console)
     return comparison

@@ -185,7 +185,8 @@ def _meter(arguments: argparse.Namespace) -> "MachineMeter":
     say(remarks)
     for model in models:
         if host := meter.model(model.digest).host:
-            messages.print(f"{model.name}: {len(host)} nodes run on the processor, and are not in the cycles",
+            nodes = "node runs" if len(host) == 1 else "nodes run"
+            messages.print(f"{model.name}: {len(host)} {nodes} on the processor, not counted in the cycles",
                            soft_wrap=True)
     return meter
 

@@ -120,6 +120,8 @@ def run(arguments: argparse.Namespace) -> None:
         nodes = f"{pruned.on_host} node{' runs' if pruned.on_host == 1 else 's run'}"
         messages.print(f"{arguments.model}: cycles are the accelerator's; {nodes} on the processor (`compile` says "
                        "which)", soft_wrap=True)
+    if pruned.remark:
+        messages.print(pruned.remark, soft_wrap=True)
     total = _totals(pruned)
     if arguments.json:
         print_json({"model": str(arguments.output), "kind": goal.kind,
@@ -137,6 +139,7 @@ def _totals(pruned: "Pruned") -> dict[str, Any]:
         "on_host": pruned.on_host,
         "cycles": {"before": before.total, "after": after.total} if before and after else None,
         "sqnr_db": None if pruned.noise <= 0 else -10 * math.log10(pruned.noise),
+        "labelled": pruned.labelled,
         "accuracy": None if pruned.accuracy is None else dict(zip(("before", "after"), pruned.accuracy, strict=True)),
     }
 
@@ -162,6 +165,8 @@ def show(rows: list[dict[str, Any]], total: dict[str, Any]) -> None:
         console.print(f"{after:,} cycles an inference, {before:,} before ({before / after:.2f} times)", soft_wrap=True)
     if total["sqnr_db"] is not None:
         console.print(f"the outputs' signal is {total['sqnr_db']:.1f} dB above what pruning changed", soft_wrap=True)
-    if total["accuracy"]:
+    if total["accuracy"] and not total["labelled"]:
+        console.print(f"{total['accuracy']['after']:.2%} of the answers are the same as before", soft_wrap=True)
+    elif total["accuracy"]:
         console.print(f"accuracy {total['accuracy']['after']:.2%}, {total['accuracy']['before']:.2%} before",
                       soft_wrap=True)

@@ -68,11 +68,13 @@ def show(report: "Report") -> None:
         table.add_row(row.layer, row.op, row.tensor, f"{row.scale:.6g}", str(row.zero_point), _decibels(row.sqnr_db))
     console.print(table)
     facts = [f"{name} {_decibels(sqnr)} dB" for name, sqnr in report.outputs.items()]
-    facts.append(f"same answer in {100 * report.agreement:.2f} % of the samples")
+    facts.append(f"{100 * report.agreement:.2f} % of the answers are the same")
     if report.accuracy_float is not None and report.accuracy_quantized is not None:
         facts.append(f"accuracy {100 * report.accuracy_float:.2f} % float, "
                      f"{100 * report.accuracy_quantized:.2f} % quantised")
     console.print("; ".join(facts), soft_wrap=True)
+    if report.remark:
+        messages.print(report.remark, soft_wrap=True)
 
 
 def _decibels(sqnr: float | None) -> str:

@@ -19,8 +19,8 @@ from gen.ir.host import HostStep
 from sim.stochastic.streams import Streams
 
 __all__ = ["MAX_VALUES", "Bend", "Conv", "Graph", "Layer", "NarrowWinograd", "Part", "Pool", "Requantize", "Residual",
-           "Stochastic", "Table", "Tensor", "is_binary", "is_broadcast", "output_size", "pad_value", "second_stage",
-           "unscaled"]
+           "Stochastic", "Table", "Tensor", "is_binary", "is_broadcast", "output_size", "pad_value", "repeats",
+           "second_stage", "unscaled", "upscaled"]
 
 #: Values of a feature map at most: what describes their arrangement takes eight bytes for each.
 MAX_VALUES = 1 << 25
@@ -225,10 +225,17 @@ def output_size(size: int, kernel: int, stride: int, pad_before: int, pad_after:
     return (size + pad_before + pad_after - kernel) // stride + 1
 
 
+def repeats(other: Sequence[int], result: Sequence[int]) -> bool:
+    """Whether what is added to a result, or multiplied with it, is one number for all pixels of a channel, by their
+    shapes: channels, or blocks of them, rows, columns.
+    """
+    return tuple(other[1:]) != tuple(result[1:])
+
+
 def is_broadcast(graph: Graph, layer: Layer) -> bool:
-    """Whether what a layer adds to its result, or multiplies it with, is one number for all pixels of a channel."""
+    """Whether what a layer adds to its result, or multiplies it with, `repeats`."""
     return (layer.residual is not None
-            and graph.tensors[layer.residual.other].shape != graph.tensors[layer.output].shape)
+            and repeats(graph.tensors[layer.residual.other].shape, graph.tensors[layer.output].shape))
 
 
 def second_stage(layer: Layer) -> Residual | Bend | None:
@@ -241,6 +248,11 @@ def unscaled(layer: Layer, target: Tensor) -> Tensor:
         return target
     channels, height, width = target.shape
     return replace(target, shape=(channels, height // layer.upsample[0], width // layer.upsample[1]))
+
+
+def upscaled(layer: Layer, size: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of a layer's output, of those that are made before it is upsampled."""
+    return size[0] * layer.upsample[0], size[1] * layer.upsample[1]
 
 
 def pad_value(layer: Layer, source: Tensor) -> int:

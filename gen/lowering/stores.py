@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from cores.arch.isa import Opcode, Queue, largest_field
 from cores.arch.numerics import MAP_PIXELS, TABLE_BYTES
-from gen.ir.graph import Residual, second_stage
+from gen.ir.graph import repeats, second_stage, upscaled
 from gen.lowering.emitter import Emitter
-from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
+from gen.lowering.mapped import PlacedLayer, Region
 from gen.lowering.places import TensorWrites
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Window
@@ -133,7 +133,8 @@ class Stores:
         second, across = second_stage(mapped.layer), mapped.layer.upsample[1]
         # What is bent or multiplied counts from its zero point.
         origin = first.zero_point if bend or (residual and residual.product) else 0
-        common = residual is not None and self._is_broadcast(mapped, residual)
+        result = (mapped.target.shape[0], *upscaled(mapped.layer, mapped.target.shape[1:]))
+        common = residual is not None and repeats(self._tensors[residual.other].shape, result)
         row_pitch, block_pitch, offset = self._places(tile, copy)
         signs = tile.local is None and self._tensors[mapped.layer.output].signs
         emitter.set(
@@ -160,11 +161,6 @@ class Stores:
                 self._load_parameters(tile, block, 1)
                 self._load_residual(tile, residual.other, block, None if common else copy)
         return position
-
-    def _is_broadcast(self, mapped: MappedLayer, residual: Residual) -> bool:
-        """Whether what a layer adds or multiplies with is one beat for all pixels of a block."""
-        (_, height, width), (down, across) = mapped.target.shape, mapped.layer.upsample
-        return self._tensors[residual.other].shape[1:] != (height * down, width * across)
 
     def _use_table(self, layer: PlacedLayer) -> None:
         """Have results looked up in a layer's table, or in none."""

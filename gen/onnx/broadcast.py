@@ -1,25 +1,30 @@
-"""Two tensors of which one may have a single number for all pixels of a channel."""
+"""Two tensors of which one may have a single number for all pixels of a channel, or for all channels of a pixel."""
 
 from math import prod
 
 import numpy as np
 
-from gen.onnx.channels import chosen
+from gen.onnx.channels import chosen, repeated
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
-from gen.onnx.values import Real
+from gen.onnx.values import Pending, PendingTable, Real, is_plain
 
-__all__ = ["paired"]
+__all__ = ["paired", "unlike"]
 
 
 def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
     """Operands of an operator that computes element by element; the second one may be the vector of such a pair.
 
-    A vector needs a machine with products. Raises NodeError for operands that do not meet value by value.
+    A vector needs a machine with products. A tensor of one channel beside one of several is repeated for each of them.
+    Raises NodeError for operands that do not meet value by value.
     """
     tensors = context.graph.tensors
     if not np.array_equal(a.order, b.order):    # perhaps their channels alone are in different orders
         a, b = chosen(context.graph, a), chosen(context.graph, b)
+    if _is_map(context, a, b):
+        b = repeated(context.graph, b, tensors[a.quantised.tensor].shape[0])
+    elif _is_map(context, b, a):
+        a = repeated(context.graph, a, tensors[b.quantised.tensor].shape[0])
     shapes = [tensors[value.quantised.tensor].shape for value in (a, b)]
     if shapes[0] == shapes[1] and np.array_equal(a.order, b.order):
         return a, b
@@ -29,8 +34,17 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
                 raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}: a number for each channel "
                                 "that the model computes; --features product puts that on the accelerator")
             return whole, vector
-    raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; the machine has "
-                    "operands of one shape, or one number for each channel as the other")
+    raise unlike(a, b)
+
+
+def unlike(a: Real | Pending | PendingTable, b: Real | Pending | PendingTable) -> NodeError:
+    """Why two operands do not meet value by value."""
+    if a.order.shape == b.order.shape:
+        return NodeError(f"its operands of shape {a.order.shape} lie in different arrangements in memory, as "
+                         f"{a.moved_by or b.moved_by or 'one of them'} rearranged one of them; rearrange both, or what "
+                         "comes of them")
+    return NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}; the machine has operands of one shape, "
+                     "or one number for each channel, or for each pixel, as the other")
 
 
 def _repeats(context: Context, whole: Real, vector: Real) -> bool:
@@ -43,3 +57,11 @@ def _repeats(context: Context, whole: Real, vector: Real) -> bool:
     except ValueError:
         return False
     return np.array_equal(spread, whole.order // prod(pixels))
+
+
+def _is_map(context: Context, whole: Real, other: Real) -> bool:
+    """Whether ``other`` has one number for all channels of each pixel of ``whole``, both arranged as they lie."""
+    channels, *pixels = context.graph.tensors[whole.quantised.tensor].shape
+    return (channels > 1 and context.graph.tensors[other.quantised.tensor].shape == (1, *pixels)
+            and is_plain(whole.order) and is_plain(other.order)
+            and other.order.shape == (1, 1, *whole.order.shape[2:]))

@@ -12,7 +12,7 @@ from gen.onnx.values import Quantisation, Real, is_whole
 from gen.onnx.weights import MAX_WEIGHTS, Kernel, convolved
 from gen.onnx.windows import Windows
 
-__all__ = ["chosen"]
+__all__ = ["chosen", "repeated"]
 
 
 def chosen(graph: GraphBuilder, value: Real) -> Real:
@@ -39,6 +39,20 @@ def chosen(graph: GraphBuilder, value: Real) -> Real:
         neighbours = channels == tuple(range(channels[0], channels[0] + len(channels)))
         graph.chosen[key] = (graph.add_part(source.name, channels[0], len(channels)) if neighbours
                              else _picked(graph, value, channels))
+    return replace(value, quantised=replace(value.quantised, tensor=graph.chosen[key], order=order))
+
+
+def repeated(graph: GraphBuilder, value: Real, count: int) -> Real:
+    """A tensor of one channel, arranged as it lies, as one of ``count`` that are all alike, by a 1x1 convolution.
+
+    Raises NodeError for too many.
+    """
+    channels = (0,) * count
+    _, height, width = graph.tensors[value.quantised.tensor].shape
+    key = value.quantised.tensor, channels
+    if key not in graph.chosen:
+        graph.chosen[key] = _picked(graph, value, channels)
+    order = np.arange(count * height * width).reshape(1, count, *value.order.shape[2:])
     return replace(value, quantised=replace(value.quantised, tensor=graph.chosen[key], order=order))
 
 

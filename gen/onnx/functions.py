@@ -86,19 +86,23 @@ class Functions:
                      for v in inputs if (array := _array(v)) is not None)
         return found if single else ()
 
+    def may_be(self, node: Node, inputs: Sequence[Value | None]) -> bool:
+        """Whether a table could be what a node computes, in a machine that has tables."""
+        return node.op not in _QUANTISING and bool(self._common(node, inputs))
+
     def has(self, node: Node, inputs: Sequence[Value | None]) -> bool:
         """Whether a table can be what a node computes."""
-        return self._tables and node.op not in _QUANTISING and bool(self._common(node, inputs))
+        return self._tables and self.may_be(node, inputs)
 
     def instead(self, node: Node, inputs: Sequence[Value | None], refused: NodeError) -> PendingTable:
         """The function that a node is which was ``refused``. Raises NodeError if it is none, or there are no tables."""
         sources = self._common(node, inputs)
         if not sources or node.op in _QUANTISING:
             raise refused
+        self.note(node, inputs, None)
         if not self._tables:
             raise NodeError(f"{refused}; it is a function of each value by itself, which --features table puts on the "
                             "accelerator", at=refused.at)
-        self.note(node, inputs, None)
         real = self._reals[sources[0]]
         return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,
                             moved_by=real.moved_by, real=real, value=node.outputs[0], source=sources[0])
@@ -121,6 +125,14 @@ class Functions:
         self.note(_plain("QuantizeLinear", node, (result, *node.inputs[end:]), node.outputs[0]),
                   [value, *inputs[end:]], None)
         return value
+
+    def range(self, value: PendingTable) -> tuple[float, float]:
+        """The least and the largest number that a function has. Raises NodeError where that is not finite."""
+        results = self._values(value.value, value.source)
+        if not np.isfinite(results).all():
+            raise NodeError(f"adds the result of {value.name}, which is not finite for every value of its input; put "
+                            f"QuantizeLinear and DequantizeLinear behind {value.name}")
+        return float(results.min()), float(results.max())
 
     def table(self, value: PendingTable, quantisation: Quantisation) -> np.ndarray:
         """int8 (256,), of -128 first: what becomes of each value of the tensor that ``value`` is a function of."""

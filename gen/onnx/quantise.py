@@ -33,7 +33,7 @@ from gen.onnx.values import (
 )
 from sim.golden import quantize_multiplier, quantize_product, quantize_residual
 
-__all__ = ["quantize"]
+__all__ = ["quantize", "settled"]
 
 
 def quantize(context: Context, value: Value | None, quantisation: Quantisation) -> Value:
@@ -57,7 +57,7 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
         case PendingBend():
             return _emit_bend(context, value, quantisation)
         case PendingTable():
-            return _emit_table(context, value, quantisation)
+            return _emit_table(context, value, Result(context.node, quantisation))
         case PendingConcat():
             return _emit_concat(context, value, quantisation)
         case Pending():
@@ -109,6 +109,15 @@ def _emit(context: Context, value: Pending, quantisation: Quantisation) -> Quant
     return context.graph.add_layer(value, stage, result=Result(context.node, quantisation))
 
 
+def settled(context: Context, value: Pending | PendingTable, quantisation: Quantisation) -> Quantised:
+    """``value`` as a tensor that the model does not have."""
+    result = Result(None, quantisation)
+    if isinstance(value, PendingTable):
+        return _emit_table(context, value, result)
+    value, stage = _requantized(context.graph, value, quantisation.scale, quantisation.internal)
+    return context.graph.add_layer(replace(value, nodes=()), stage, result=result)
+
+
 def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -> Quantised:
     """A layer of two stages, the second of which adds.
 
@@ -117,8 +126,10 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
     """
     graph, scale, zero_point = context.graph, quantisation.scale, quantisation.internal
     low, high = _bounds(value.low, value.high, scale, zero_point)
+    ends = (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale
+    value = _with_tables(context, value, scale, ends)
+    assert isinstance(value.b, Real) and not isinstance(value.a, PendingTable)
     if isinstance(value.a, Pending):
-        ends = (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale
         layer, first, middle = _branch(graph, value.a, (scale, 0) if value.apart else _grid(graph, value, scale, ends))
         layer = replace(layer, nodes=(*layer.nodes, *value.nodes))
     else:
@@ -175,15 +186,14 @@ def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation)
     return graph.add_layer(layer, same(middle, source.shape[0]), bend=bend, result=Result(context.node, quantisation))
 
 
-def _emit_table(context: Context, value: PendingTable, quantisation: Quantisation) -> Quantised:
+def _emit_table(context: Context, value: PendingTable, result: Result) -> Quantised:
     """A copy that is looked up; `fuse_copies` moves that into the layer in front of it."""
     real = context.activation(value.real)
     source = context.graph.tensors[real.quantised.tensor]
     middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
-    table = Table(middle, context.functions.table(value, quantisation))
+    table = Table(middle, context.functions.table(value, result.quantisation))
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, moved_by=value.moved_by)
-    return context.graph.add_layer(layer, same(middle, source.shape[0]), table=table,
-                                   result=Result(context.node, quantisation))
+    return context.graph.add_layer(layer, same(middle, source.shape[0]), table=table, result=result)
 
 
 def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[float, float]) -> tuple[float, int]:
@@ -192,13 +202,35 @@ def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[flo
     ``total``: range of the sum, of which a step is ``scale``.
     """
     result = value.a
-    assert isinstance(result, Pending)
+    assert isinstance(result, Pending) and isinstance(value.b, Real)
+    # Nothing is gained by steps far below the layer's own.
     found = exact_quantisation(result, scale) or branch_quantisation(
-        real_range(graph, result), real_range(graph, value.b), total, result.scale, scale)
+        real_range(graph, result), real_range(graph, value.b), total, scale, finest=float(result.scale.max()) / 16)
     if found is None:
         raise NodeError(f"adds the unquantised result of {result.name}, for which {FIRST_BITS} bits beside this "
-                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {result.name}")
+                        f"sum's are too coarse; put QuantizeLinear and DequantizeLinear behind {result.name}",
+                        at=value.name)
     return found
+
+
+def _with_tables(context: Context, value: PendingAdd, scale: float, total: tuple[float, float]) -> PendingAdd:
+    """The sum with operands that are functions as tensors of a table; the rest as of `_grid`."""
+    def range_of(operand: Real | Pending | PendingTable) -> tuple[float, float]:
+        if isinstance(operand, PendingTable):
+            return context.functions.range(operand)
+        return real_range(context.graph, operand)
+
+    def tensor(operand: PendingTable, other: Real | Pending | PendingTable) -> Real:
+        grid = branch_quantisation(range_of(operand), range_of(other), total, scale, bits=8)
+        if grid is None:
+            raise NodeError(f"adds the unquantised result of {operand.name}, for which 8 bits beside this sum's are "
+                            f"too coarse; put QuantizeLinear and DequantizeLinear behind {operand.name}",
+                            at=value.name)
+        return Real(settled(context, operand, Quantisation(*grid, False)), *grid)
+
+    b = tensor(value.b, value.a) if isinstance(value.b, PendingTable) else value.b
+    a = tensor(value.a, b) if isinstance(value.a, PendingTable) else value.a
+    return replace(value, a=a, b=b)
 
 
 def _branch(graph: GraphBuilder, value: Pending, grid: tuple[float, int]) -> tuple[Pending, Requantize, Tensor]:

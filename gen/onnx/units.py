@@ -60,11 +60,11 @@ def real_range(graph: GraphBuilder, value: Pending | Real) -> tuple[float, float
 
 
 def exact_quantisation(value: Pending, scale: float) -> tuple[float, int] | None:
-    """Scale and zero point in which a copy of a tensor, perhaps clipped, is exact: its own.
+    """Scale and zero point in which a copy of a tensor, perhaps negated or clipped, is exact: its own scale.
 
     None for other results, and for one of which a step is more steps of the sum, ``scale``, than a multiplier makes.
     """
-    if not value.only_copies or value.bias.any() or np.ptp(value.scale) or np.ptp(value.offset):
+    if not value.only_counts or value.bias.any() or np.ptp(value.scale) or np.ptp(value.offset):
         return None
     if value.scale[0] >= _LARGEST_SCALE * scale:
         return None
@@ -72,20 +72,20 @@ def exact_quantisation(value: Pending, scale: float) -> tuple[float, int] | None
 
 
 def branch_quantisation(result: tuple[float, float], other: tuple[float, float], total: tuple[float, float],
-                        unit: np.ndarray, scale: float) -> tuple[float, int] | None:
-    """Scale and zero point for a layer's ``result`` that the model adds to ``other`` without quantising it.
+                        scale: float, *, finest: float = 0.0, bits: int = FIRST_BITS) -> tuple[float, int] | None:
+    """Scale and zero point for a ``result`` of so many bits that the model adds to ``other`` without quantising it.
 
     All are ranges of real numbers; ``total`` is that of the sum, half a step inside its quantisation's ends. What would
-    put the sum beyond it whatever the other operand is may saturate, so the FIRST_BITS cover no more. ``unit``: the
-    real value of one of the layer's accumulators. None where these are so coarse that the sum could be more than one
+    put the sum beyond it whatever the other operand is may saturate, so the bits cover no more. Steps are not smaller
+    than ``finest``. None where these are so coarse that the sum could be more than one
     step, ``scale``, from the exact one.
     """
     needed = total[0] - other[1], total[1] - other[0]
     low, high = np.clip(result, *needed)
     low, high = min(low, 0.0), max(high, 0.0)
     # Nothing is gained by steps far below those of the sum, or by steps that multipliers do not reach.
-    levels = 1 << FIRST_BITS
-    step = max((high - low) / (levels - 1), scale / 64, float(unit.max()) / 16)
+    levels = 1 << bits
+    step = max((high - low) / (levels - 1), scale / 64, finest)
     if step >= _COARSEST_BRANCH * scale:
         return None
     # The outermost levels stand for half a step more to either side.

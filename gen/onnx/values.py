@@ -181,6 +181,15 @@ class Pending(_Result):
     bias: np.ndarray            # (C,) float64, real
 
     @property
+    def only_counts(self) -> bool:
+        """Whether each value is a single one of a tensor, or what is less than zero of it, but for scale and bias."""
+        if self.layer is Pool:
+            return self.only_copies
+        weights, windows = self.arguments["weights"], (self.arguments["stride"], self.arguments["pads"])
+        return (self.arguments["depthwise"] and weights.shape[2:] == (1, 1) and windows == ((1, 1), (0, 0, 0, 0))
+                and bool((np.abs(weights) == 1).all()))
+
+    @property
     def only_copies(self) -> bool:
         """Whether this is a tensor as it stands, but for scale and bias, perhaps upsampled."""
         windows = tuple(self.arguments.get(key) for key in ("kernel", "stride", "pads"))
@@ -189,13 +198,13 @@ class Pending(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingAdd(_Result):
-    """The sum of two tensors, the first of which may still be a layer's result.
+    """The sum of two tensors, the first of which may still be a layer's result, and both a function's.
 
     ``apart``: one of both is always zero, so that a result in steps of the sum is rounded once.
     """
 
-    a: Real | Pending
-    b: Real
+    a: "Real | Pending | PendingTable"
+    b: "Real | PendingTable"
     apart: bool = False
 
 

@@ -100,7 +100,7 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
     quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
     while True:
         probed = probe(model, host, types, machine)
-        host = dict(probed.host)
+        host, types = dict(probed.host), dict(probed.types)
         if probed.unquantised:
             # What is refused behind a quantisation that was added would be once more behind another.
             once = [name for name in probed.unquantised if name not in quantised.values()]

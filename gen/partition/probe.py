@@ -18,6 +18,7 @@ from gen.ir.graph import MAX_VALUES, Layer
 from gen.onnx.importer import Importer
 from gen.onnx.machine import Machine
 from gen.onnx.model import Model, ModelInput, Node, NodeError
+from gen.onnx.passes import value_types
 from gen.onnx.values import Constant, QuantisedConstant, RawInput, Value
 
 __all__ = ["Probed", "probe"]
@@ -47,6 +48,8 @@ class Probed:
     #: Values that the accelerator has only as sums on the way to a quantised tensor -> the node that needs them on the
     #: processor, "" for outputs of the model.
     unquantised: Mapping[str, str]
+    #: Of the model's values, as far as they can be told.
+    types: Mapping[str, onnx.TypeProto]
 
     @cached_property
     def in_layers(self) -> frozenset[str]:
@@ -68,12 +71,15 @@ class _Prober(Importer):
         self.blamed: dict[str, str] = {}
         self.constants = dict(model.constants)
         self.unquantised: dict[str, str] = {}
+        #: Results of the processor whose type is known, and not their shape.
+        self.open: set[str] = set()
 
     def probe(self) -> Probed:
         self._visit_all()
         for name in self._model.outputs:
             self._leave(name, "")
-        return Probed(self.host, self._graph.layers, self.constants, self.unquantised)
+        return Probed(self.host, self._graph.layers, self.constants, self.unquantised,
+                      self._types)
 
     def _input(self, model_input: ModelInput, *, others_quantised: bool) -> Value:
         if model_input.elem_type not in _NUMBERS:
@@ -104,6 +110,8 @@ class _Prober(Importer):
     def _made_on_host(self, name: str, node: Node) -> Value:
         type_ = self._types[name].tensor_type if name in self._types else onnx.TypeProto.Tensor()
         shape = tuple(d.dim_value for d in type_.shape.dim)
+        if name in self._types and not is_known(type_):
+            self.open.add(name)
         # Shapes in the file may be anything: none below 1, and no more values than a layer may have.
         possible = len(shape) > 1 and shape[0] == 1 and min(shape) > 0 and prod(shape) <= MAX_VALUES
         if type_.elem_type not in _NUMBERS or not possible:
@@ -122,17 +130,28 @@ class _Prober(Importer):
             self.unquantised.setdefault(name, reader)
 
 
+def is_known(type_: onnx.TypeProto.Tensor) -> bool:
+    """Whether a type has a shape without a dimension that is left open."""
+    return type_.HasField("shape") and all(dim.HasField("dim_value") for dim in type_.shape.dim)
+
+
 def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
           machine: Machine | None = None) -> Probed:
     """A walk in which the nodes of ``host`` are left to the processor from the start, and those that turn out to be at
     fault for what is refused behind them.
 
-    ``types``: of the model's values; ``machine``: as of an `Importer`. Raises GraphError for a model
-    that is too large, or not one.
+    ``types``: of the model's values, to which those are added that depend on shapes which the walk has found;
+    ``machine``: as of an `Importer`. Raises GraphError for a model that is too large, or not one.
     """
     while True:
         prober = _Prober(model, host, types, machine)
         found = prober.probe()
-        if not prober.blamed:
+        if prober.blamed:
+            host = {**host, **prober.blamed}
+            continue
+        if not prober.open:
             return found
-        host = {**host, **prober.blamed}
+        more = value_types(model.proto, found.constants)
+        if not any(name in more and is_known(more[name].tensor_type) for name in prober.open):
+            return found
+        types = more

@@ -10,6 +10,8 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
+from gen.prune.sizes import sizes_of
+
 __all__ = ["PrunableLayer", "ModelView", "find_layers"]
 
 #: Operator -> the input that has its weights.
@@ -43,6 +45,11 @@ class ModelView:
     def signs(self) -> set[str]:
         """Values that a Sign makes."""
         return {node.output[0] for node in self.model.graph.node if node.op_type == "Sign"}
+
+    @cached_property
+    def sizes(self) -> Mapping[str, TensorProto]:
+        """Values that the model computes of shapes, as constants for one sample."""
+        return {name: numpy_helper.from_array(array, name) for name, array in sizes_of(self.model)[1].items()}
 
     def behind(self, name: str, passing: tuple[str, ...]) -> str:
         """The value that ``name`` is made of by operators of ``passing`` alone, as their first inputs."""
@@ -110,10 +117,13 @@ def _order(view: ModelView, name: str) -> tuple[np.ndarray | None, tuple[int, ..
         if node.op_type in _QUANTISING:
             node = helper.make_node("Identity", [current], [node.output[0]])
         nodes.append(node)
-    read = {other for node in nodes for other in node.input[1:] if other in view.constants}
+    read = {other for node in nodes for other in node.input[1:] if other}
+    known = {**view.constants, **(view.sizes if not read <= view.constants.keys() else {})}
+    if not read <= known.keys():
+        return None, ()
     graph = helper.make_graph(
         nodes[::-1], "order", [helper.make_tensor_value_info(source, TensorProto.INT64, (1, *shape[1:]))],
-        [helper.make_tensor_value_info(name, TensorProto.INT64, None)], [view.constants[other] for other in read])
+        [helper.make_tensor_value_info(name, TensorProto.INT64, None)], [known[other] for other in sorted(read)])
     model = helper.make_model(graph, opset_imports=view.model.opset_import)
     places = np.arange(np.prod(shape[1:])).reshape(1, *shape[1:])
     channels, *spatial = shape[1:]

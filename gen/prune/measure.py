@@ -8,6 +8,7 @@ import onnx
 from onnx import helper
 
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel, float_outputs
+from gen.onnx.scores import answers, are_scores, why_no_scores
 from gen.prune.errors import PruneError
 
 __all__ = ["Judge", "run_model"]
@@ -44,17 +45,24 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
 class Judge:
     """How good a changed model is on samples, against the one that it came from.
 
-    ``labels``: (N,), below 0 for none; without any, a sample is right where the largest output is that of ``original``.
+    ``labels``: (N,), below 0 for none; without any, an answer (`gen.onnx.scores.answers`) is right where it is that of
+    ``original``. ``remark``: why there are none, though some were given.
     """
 
     inputs: Mapping[str, np.ndarray]
     original: Sequence[np.ndarray]
     labels: np.ndarray | None
+    remark: str = ""
 
     @classmethod
     def of(cls, model: onnx.ModelProto, inputs: Mapping[str, np.ndarray], labels: np.ndarray | None = None) -> "Judge":
-        known = labels is not None and bool((labels >= 0).any())
-        return cls(inputs, run_model(model, inputs), labels if known else None)
+        original = run_model(model, inputs)
+        if labels is None or not (labels >= 0).any():
+            return cls(inputs, original, None)
+        shape = original[0].shape[1:]
+        if not are_scores(shape):
+            return cls(inputs, original, None, why_no_scores(float_outputs(model)[0], shape))
+        return cls(inputs, original, labels)
 
     def noise(self, model: onnx.ModelProto) -> float:
         """Power of the outputs' change over that of the outputs; SQNR is -10 log10 of it."""
@@ -64,7 +72,7 @@ class Judge:
                               for new, old in zip(found, self.original, strict=True)]))
 
     def accuracy(self, model: onnx.ModelProto) -> float:
-        """Share of the samples that are right."""
+        """Share of the samples, or of the places of a map, that are right."""
         return self._share(run_model(model, self.inputs)[0])
 
     @property
@@ -72,8 +80,8 @@ class Judge:
         return self._share(self.original[0])
 
     def _share(self, output: np.ndarray) -> float:
-        classes = output.reshape(len(output), -1).argmax(1)
+        found = answers(output)
         if self.labels is None:
-            return float((classes == self.original[0].reshape(len(output), -1).argmax(1)).mean())
+            return float((found == answers(self.original[0])).mean())
         known = self.labels >= 0
-        return float((classes == self.labels)[known].mean())
+        return float((found[:, 0] == self.labels)[known].mean())

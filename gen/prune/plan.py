@@ -58,7 +58,8 @@ class Pruned:
     """The result. ``before``, ``after``: cycles of the accelerator, None where it could have nothing of the model, for
     ``reason``; ``on_host``: nodes that are left to the processor.
 
-    ``noise``: of the outputs, see `Judge`; ``accuracy``: before and after, on samples that were given.
+    ``noise``: of the outputs, see `Judge`; ``accuracy``: before and after, on samples that were given: by their labels
+    if ``labelled``, else shares of the samples with the same answer as before. ``remark``: on the labels.
     """
 
     model: onnx.ModelProto
@@ -69,6 +70,8 @@ class Pruned:
     sensitivities: Mapping[str, Sensitivity] = field(default_factory=dict)
     reason: str = ""
     on_host: int = 0
+    labelled: bool = False
+    remark: str = ""
 
 
 def read_model(path: Path, shapes: Shapes | None = None) -> onnx.ModelProto:
@@ -144,7 +147,8 @@ class Pruner:
         accuracy = (judge.original_accuracy, judge.accuracy(model)) if self._given else None
         after = self._twin_of(model).times(self._config) if self._twin else None
         on_host = self._twin.on_host if self._twin else 0
-        return Pruned(model, self._before, after, judge.noise(model), accuracy, found, self._reason, on_host)
+        return Pruned(model, self._before, after, judge.noise(model), accuracy, found, self._reason, on_host,
+                      judge.labels is not None, judge.remark)
 
     def _twin_of(self, model: onnx.ModelProto) -> Twin:
         return Twin.of(model, name=self._name, machine=Machine.of(self._config))

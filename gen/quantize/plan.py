@@ -31,9 +31,10 @@ _CLIPS = ("Relu", "Clip")
 #: What gives the result of a layer to which constants and clips may be added.
 _AVERAGES = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 #: What gives a result that can only be clipped.
-_JOINS = ("Add", "Concat")
+_JOINS = ("Add", "Sub", "Concat")
 #: Operators that pick values; their results are quantised once more, as their inputs are.
-_PICKING = ("MaxPool", "GlobalMaxPool", "Resize", "Slice", "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Pad")
+_PICKING = ("MaxPool", "GlobalMaxPool", "ReduceMax", "Resize", "Slice", "Split", "Gather", "DepthToSpace",
+            "SpaceToDepth", "Pad")
 #: Operators that leave the values and their order.
 _SHAPING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 #: Operators whose results on signs are signs.
@@ -160,8 +161,8 @@ class _Planner:
                 and self._types.get(node.output[0]) == TensorProto.FLOAT)
 
     def _is_product(self, node: NodeProto) -> bool:
-        """Of two activations, or their difference."""
-        return (node.op_type in (*_WEIGHTED, *_AFFINE) and node.op_type != "Add"
+        """Of two activations, or their quotient."""
+        return (node.op_type in (*_WEIGHTED, *_AFFINE) and node.op_type not in _JOINS
                 and sum(name in self._kinds for name in node.input) > 1)
 
     def _is_multiplied(self, node: NodeProto) -> bool:
@@ -171,7 +172,8 @@ class _Planner:
             return False
         shapes = [self._shapes.get(name, ()) for name in node.input]
         whole = max(shapes, key=lambda shape: sum(size != 1 for size in shape))
-        return bool(whole) and all(shape in (whole, (*whole[:2], *[1] * len(whole[2:]))) for shape in shapes)
+        return bool(whole) and all(
+            shape in (whole, (*whole[:2], *[1] * len(whole[2:])), (*whole[:1], 1, *whole[2:])) for shape in shapes)
 
     def _is_function(self, node: NodeProto) -> bool:
         """Whether a table can be what a node computes of a value that the machine has."""

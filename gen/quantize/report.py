@@ -8,6 +8,7 @@ import onnx
 from onnx import numpy_helper
 
 from gen.onnx.runtime import float_outputs
+from gen.onnx.scores import answers, are_scores, why_no_scores
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
 from gen.quantize.quantize import Quantized
@@ -34,8 +35,9 @@ class LayerNoise:
 
 @dataclass(frozen=True)
 class Report:
-    """Of the model's float outputs ``outputs`` has the SQNR in dB. ``agreement``: share of samples whose largest
-    element of the first one is the same; the others are shares of those with a label, None without labels.
+    """Of the model's float outputs ``outputs`` has the SQNR in dB. ``agreement``: share of the answers of the first one
+    (`gen.onnx.scores.answers`) that are the same; the others are shares of those with a label, None without labels, or
+    without scores of classes. ``remark``: why labels that there are were not used, "" if they were.
     """
 
     samples: int
@@ -44,6 +46,7 @@ class Report:
     agreement: float
     accuracy_float: float | None
     accuracy_quantized: float | None
+    remark: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -58,7 +61,7 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
         raise QuantizeError("no output of the model is float, so there is nothing to compare")
     names = {name: name for name in outputs} | {name: quantized[name].result for name in found.plan.tensors}
     signal, noise = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
-    answers: list[tuple[int, int]] = []
+    both: list[np.ndarray] = []      # (2, places) each
     total = len(next(iter(samples.values())))
     pairs = zip(values_of(found.reference, list(names), samples),
                 values_of(found.model, list(names.values()), samples), strict=True)
@@ -68,17 +71,19 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
             difference = exact[name] - rounded[result]
             signal[name] += float(np.vdot(exact[name], exact[name]))
             noise[name] += float(np.vdot(difference, difference))
-        answers.append((int(exact[outputs[0]].argmax()), int(rounded[outputs[0]].argmax())))
+        shape = exact[outputs[0]].shape[1:]
+        both.append(np.concatenate([answers(exact[outputs[0]]), answers(rounded[outputs[0]])]))
     sqnr = {name: _decibels(signal[name], noise[name]) for name in names}
     ops = {node.name: node.op_type for node in found.reference.graph.node}
     layers = tuple(LayerNoise(node, ops.get(node, "input"), name, quantized[name].scale, quantized[name].zero_point,
                               sqnr[name]) for name, node in found.plan.tensors.items())
-    both = np.array(answers)
     right: list[float | None] = [None, None]
-    if labels is not None and (labelled := labels >= 0).any():
-        right = [float(share) for share in (both == labels[:, None])[labelled].mean(axis=0)]
-    return Report(total, layers, {name: sqnr[name] for name in outputs}, float((both[:, 0] == both[:, 1]).mean()),
-                  *right)
+    labelled = np.zeros(total, bool) if labels is None else labels >= 0
+    remark = why_no_scores(outputs[0], shape) if labelled.any() and not are_scores(shape) else ""
+    if labels is not None and labelled.any() and not remark:
+        right = [float(share) for share in (np.stack(both)[:, :, 0] == labels[:, None])[labelled].mean(axis=0)]
+    agreement = float(np.mean([(one[0] == one[1]).mean() for one in both]))
+    return Report(total, layers, {name: sqnr[name] for name in outputs}, agreement, right[0], right[1], remark)
 
 
 @dataclass(frozen=True)

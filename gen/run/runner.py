@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from gen.ir import reference
+from gen.onnx.scores import are_scores
 from gen.passes.streams import shorten_streams
 from gen.run.application import Application
 from gen.run.host import HostSegment
@@ -42,8 +43,8 @@ class Inference:
     @property
     def prediction(self) -> int | None:
         """The class with the highest score, where the model has one vector of scores."""
-        scores = np.squeeze(next(iter(self.outputs.values())))
-        return int(scores.argmax()) if len(self.outputs) == 1 and scores.ndim == 1 else None
+        scores = next(iter(self.outputs.values()))
+        return int(scores.argmax()) if len(self.outputs) == 1 and are_scores(scores.shape) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cores.config import NpuConfig
+from gen.onnx.scores import are_scores
 from gen.prune.blocks import prune_blocks, prune_magnitudes
 from gen.train.data import Dataset, read_dataset
 from gen.train.errors import TrainError
@@ -94,6 +95,10 @@ def accuracy(network: Network, data: Dataset) -> float:
     with torch.no_grad():
         for start in range(0, len(data), _EVALUATED):
             scores = network(torch.from_numpy(data.inputs[start:start + _EVALUATED]))
+            if not are_scores(scores.shape[1:]):
+                raise TrainError(f"the first output has the shape {tuple(scores.shape[1:])} for each sample, and only "
+                                 "scores of classes can be trained here; train such a model where it was made, and "
+                                 "quantise it then")
             found = scores.reshape(len(scores), -1).argmax(1).numpy()
             right += int((found == data.labels[start:start + _EVALUATED]).sum())
     return right / len(data)

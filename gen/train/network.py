@@ -9,8 +9,10 @@ from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
 from gen.prune.layers import ModelView, find_layers
+from gen.prune.sizes import sizes_of
+from gen.train.call import Call
 from gen.train.errors import TrainError
-from gen.train.operators import OPERATORS, Call, dequantize, quantize
+from gen.train.operators import OPERATORS, dequantize, quantize
 
 __all__ = ["Network"]
 
@@ -33,12 +35,17 @@ class Network(nn.Module):
         super().__init__()
         self._model = model
         self._view = view = ModelView.of(model)
-        unknown = next((node for node in model.graph.node
+        self.input = model.graph.input[0].name
+        #: Values that are computed of shapes, and those of them that layers are told.
+        self._of_shapes, self._sizes = sizes_of(model)
+        unknown = next((node for node in self._nodes
                         if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx")), None)
         if unknown is not None:
             way_out = "; quantise in the form QDQ" if unknown.op_type.startswith("QLinear") else ""
             raise TrainError(f"node {unknown.name} ({unknown.op_type}) cannot be trained{way_out}")
         self._arrays = {name: numpy_helper.to_array(tensor) for name, tensor in view.constants.items()}
+        self._whole = {name: array for name, array in {**self._arrays, **self._sizes}.items()
+                       if array.dtype.kind in "iu"}
         #: Initializer of integers that is learnt -> its DequantizeLinear.
         self._rounded: dict[str, onnx.NodeProto] = {}
         self._keys = {name: f"p{number}" for number, name in enumerate(self._arrays)}
@@ -50,9 +57,13 @@ class Network(nn.Module):
             else:
                 self.register_buffer(self._keys[name], torch.tensor(array.astype(np.float32)))
         self._masks: dict[str, Tensor] = {}
-        self.input = model.graph.input[0].name
         #: The value before the last Softmax, and quantisation.
         self.scores = view.behind(model.graph.output[0].name, _FINAL)
+
+    @property
+    def _nodes(self) -> list[onnx.NodeProto]:
+        """Those that compute with what flows through the model."""
+        return [node for node in self._model.graph.node if node.output[0] not in self._of_shapes]
 
     def _find_learnt(self) -> set[str]:
         learnt = set()
@@ -110,13 +121,14 @@ class Network(nn.Module):
     def forward(self, x: Tensor, *, norms: bool = False) -> Tensor:
         """Scores of the classes; ``norms``: BatchNormalizations take the statistics of the batch and learn them."""
         values: dict[str, Tensor] = {self.input: x}
-        for node in self._model.graph.node:
-            values[node.output[0]] = self._apply(node, values, norms)
+        for node in self._nodes:
+            made = self._apply(node, values, norms)
+            values.update(zip(node.output, made if isinstance(made, tuple) else (made,), strict=False))
             if node.output[0] == self.scores:
                 break
         return values[self.scores]
 
-    def _apply(self, node: onnx.NodeProto, values: dict[str, Tensor], norms: bool) -> Tensor:
+    def _apply(self, node: onnx.NodeProto, values: dict[str, Tensor], norms: bool) -> Tensor | tuple[Tensor, ...]:
         attributes: dict[str, Any] = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
         inputs: list[Tensor | None] = []
@@ -125,9 +137,9 @@ class Network(nn.Module):
                 inputs.append(self._integers(name))
             else:
                 inputs.append(values[name] if name in values else self._value(name) if name in self._keys else None)
-        integers = {place: self._arrays[name].reshape(-1).tolist() for place, name in enumerate(node.input)
-                    if name in self._arrays and self._arrays[name].dtype.kind in "iu"}
-        call = Call(inputs, attributes, integers, norms, self._limits(node))
+        numbers = {place: self._whole[name] for place, name in enumerate(node.input) if name in self._whole}
+        call = Call(inputs, attributes, {place: array.reshape(-1).tolist() for place, array in numbers.items()}, norms,
+                    self._limits(node), {place: array.shape for place, array in numbers.items()}, len(node.output))
         try:
             return OPERATORS[node.op_type](call)
         except TrainError as error:

@@ -1,42 +1,16 @@
 """ONNX operators on PyTorch tensors, as far as CNNs have them; differentiable, and rounded as onnxruntime rounds."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gen.train.call import Call
 from gen.train.errors import TrainError
+from gen.train.moving import MOVING, same_pads
 
-__all__ = ["OPERATORS", "Call", "dequantize", "quantize"]
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """A node at work. ``inputs``: None for one left out; ``integers``: constants as Python numbers, by input."""
-
-    inputs: list[Tensor | None]
-    attributes: Mapping[str, Any]
-    integers: Mapping[int, list[int]]
-    #: Whether BatchNormalizations take the statistics of the batch.
-    training: bool
-    #: Of a QuantizeLinear: lowest and highest integer.
-    limits: tuple[int, int] = (0, 255)
-
-    def __getitem__(self, place: int) -> Tensor:
-        value = self.inputs[place]
-        if value is None:
-            raise TrainError(f"its input {place} is missing")
-        return value
-
-    def optional(self, place: int) -> Tensor | None:
-        return self.inputs[place] if place < len(self.inputs) else None
-
-    def numbers(self, name: str, place: int) -> list[int]:
-        """Whole numbers that were an attribute once and are an input now; none if there are neither."""
-        return list(self.attributes.get(name, self.integers.get(place, [])))
+__all__ = ["OPERATORS", "dequantize", "quantize"]
 
 
 def _along(parameter: Tensor, x: Tensor, axis: int) -> Tensor:
@@ -65,13 +39,14 @@ def _zero_point(call: Call) -> Tensor:
     return torch.zeros_like(call[1]) if point is None else point
 
 
-def _padded(call: Call, x: Tensor, value: float, kernel: list[int] | None = None) -> Tensor:
+def _padded(call: Call, x: Tensor, value: float, kernel: list[int]) -> Tensor:
     """``x`` with the padding of a window operator around it."""
-    if call.attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        raise TrainError("auto_pad is not known here; export the model with explicit pads")
     if call.attributes.get("ceil_mode", 0):
         raise TrainError("ceil_mode is not known here; export the model without it")
-    pads = list(call.attributes.get("pads", []))
+    if call.attributes.get("auto_pad", "NOTSET").startswith("SAME"):
+        pads = same_pads(call, x, kernel)
+    else:
+        pads = list(call.attributes.get("pads", []))
     if not any(pads):
         return x
     axes = len(pads) // 2
@@ -80,7 +55,8 @@ def _padded(call: Call, x: Tensor, value: float, kernel: list[int] | None = None
 
 
 def _conv(call: Call) -> Tensor:
-    x, weights = _padded(call, call[0], 0.0), call[1]
+    weights = call[1]
+    x = _padded(call, call[0], 0.0, list(weights.shape[2:]))
     attributes, axes = call.attributes, weights.ndim - 2
     if axes not in (1, 2):
         raise TrainError(f"convolutions over {axes} axes are not known here")
@@ -113,7 +89,7 @@ def _clip(call: Call) -> Tensor:
 
 def _max_pool(call: Call) -> Tensor:
     kernel = call.attributes["kernel_shape"]
-    return functional.max_pool2d(_padded(call, call[0], float("-inf")), kernel,
+    return functional.max_pool2d(_padded(call, call[0], float("-inf"), kernel), kernel,
                                  call.attributes.get("strides", [1] * len(kernel)),
                                  dilation=call.attributes.get("dilations", 1))
 
@@ -121,15 +97,21 @@ def _max_pool(call: Call) -> Tensor:
 def _average_pool(call: Call) -> Tensor:
     kernel = call.attributes["kernel_shape"]
     strides = call.attributes.get("strides", [1] * len(kernel))
-    mean = functional.avg_pool2d(_padded(call, call[0], 0.0), kernel, strides)
-    if call.attributes.get("count_include_pad", 0) or not any(call.attributes.get("pads", [])):
+    mean = functional.avg_pool2d(_padded(call, call[0], 0.0, kernel), kernel, strides)
+    if call.attributes.get("count_include_pad", 0):
         return mean
-    return mean / functional.avg_pool2d(_padded(call, torch.ones_like(call[0][:1, :1]), 0.0), kernel, strides)
+    ones = torch.ones_like(call[0][:1, :1])
+    return mean / functional.avg_pool2d(_padded(call, ones, 0.0, kernel), kernel, strides)
 
 
 def _reduce_mean(call: Call) -> Tensor:
     axes = call.numbers("axes", 1) or list(range(call[0].ndim))
     return call[0].mean(axes, keepdim=bool(call.attributes.get("keepdims", 1)))
+
+
+def _reduce_max(call: Call) -> Tensor:
+    axes = call.numbers("axes", 1) or list(range(call[0].ndim))
+    return call[0].amax(axes, keepdim=bool(call.attributes.get("keepdims", 1)))
 
 
 def _reshape(call: Call) -> Tensor:
@@ -160,7 +142,9 @@ def _unsqueeze(call: Call) -> Tensor:
 
 
 #: What each operator makes of its inputs.
-OPERATORS: dict[str, Callable[[Call], Tensor]] = {
+OPERATORS: dict[str, Callable[[Call], Tensor | tuple[Tensor, ...]]] = {
+    **MOVING,
+    "Abs": lambda call: call[0].abs(),
     "Add": lambda call: call[0] + call[1],
     "AveragePool": _average_pool,
     "BatchNormalization": _norm,
@@ -170,7 +154,11 @@ OPERATORS: dict[str, Callable[[Call], Tensor]] = {
     "DequantizeLinear": lambda call: dequantize(call[0], call[1], _zero_point(call), call.attributes.get("axis", 1)),
     "Div": lambda call: call[0] / call[1],
     "Dropout": lambda call: call[0],
+    "Elu": lambda call: functional.elu(call[0], call.attributes.get("alpha", 1.0)),
+    "Erf": lambda call: torch.erf(call[0]),
+    "Exp": lambda call: torch.exp(call[0]),
     "Flatten": lambda call: call[0].flatten(call.attributes.get("axis", 1)),
+    "Gelu": lambda call: functional.gelu(call[0], approximate=call.attributes.get("approximate", "none")),
     "Gemm": _gemm,
     "GlobalAveragePool": lambda call: call[0].mean(list(range(2, call[0].ndim)), keepdim=True),
     "GlobalMaxPool": lambda call: call[0].amax(list(range(2, call[0].ndim)), keepdim=True),
@@ -181,16 +169,22 @@ OPERATORS: dict[str, Callable[[Call], Tensor]] = {
     "LeakyRelu": lambda call: functional.leaky_relu(call[0], call.attributes.get("alpha", 0.01)),
     "MatMul": lambda call: call[0] @ call[1],
     "MaxPool": _max_pool,
+    "Mish": lambda call: functional.mish(call[0]),
     "Mul": lambda call: call[0] * call[1],
+    "Neg": lambda call: -call[0],
     "PRelu": lambda call: torch.where(call[0] < 0, call[0] * call[1], call[0]),
     "Pad": _pad,
+    "Pow": lambda call: call[0] ** call[1],
     "QuantizeLinear": lambda call: quantize(call[0], call[1], _zero_point(call), call.attributes.get("axis", 1),
                                             call.limits),
+    "ReduceMax": _reduce_max,
     "ReduceMean": _reduce_mean,
     "Relu": lambda call: functional.relu(call[0]),
     "Reshape": _reshape,
     "Sigmoid": lambda call: torch.sigmoid(call[0]),
     "Softmax": lambda call: functional.softmax(call[0], call.attributes.get("axis", -1)),
+    "Softplus": lambda call: functional.softplus(call[0]),
+    "Sqrt": lambda call: torch.sqrt(call[0]),
     "Squeeze": _squeeze,
     "Sub": lambda call: call[0] - call[1],
     "Tanh": lambda call: torch.tanh(call[0]),

@@ -139,7 +139,7 @@ def test_refused(rng: Rng, tmp_path: Path) -> None:
         compile_kept(load_model(path, machine=MACHINE).graph, NpuConfig.preset(16))
     b = Builder(rng)
     x = b.dequantize(b.input(1, 4, 6, 6))
-    map_ = b.requantize(b.node("Conv", x, b.weights(1, 4, 1, 1)))
-    b.output(b.quantize(b.node("Mul", x, map_)))
-    with pytest.raises(GraphError, match="one number for each channel as the other"):
+    rows = b.requantize(b.node("MaxPool", x, kernel_shape=[1, 6]))
+    b.output(b.quantize(b.node("Mul", x, rows)))
+    with pytest.raises(GraphError, match="one number for each channel, or for each pixel, as the other"):
         load_model(b.save(tmp_path), machine=MACHINE)

@@ -137,6 +137,19 @@ def test_without_tables(rng: Rng, tmp_path: Path) -> None:
         compile_kept(load_model(path, machine=Machine(tables=True)).graph, NpuConfig.preset(16))
 
 
+def test_a_rearranged_tensor_is_quantised_first(rng: Rng, tmp_path: Path) -> None:
+    for between in (False, True):
+        b = Builder(rng)
+        y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3)))
+        y = b.node("Reshape", y, b.constant([1, 4, 2, 36]))
+        b.output(b.quantize(b.node("Sigmoid", b.requantize(y) if between else y)))
+        if between:
+            assert load_model(b.save(tmp_path), machine=Machine(tables=True)).graph.layers[-1].table
+            continue
+        with pytest.raises(GraphError, match=r"\(Sigmoid\): its input is a rearrangement .*; put QuantizeLinear"):
+            load_model(b.save(tmp_path), machine=Machine(tables=True))
+
+
 def test_no_function_of_one_tensor(rng: Rng, tmp_path: Path) -> None:
     for number, make in enumerate((
             lambda b, x, y: b.node("Mul", x, y),

@@ -11,6 +11,7 @@ from cores.config import NpuConfig
 from gen.check.segments import compare_segments
 from gen.cli import main
 from gen.onnx.machine import Machine
+from gen.onnx.read import read
 from gen.partition.partition import partition
 from gen.prune.blocks import prune_blocks
 from gen.prune.timing import Twin
@@ -52,6 +53,8 @@ def test_compare(model: onnx.ModelProto, capsys: pytest.CaptureFixture) -> None:
     assert len(found["layers"]) >= 3 and list(found["host"]) == ["average"]
     (end,) = found["outputs"]
     assert end["agreement"] == 1 and end["values"] == 4 * 5 and end["largest"] < 0.1
+    assert main(["compare", "float.onnx", "--calibrate", "x.npz", "--input", "x.npz", "--limit", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found, "quantised on the way"
     assert main(["compare", "q.onnx", "--input", "x.npz", "--limit", "4"]) == 0
     assert "1 node runs on the processor" in capsys.readouterr().out
 
@@ -60,12 +63,12 @@ def test_compare_sees_a_segment_that_is_wrong(model: onnx.ModelProto) -> None:
     """Weights of the second segment that are not the model's."""
     inputs = {"x": np.load("x.npz")["x"][:2]}
     cut = partition("q.onnx")
-    path = Path("q.onnx")
-    assert compare_segments(path, cut, inputs, Machine()).outputs[0].largest < 0.1
+    whole = read("q.onnx")
+    assert compare_segments(cut, inputs, Machine(), whole).outputs[0].largest < 0.1
     last = cut.segments[-1].model
     weights = next(tensor for tensor in last.graph.initializer if len(tensor.dims) == 4)
     weights.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(weights), weights.name))
-    found = compare_segments(path, cut, inputs, Machine())
+    found = compare_segments(cut, inputs, Machine(), whole)
     assert found.largest <= 1 and found.outputs[0].largest > 0.1, "its layers are what that segment says"
 
 

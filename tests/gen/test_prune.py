@@ -31,7 +31,7 @@ def imported(model: onnx.ModelProto):
 
 
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
-@pytest.mark.parametrize("layout", ["flatten", "transposed"])
+@pytest.mark.parametrize("layout", ["flatten", "transposed", "computed"])
 def test_the_same_weights_as_the_compiler(number: type, layout: str, rng: np.random.Generator):
     """A pruned ONNX model, imported, is the imported model, pruned: convolutions, and products behind a feature map."""
     builder = Builder(rng, number=number)
@@ -42,7 +42,11 @@ def test_the_same_weights_as_the_compiler(number: type, layout: str, rng: np.ran
             kernel_shape=[3, 3]))
     if layout == "transposed":
         value = builder.node("Transpose", value, perm=[0, 2, 3, 1])
-    value = builder.node("Flatten", value)
+    if layout == "computed":        # as a model of any number of samples has it from `x.view(len(x), -1)`
+        samples = builder.node("Gather", builder.node("Shape", value), builder.constant([0]))
+        value = builder.node("Reshape", value, builder.node("Concat", samples, builder.constant([-1]), axis=0))
+    else:
+        value = builder.node("Flatten", value)
     value = builder.requantize(builder.node("MatMul", value, builder.weights(160, 32, axis=1, number=number)))
     value = builder.requantize(builder.node("Gemm", value, builder.weights(10, 32, number=number), transB=1))
     builder.output(value, np.float32, rank=2)
@@ -247,3 +251,23 @@ def test_errors(argv: list[str], status: int, message: str, digits: Path, tmp_pa
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1 and message in captured.err
     assert not output.exists()
+
+
+def test_labels_are_for_scores_alone(tmp_path: Path, rng: np.random.Generator, capsys: pytest.CaptureFixture):
+    """Labels beside a map are left aside, and said to be: pruning goes by the classes of its places."""
+    builder = FloatBuilder(rng, ["N", 3, 8, 8])
+    value = builder.node("Relu", builder.same_conv("x", 3, 16))
+    onnx.save(builder.model(builder.same_conv(value, 16, 4)), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=rng.normal(size=(20, 3, 8, 8)).astype(np.float32), label=np.arange(20) % 4)
+    for command in (["prune", "--max-loss", "2"], ["quantize"]):
+        assert main([*command, str(tmp_path / "m.onnx"), "--calibrate", str(tmp_path / "x.npz"),
+                     "-o", str(tmp_path / "p.onnx")]) == 0
+        printed = capsys.readouterr()
+        assert "labels are not used: output" in printed.err and "(4, 8, 8) for each sample" in printed.err
+        assert "of the answers are the same" in printed.out and "accuracy" not in printed.out
+    judge = Judge.of(onnx.load(tmp_path / "m.onnx"), {"x": np.load(tmp_path / "x.npz")["x"]})
+    assert judge.original_accuracy == 1
+    changed = onnx.load(tmp_path / "m.onnx")
+    weights = next(t for t in changed.graph.initializer if list(t.dims) == [4, 16, 3, 3])
+    weights.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(weights), weights.name))
+    assert 0 < judge.accuracy(changed) < 0.5

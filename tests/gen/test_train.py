@@ -19,8 +19,9 @@ from tests.gen.float_models import FloatBuilder
 torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install '.[train]'")
 torch.set_num_threads(1)
 
+from gen.train.data import Dataset  # noqa: E402
 from gen.train.errors import TrainError  # noqa: E402
-from gen.train.fit import train  # noqa: E402
+from gen.train.fit import accuracy, train  # noqa: E402
 from gen.train.network import Network  # noqa: E402
 from gen.train.session import Data, Session, Stage  # noqa: E402
 
@@ -59,6 +60,39 @@ def test_the_operators_are_onnxruntimes(rng: np.random.Generator):
     inputs, network = random_inputs(model, 5), Network(model)
     assert network.scores == model.graph.node[-1].input[0]      # in front of the Softmax
     np.testing.assert_allclose(scores(network, inputs), run_model(model, inputs, [network.scores])[0], atol=1e-5)
+    assert network.exported() == model
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("opset", [18, 20])
+def test_operators_of_larger_models(auto_pad: str, opset: int, rng: np.random.Generator):
+    """Parts of channels, sizes computed of shapes, padding that is not written out, functions of newer networks."""
+    builder = FloatBuilder(rng, ["N", 3, 11, 10], opset=opset)
+    value = builder.conv("x", 3, 8, auto_pad=auto_pad, strides=[2, 3])
+    value = builder.node("MaxPool", value, kernel_shape=[3, 2], auto_pad=auto_pad, strides=[1, 1])
+    shape = builder.node("Shape", value)
+    half = builder.node("Div", builder.node("Gather", shape, builder.constant([1])), builder.constant([2]))
+    zero, one = builder.constant([0]), builder.constant([1])
+    value = builder.node("Concat", builder.node("Slice", value, zero, half, one),
+                         builder.node("Abs", builder.node("Slice", value, half, builder.constant([99]), one)), axis=1)
+    builder.nodes.append(
+        onnx.helper.make_node("Split", [value], ["left", "right"], name="split", axis=1, num_outputs=2))
+    value = builder.node("Add", builder.node("Elu", "left", alpha=0.7), builder.node("Softplus", "right"))
+    if opset >= 20:
+        value = builder.node("Gelu", builder.node("Mish", value), approximate="tanh")
+    erf = builder.node("Erf", builder.node("Div", value, builder.constant(np.float32(1.4))))
+    value = builder.node("Mul", value, builder.node("Exp", builder.node("Neg", erf)))
+    value = builder.node("Sqrt", builder.node("Pow", value, builder.constant(np.float32(2))))
+    value = builder.node("Resize", value, "", builder.constant(np.float32([1, 1, 2, 2])), mode="nearest",
+                         coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    value = builder.node("Gather", value, builder.constant([3, 0, -1]), axis=1)
+    value = builder.node("ReduceMax", value, builder.constant([2, 3]), keepdims=1)
+    samples = builder.node("Gather", builder.node("Shape", value), zero)
+    target = builder.node("Concat", samples, builder.constant([-1]), axis=0)
+    value = builder.node("MatMul", builder.node("Reshape", value, target), builder.weights(3, 5))
+    model = builder.model(value)
+    inputs, network = random_inputs(model, 5), Network(model)
+    np.testing.assert_allclose(scores(network, inputs), run_model(model, inputs)[0], atol=1e-5)
     assert network.exported() == model
 
 
@@ -157,6 +191,13 @@ def test_gammas_get_smaller(tmp_path: Path, rng: np.random.Generator):
 
 def test_what_cannot_be_trained(rng: np.random.Generator):
     builder = FloatBuilder(rng, ["N", 4])
-    model = builder.model(builder.node("Erf", "x"))
-    with pytest.raises(TrainError, match=r"node erf0 \(Erf\) cannot be trained"):
+    model = builder.model(builder.node("Hardmax", "x"))
+    with pytest.raises(TrainError, match=r"node hardmax0 \(Hardmax\) cannot be trained"):
         Network(model)
+
+
+def test_a_map_is_no_score_of_classes(rng: np.random.Generator):
+    builder = FloatBuilder(rng, ["N", 2, 6, 6])
+    network = Network(builder.model(builder.same_conv("x", 2, 3)))
+    with pytest.raises(TrainError, match=r"shape \(3, 6, 6\) for each sample, and only scores of classes"):
+        accuracy(network, Dataset(rng.normal(size=(4, 2, 6, 6)).astype(np.float32), np.arange(4) % 3))

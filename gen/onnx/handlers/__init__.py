@@ -18,6 +18,7 @@ from gen.onnx.handlers import (
     product,
     qlinear,
     quantisation,
+    reduce,
     resize,
     sign,
     softmax,
@@ -28,6 +29,6 @@ __all__ = ["HANDLERS"]
 
 HANDLERS = Registry()
 for family in (
-        quantisation, conv, conv_transpose, product, pool, resize, add, affine, activation, function, pad, concat,
-        layout, softmax, sign, qlinear):
+        quantisation, conv, conv_transpose, product, pool, reduce, resize, add, affine, activation, function, pad,
+        concat, layout, softmax, sign, qlinear):
     HANDLERS.include(family.HANDLERS)

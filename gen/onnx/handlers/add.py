@@ -1,53 +1,122 @@
-"""Sums: of two tensors, and of a tensor and a constant."""
+"""Sums and differences: of two tensors, and of a tensor and a constant."""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from gen.onnx.broadcast import paired
+from gen.onnx.broadcast import paired, unlike
 from gen.onnx.channels import chosen
 from gen.onnx.constants import constant
 from gen.onnx.context import Context
-from gen.onnx.handlers.affine import affine
+from gen.onnx.handlers.affine import affine, negated, turned_copy
 from gen.onnx.model import NodeError
+from gen.onnx.quantise import settled
+from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry
-from gen.onnx.values import Constant, Pending, PendingAdd, PendingPool, QuantisedConstant, Real, Value
+from gen.onnx.values import (
+    Constant,
+    Pending,
+    PendingAdd,
+    PendingPool,
+    PendingTable,
+    Quantisation,
+    QuantisedConstant,
+    Real,
+    Value,
+)
 
-__all__ = ["HANDLERS", "add"]
+__all__ = ["HANDLERS", "added"]
 
 HANDLERS = Registry()
 
+Operand = Real | Pending | PendingTable
+
 
 @HANDLERS.handles("Add", conditions=(
-    "of two tensors of one shape in the layer that makes one of them, else a copy that adds; with `--features "
-    "product`, of a tensor and one number for each channel that the model computes, too; of a constant for "
-    "each channel in the bias of the layer in front of it, else a depthwise layer"))
+    "of two tensors of one shape in the layer that makes one of them, else a copy that adds; of a tensor and one "
+    "number for all channels of each pixel as a 1x1 convolution that repeats that, too; with `--features product`, of "
+    "a tensor and one number for each channel that the model computes; of a constant for each channel in the bias of "
+    "the layer in front of it, else a depthwise layer"))
 def add(context: Context, inputs: Inputs) -> Value:
+    return added(context, inputs, context.node.inputs)
+
+
+def added(context: Context, inputs: Inputs, names: Sequence[str]) -> Value:
+    """The sum of two values, of which one may be a constant; ``names``: of them in the model."""
     values = list(inputs)
     constants = [v for v in values if isinstance(v, Constant | QuantisedConstant)]
     others = [v for v in values if isinstance(v, Pending | PendingPool | Real)]
     if len(constants) == 1 and len(others) == 1:
         return affine(context, others[0], np.ones(1), constant(constants[0], "the bias"))
-    if sorted(type(v).__name__ for v in values) == ["Pending", "Real"]:
-        return _add_to_result(context, *values)
-    a, b = (context.activation(v, f"operand {context.node.inputs[i]}") for i, v in enumerate(values))
-    return _sum(context, a, b)
+    return _sum(context, *_operands(context, inputs, names))
 
 
-def _add_to_result(context: Context, a: Value | None, b: Value | None) -> PendingAdd:
-    """A tensor added to a layer's unquantised result."""
-    result, other = (a, b) if isinstance(a, Pending) else (b, a)
-    assert isinstance(result, Pending)
-    return _sum(context, result, context.activation(other))
+@HANDLERS.handles("Sub", conditions=(
+    "as Add; the tensor that is subtracted is negated by the layer that makes it, or by a depthwise layer that adds "
+    "the other one, else by one of its own"))
+def subtract(context: Context, inputs: Inputs) -> Value:
+    a, b = inputs
+    if isinstance(a, Constant | QuantisedConstant) and isinstance(b, Constant | QuantisedConstant):
+        return Constant(constant(a, "the operand") - constant(b, "the operand"))
+    if isinstance(b, Constant | QuantisedConstant):
+        return affine(context, a, np.ones(1), -constant(b, "the operand").astype(np.float64))
+    if isinstance(a, Constant | QuantisedConstant):
+        return affine(context, b, -np.ones(1), constant(a, "the operand").astype(np.float64))
+    minuend, subtrahend = _operands(context, inputs, context.node.inputs)
+    if isinstance(subtrahend, Pending) and not isinstance(minuend, Pending):
+        return _sum(context, negated(context, subtrahend), minuend)
+    if (isinstance(subtrahend, Real) and not isinstance(minuend, Pending)
+            and _shape(context, minuend) == _shape(context, subtrahend)):
+        if isinstance(minuend, Real):
+            minuend, subtrahend = paired(context, minuend, subtrahend)
+        return _sum(context, turned_copy(context, subtrahend, -1), minuend)
+    return _sum(context, minuend, _negative(context, subtrahend))
 
 
-def _sum(context: Context, a: Real | Pending, b: Real) -> PendingAdd:
-    if isinstance(a, Real):
+def _operands(context: Context, inputs: Inputs, names: Sequence[str]) -> list[Operand]:
+    """Two that are no constants, and not both unquantised results of layers."""
+    if any(isinstance(value, PendingTable) for value in inputs) and context.functions.has(context.node, inputs):
+        raise NodeError("is a function of each value of one tensor")    # one table takes less time than two
+    found: list[Operand] = []
+    for value, name in zip(inputs, names, strict=True):
+        if isinstance(value, PendingTable):
+            real = context.activation(value.real)
+            found.append(replace(value, real=real, order=real.order))
+        elif isinstance(value, Pending) and not any(isinstance(other, Pending) for other in found):
+            found.append(value)
+        else:
+            found.append(context.activation(value, f"operand {name}"))
+    return found
+
+
+def _shape(context: Context, value: Operand) -> tuple[int, int, int]:
+    """Of the tensor behind it."""
+    if isinstance(value, Pending):
+        return value.shape
+    real = value.real if isinstance(value, PendingTable) else value
+    return context.graph.tensors[real.quantised.tensor].shape
+
+
+def _negative(context: Context, value: Operand) -> Real:
+    """A tensor of the numbers of ``value`` with the other sign, exactly: -1 - q stands for -(q - z) with -1 - z."""
+    if not isinstance(value, Real):
+        raise refusal(value, f"operand {context.node.inputs[1]}")
+    kept = Quantisation(value.scale, -1 - value.zero_point, False)
+    made = settled(context, replace(turned_copy(context, value, -1), name=f"{context.node.name}/negative"), kept)
+    return Real(made, kept.scale, kept.zero_point)
+
+
+def _sum(context: Context, a: Operand, b: Operand) -> PendingAdd:
+    if isinstance(a, Real) and isinstance(b, Real):
         a, b = paired(context, a, b)
     else:
-        if not np.array_equal(a.order, b.order):    # perhaps their channels alone are in different orders
-            b = chosen(context.graph, b)
-        shape = context.graph.tensors[b.quantised.tensor].shape
-        if a.shape != shape or not np.array_equal(a.order, b.order):
-            raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape} are not arranged alike; "
-                            "the machine adds tensors of one shape")
+        if isinstance(b, Pending):
+            a, b = b, a
+        if isinstance(b, Real) and not np.array_equal(a.order, b.order):
+            b = chosen(context.graph, b)        # perhaps their channels alone are in different orders
+        if _shape(context, a) != _shape(context, b) or not np.array_equal(a.order, b.order):
+            raise unlike(a, b)
+    assert not isinstance(b, Pending)
     name = context.node.name
     return PendingAdd(name=name, nodes=(name,), order=a.order, a=a, b=b, moved_by=a.moved_by)

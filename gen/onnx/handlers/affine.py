@@ -1,4 +1,4 @@
-"""Constants behind a layer: BatchNormalization, Mul, Div, Sub and Neg become its scale and bias."""
+"""Constants behind a layer: BatchNormalization, Mul, Div and Neg become its scale and bias."""
 
 from dataclasses import replace
 from math import prod
@@ -17,7 +17,7 @@ from gen.onnx.registry import Inputs, Registry, at
 from gen.onnx.units import as_convolution
 from gen.onnx.values import Constant, Pending, PendingPool, PendingProduct, QuantisedConstant, Real, Value
 
-__all__ = ["HANDLERS", "affine", "multiply", "turned_copy"]
+__all__ = ["HANDLERS", "affine", "multiply", "negated", "turned_copy"]
 
 HANDLERS = Registry()
 
@@ -43,6 +43,12 @@ def _turned(graph: GraphBuilder, value: Pending, turn: np.ndarray) -> Pending:
     column = turn[:, None, None, None].astype(np.int16)
     arguments = {**value.arguments, "weights": value.arguments["weights"] * column}
     return replace(value, arguments=arguments, offset=value.offset * turn)
+
+
+def negated(context: Context, value: Pending) -> Pending:
+    """A layer's result with the other sign, clip bounds and all."""
+    turned = _turned(context.graph, value, np.full(value.shape[:1], -1))
+    return replace(turned, bias=-value.bias, low=-value.high, high=-value.low)
 
 
 def turned_copy(context: Context, source: Real, turn: np.ndarray | int = 1) -> Pending:
@@ -86,8 +92,9 @@ def affine(context: Context, value: Value | None, factor: np.ndarray, shift: np.
 
 def _product(context: Context, inputs: Inputs) -> Value:
     """Of two activations."""
-    if context.functions.has(context.node, inputs):
-        raise NodeError("is a function of each value of one tensor")     # which a table is that takes no further time
+    if context.functions.may_be(context.node, inputs):
+        # A table takes no further time.
+        raise NodeError("has two activations as its operands, which follow from one tensor")
     if not context.machine.products:
         raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator")
     a, b = paired(context, *(context.activation(value, "an operand") for value in inputs))
@@ -103,33 +110,29 @@ def multiply(context: Context, inputs: Inputs) -> Value:
     return affine(context, values[0], constant(values[1], "the operand").astype(np.float64), np.zeros(1))
 
 
-@HANDLERS.handles("Mul", "Div", "Sub", conditions=(
-    "with a constant for each channel, in scale and bias of the layer in front of it, else as a depthwise layer. "
-    "Mul with `--features product` also of two tensors of one shape, or of a tensor and one number for each channel "
-    "that the model computes (squeeze and excitation): in the layer that makes one of them, else a copy, three "
-    "cycles of the store engine for each pixel of a block. Quotients and differences of two activations are refused"))
+@HANDLERS.handles("Mul", "Div", conditions=(
+    "with a constant for each channel, in scale and bias of the layer in front of it, else as a depthwise layer; a "
+    "constant divided by an activation by a table. Mul with `--features product` also of two tensors of one shape, or "
+    "of a tensor and one number for each channel that the model computes (squeeze and excitation): in the layer that "
+    "makes one of them, else a copy, three cycles of the store engine for each pixel of a block; one number for all "
+    "channels of each pixel (spatial attention) is repeated first, by a 1x1 convolution. Quotients of two activations "
+    "are refused"))
 def arithmetic(context: Context, inputs: Inputs) -> Value:
     op = context.node.op
     constants = [isinstance(v, Constant | QuantisedConstant) for v in inputs]
     if all(constants):
         a, b = (constant(v, "the operand") for v in inputs)
-        return Constant({"Mul": np.multiply, "Div": np.divide, "Sub": np.subtract}[op](a, b))
+        return Constant({"Mul": np.multiply, "Div": np.divide}[op](a, b))
     if op == "Mul":
         return multiply(context, inputs)
     if not any(constants):
-        raise NodeError("has two activations as its operands; the machine adds tensors, or multiplies them, and no "
-                        "more")
-    first = constants.index(False)
-    number = constant(inputs[1 - first], "the operand").astype(np.float64)
-    one, zero = np.ones(1), np.zeros(1)
-    match op:
-        case "Div" if first == 0:
-            with np.errstate(divide="ignore"):  # `affine` refuses what is not finite
-                inverse = 1 / number
-            return affine(context, inputs[0], inverse, zero)
-        case "Sub":
-            return affine(context, inputs[first], one if first == 0 else -one, -number if first == 0 else number)
-    raise NodeError("divides a constant by an activation")
+        raise NodeError("has two activations as its operands; the machine adds, subtracts and multiplies tensors, and "
+                        "no more")
+    if constants[0]:
+        raise NodeError("divides a constant by an activation")
+    with np.errstate(divide="ignore"):  # `affine` refuses what is not finite
+        inverse = 1 / constant(inputs[1], "the operand").astype(np.float64)
+    return affine(context, inputs[0], inverse, np.zeros(1))
 
 
 @HANDLERS.handles("Neg", conditions="as Mul with -1")

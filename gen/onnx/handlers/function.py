@@ -7,7 +7,7 @@ importer has its table (`gen.onnx.functions`).
 from gen.onnx.context import Context
 from gen.onnx.model import MICROSOFT, NodeError
 from gen.onnx.registry import Inputs, Registry
-from gen.onnx.values import Value
+from gen.onnx.values import Constant, QuantisedConstant, Value
 
 __all__ = ["HANDLERS"]
 
@@ -24,6 +24,9 @@ HANDLERS = Registry()
 @HANDLERS.handles("Gelu", "FastGelu", "QuickGelu", domains=[MICROSOFT], conditions="by a table, as the others")
 def function(context: Context, inputs: Inputs) -> Value:
     real = context.activation(inputs[0])
+    if context.machine.tables and not any(isinstance(value, Constant | QuantisedConstant) for value in inputs[1:]):
+        raise NodeError(f"its input is a rearrangement or a part of tensor {real.quantised.tensor}; put QuantizeLinear "
+                        "and DequantizeLinear in between, and it is a table")
     if context.machine.tables:
         raise NodeError(f"its constants are not single numbers, so it is not the same function of all values of tensor "
                         f"{real.quantised.tensor}, which is what a table can be")

@@ -6,18 +6,17 @@ import numpy as np
 
 from gen.ir.graph import Conv
 from gen.onnx.arrangement import moved, result_order
-from gen.onnx.constants import axes
 from gen.onnx.context import Context
 from gen.onnx.handlers.quantisation import same_integers
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import pooled, store_maximum
 from gen.onnx.refusals import refusal
-from gen.onnx.registry import Inputs, Registry, at
+from gen.onnx.registry import Inputs, Registry
 from gen.onnx.values import Pending, PendingPool, Quantised, Real, Value
 from gen.onnx.weights import Kernel, convolved
 from gen.onnx.windows import Windows, counts, resolve
 
-__all__ = ["HANDLERS", "average_pool", "global_average"]
+__all__ = ["HANDLERS", "average_pool", "over_pixels"]
 
 HANDLERS = Registry()
 
@@ -92,8 +91,8 @@ def global_max_pool(context: Context, inputs: Inputs) -> Value:
     return pooled(context, source, _whole(height, width), order, divisor=None)
 
 
-def global_average(context: Context, value: Value | None, over: Sequence[int], keep: bool) -> Value:
-    """The mean over axes ``over`` of the value's shape, which must be all spatial ones."""
+def over_pixels(context: Context, value: Value | None, over: Sequence[int], *, keep: bool, mean: bool) -> Value:
+    """The mean, or the maximum, over axes ``over`` of the value's shape, which must be all spatial ones."""
     if not isinstance(value, Real):
         raise refusal(value, "its input")
     before = value.order.shape
@@ -102,19 +101,8 @@ def global_average(context: Context, value: Value | None, over: Sequence[int], k
     channels, height, width = context.graph.tensors[source.quantised.tensor].shape
     owners = source.order.reshape(-1, int(np.prod([before[axis] for axis in over]))) // (height * width)
     if owners.shape != (channels, height * width) or not (owners == owners[:, :1]).all():
-        raise NodeError(f"reduces axes {over} of shape {before}; only the mean over all spatial axes is supported")
+        what = "mean" if mean else "maximum"
+        raise NodeError(f"reduces axes {over} of shape {before}; only the {what} over all spatial axes is supported")
     dims = [1 if i in over else n for i, n in enumerate(before) if keep or i not in over]
-    return pooled(context, source, _whole(height, width), owners[:, 0].reshape(dims), divisor=height * width)
-
-
-@HANDLERS.handles("GlobalAveragePool", "ReduceMean", conditions=(
-    "on the pool unit; ReduceMean over all spatial axes and no other, which it names"))
-def mean(context: Context, inputs: Inputs) -> Value:
-    node = context.node
-    if node.op == "GlobalAveragePool":
-        over = tuple(range(2, context.activation(inputs[0]).order.ndim))
-    else:
-        over = axes(node, at(inputs, 1))
-    if not over:
-        raise NodeError("must name its axes; only the mean over all spatial axes is supported")
-    return global_average(context, inputs[0], over, bool(node.attributes.get("keepdims", 1)))
+    return pooled(context, source, _whole(height, width), owners[:, 0].reshape(dims),
+                  divisor=height * width if mean else None)

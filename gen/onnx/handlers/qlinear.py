@@ -5,11 +5,11 @@ import numpy as np
 from gen.onnx.constants import activation_scale, constant
 from gen.onnx.context import Context
 from gen.onnx.handlers.activation import leaky_relu
-from gen.onnx.handlers.add import add
+from gen.onnx.handlers.add import added
 from gen.onnx.handlers.affine import multiply
 from gen.onnx.handlers.concat import concat
 from gen.onnx.handlers.conv import convolution
-from gen.onnx.handlers.pool import average_pool, global_average
+from gen.onnx.handlers.pool import average_pool, over_pixels
 from gen.onnx.handlers.product import matrix_product
 from gen.onnx.handlers.quantisation import dequantized, zero_point
 from gen.onnx.handlers.softmax import softmax_of
@@ -77,7 +77,7 @@ def qgemm(context: Context, inputs: Inputs) -> Value:
 @HANDLERS.handles("QLinearAdd", domains=[MICROSOFT], conditions=_PLAIN)
 def qlinear_add(context: Context, inputs: Inputs) -> Value:
     a, b = _dequantized(inputs[:3]), _dequantized(inputs[3:6])
-    return _quantized(context, add(context, [a, b]), inputs[6], at(inputs, 7))
+    return _quantized(context, added(context, [a, b], context.node.inputs[:6:3]), inputs[6], at(inputs, 7))
 
 
 @HANDLERS.handles("QLinearMul", domains=[MICROSOFT], conditions=_PLAIN)
@@ -124,7 +124,7 @@ def qlinear_global_average_pool(context: Context, inputs: Inputs) -> Value:
     x = context.activation(_dequantized(inputs[:3]))
     first = 1 if context.node.attributes.get("channels_last") else 2
     over = range(first, first + x.order.ndim - 2)
-    return _quantized(context, global_average(context, x, over, True), inputs[3], at(inputs, 4))
+    return _quantized(context, over_pixels(context, x, over, keep=True, mean=True), inputs[3], at(inputs, 4))
 
 
 @HANDLERS.handles("QLinearSoftmax", domains=[MICROSOFT], place=Place.EDGES, conditions=_PLAIN)

@@ -1,9 +1,11 @@
 """Refuses types that an operator does not take."""
 
 import math
+from collections.abc import Mapping
 
+import numpy as np
 import onnx
-from onnx import helper, shape_inference
+from onnx import helper, numpy_helper, shape_inference
 
 from gen.ir.errors import GraphError
 from gen.onnx.model import MICROSOFT
@@ -35,13 +37,18 @@ def check_types(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def value_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
-    """Of inputs, and of results as far as they can be inferred for one sample."""
+def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None = None, *,
+                samples: int = 1) -> dict[str, onnx.TypeProto]:
+    """Of inputs, and of results as far as they can be inferred for so many samples, where that is left open.
+
+    ``known``: values that nodes make of the shapes of others, as shape inference cannot tell.
+    """
     skeleton = _skeleton(model)
+    _settle(skeleton.graph, known or {})
     for value in skeleton.graph.input:
         dims = value.type.tensor_type.shape.dim
         if dims and not dims[0].dim_value:
-            dims[0].dim_value = 1
+            dims[0].dim_value = samples
     for node in skeleton.graph.node:
         if node.domain == MICROSOFT and node.op_type in _SHAPED_AS:
             _make_plain(node)
@@ -49,6 +56,17 @@ def value_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     # What infers nothing for an output leaves it without a type.
     return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)
             if value.type.tensor_type.elem_type}
+
+
+def _settle(graph: onnx.GraphProto, known: Mapping[str, np.ndarray]) -> None:
+    """Make constants of values that nodes make and that are ``known``, but for large ones."""
+    small = {name for name, array in known.items() if array.size <= _SMALL}
+    made = [node for node in graph.node if node.output and small.issuperset(node.output)]
+    if made:
+        kept = [node for node in graph.node if not (node.output and small.issuperset(node.output))]
+        graph.initializer.extend(numpy_helper.from_array(known[name], name) for node in made for name in node.output)
+        del graph.node[:]
+        graph.node.extend(kept)
 
 
 def _make_plain(node: onnx.NodeProto) -> None:

@@ -7,6 +7,7 @@ from onnx import numpy_helper, shape_inference
 from gen.ir.errors import GraphError
 from gen.onnx.names import unique
 from gen.onnx.passes.check_types import value_types
+from gen.onnx.passes.constants import constant_of
 from gen.onnx.passes.report import sentence, title
 
 __all__ = ["free_batch"]
@@ -54,28 +55,13 @@ def _fed(graph: onnx.GraphProto, inputs: dict[str, int]) -> set[str]:
     return fed
 
 
-def _constant(graph: onnx.GraphProto, name: str) -> np.ndarray | None:
-    """An initializer, or what a Constant node holds; None for others, and for damaged ones."""
-    tensors = [tensor for tensor in graph.initializer if tensor.name == name]
-    for node in graph.node:
-        if node.op_type == "Constant" and name in node.output:
-            for attribute in node.attribute:
-                if attribute.name == "value_ints":
-                    return np.array(attribute.ints)
-                tensors += [attribute.t] if attribute.name == "value" else []
-    try:
-        return numpy_helper.to_array(tensors[0]) if tensors else None
-    except Exception:  # a damaged tensor makes it raise anything; who reads it says so
-        return None
-
-
 def _reshape(graph: onnx.GraphProto, fed: set[str], batch: int) -> None:
     """Reshapes to ``batch`` samples keep the samples that there are."""
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
     for node in graph.node:
         if node.op_type != "Reshape" or len(node.input) < 2 or node.input[0] not in fed:
             continue
-        shape = _constant(graph, node.input[1])
+        shape = constant_of(graph, node.input[1])
         if shape is None or not shape.size or shape.flat[0] != batch:
             continue
         # 0 is the axis of the input; where that is taken literally, the size that is left.
@@ -109,7 +95,7 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
     """
     for node in graph.node:
         if node.op_type == "Slice" and len(node.input) > 4 and node.input[0] in fed:
-            axes, steps = (_constant(graph, name) for name in node.input[3:5])
+            axes, steps = (constant_of(graph, name) for name in node.input[3:5])
             if steps is not None and (steps < 0).any() and (axes is None or 0 in axes):
                 raise GraphError(f"{title(node)}: turns the samples of the batch of {batch} round")
         for name in node.output:

@@ -1,0 +1,40 @@
+"""What constants of a model that is not taken apart yet hold."""
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+__all__ = ["constant_of", "small_constants"]
+
+
+def constant_of(graph: onnx.GraphProto, name: str) -> np.ndarray | None:
+    """An initializer, or what a Constant node holds; None for others, and for damaged ones."""
+    found = [_array(tensor) for tensor in graph.initializer if tensor.name == name]
+    found += [_held(node) for node in graph.node if node.op_type == "Constant" and name in node.output]
+    return found[0] if found else None
+
+
+def small_constants(graph: onnx.GraphProto, most: int) -> dict[str, np.ndarray]:
+    """As `constant_of`, all those of ``most`` elements."""
+    arrays = {tensor.name: _array(tensor) for tensor in graph.initializer
+              if np.prod(tensor.dims, dtype=np.int64) <= most}
+    arrays |= {node.output[0]: _held(node) for node in graph.node if node.op_type == "Constant"}
+    return {name: array for name, array in arrays.items() if array is not None and array.size <= most}
+
+
+def _held(node: onnx.NodeProto) -> np.ndarray | None:
+    """By a Constant node."""
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            return _array(attribute.t)
+        if attribute.name in ("value_int", "value_ints", "value_float", "value_floats"):
+            number = np.int64 if "int" in attribute.name else np.float32
+            return np.array(helper.get_attribute_value(attribute), number)
+    return None
+
+
+def _array(tensor: onnx.TensorProto) -> np.ndarray | None:
+    try:
+        return numpy_helper.to_array(tensor)
+    except Exception:  # a damaged tensor makes it raise anything; who reads it says so
+        return None
