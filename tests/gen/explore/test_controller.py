@@ -1,5 +1,8 @@
 """The recurrent controller: learns, repeats itself, ends, and does without results in any order."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from gen.explore.controller import Controller
@@ -7,17 +10,22 @@ from gen.explore.errors import ExploreError
 from gen.explore.evaluation import Evaluation
 from gen.explore.ledger import Ledger
 from gen.explore.methods import chosen_method
-from gen.explore.search import search
+from gen.explore.search import Workers, search
+from gen.explore.streams import StreamProblem
 from gen.explore.workers import Here
+from tests.gen.explore.endings import Killed, Shuffled
 from tests.gen.explore.stream_toy import stream_problem, stream_task
 from tests.gen.explore.toy import ToyProblem
 
 torch = pytest.importorskip("torch", reason="the controller needs PyTorch")
 
 
+def long_problem() -> StreamProblem:
+    return stream_problem(stream_task(backbones=[f"784-{hidden}-10" for hidden in range(60, 220, 10)]))
+
+
 def found_by(name: str, seed: int, evaluations: int = 10_000) -> list[Evaluation]:
-    backbones = [f"784-{hidden}-10" for hidden in range(60, 220, 10)]
-    problem = stream_problem(stream_task(backbones=backbones))
+    problem = long_problem()
     _, method = chosen_method(name, problem, evaluations, seed)
     return search(problem, method, Here(problem.meter), Ledger("t", None))
 
@@ -29,6 +37,19 @@ def test_the_same_for_the_same_seed():
     assert (before == torch.random.get_rng_state()).all()
     points = [tuple(one.point.values()) for one in first]
     assert len(points) == len(set(points)) == 200
+
+
+def test_the_same_in_any_order_and_when_resumed(tmp_path: Path, rng: np.random.Generator):
+    expected = found_by("controller", 1, 120)
+    problem = long_problem()
+
+    def searched(workers: Workers, ledger: Ledger) -> list[Evaluation]:
+        return search(problem, chosen_method("controller", problem, 120, 1)[1], workers, ledger)
+
+    assert searched(Shuffled(problem.meter, rng), Ledger("t", None)) == expected
+    with pytest.raises(KeyboardInterrupt):
+        searched(Killed(problem.meter, 5), Ledger("t", tmp_path))
+    assert searched(Here(problem.meter), Ledger("t", tmp_path)) == expected
 
 
 def test_it_learns():
