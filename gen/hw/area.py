@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from boards.board import Board
+from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 
 from .area_counts import counted
@@ -96,13 +97,26 @@ def machines() -> tuple[Machine, ...]:
                  for one in json.loads(TABLE.read_text())["machines"])
 
 
+#: LUTs of a stochastic unit of each circuit against those of AND-LOOP (docs/stochastic.md, Cost).
+_CIRCUITS = {Circuit.XNOR_MUX: 0.9, Circuit.AND_SEP_OR: 0.9, Circuit.AND_SEP_COUNTER: 1.4, Circuit.UGEMM: 2.3,
+             Circuit.AND_ACC: 1.5, Circuit.AND_LOOP: 1.0}
+
+
+def _streams(config: NpuConfig) -> float:
+    """What a stochastic unit's area grows with: bits of products in a cycle."""
+    if not config.stochastic_rows:
+        return 0
+    bits = config.stochastic_rows * config.pixel_lanes * config.ic_lanes * config.stochastic_bits
+    return bits * _CIRCUITS[config.circuit]
+
+
 #: Component -> what its area grows with; of terms that fit alike the first is taken. Components that are not named are
 #: as large in every machine.
 _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
     # A MAC has a multiplexer, and adders that cost as 5.4 of its inputs do (xcup, 256 MACs of 4, 16 and 32 inputs).
-    # Then the reads of spread words, and the binary unit.
+    # Then the reads of spread words, the binary unit and the stochastic one.
     "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), c.depthwise * c.macs,
-                          c.depthwise * c.oc_groups, c.binary_rows * c.binary_bits),
+                          c.depthwise * c.oc_groups, c.binary_rows * c.binary_bits, _streams(c)),
     "load": lambda c: (c.ic_lanes, 1, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
     "store": lambda c: (c.ic_lanes, 1, c.local_store * c.ic_lanes, (c.binary_rows > 0) * c.ic_lanes,
                         c.table * c.ic_lanes, c.product * c.ic_lanes),

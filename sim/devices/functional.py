@@ -24,6 +24,8 @@ __all__ = ["FunctionalBackend", "Mishap", "program_cycles"]
 
 _BASE, _MEMORY = 0x4000_0000, 1 << 30
 _WORD = 0xFFFFFFFF
+#: Bits that register ``stream_shift`` has.
+_STREAM_SHIFT = (1 << LENGTH_BITS) - 1
 
 
 class Mishap(enum.Enum):
@@ -84,7 +86,7 @@ class FunctionalBackend(Backend):
         elif name in ("irq_enable", "timeout") or (name is not None and self._mishap is None and name in (
                 "program_low", "program_high", "program_length", "data_low", "data_high", "data_beats",
                 "write_start", "stream_shift")):
-            self._registers[name] = value & _WORD
+            self._registers[name] = value & (_STREAM_SHIFT if name == "stream_shift" else _WORD)
 
     def _control(self, value: int) -> None:
         bits, status = self._machine.control, self._machine.status
@@ -126,7 +128,7 @@ class FunctionalBackend(Backend):
             self._end(ErrorCode.READ_DECERR, 0)
             return
         try:
-            shift = registers.get("stream_shift", 0) & (1 << LENGTH_BITS) - 1
+            shift = registers.get("stream_shift", 0)
             done = functional.run(self.config, code.tobytes(), region, write_start=registers["write_start"],
                                   stream_shift=shift)
         except MachineError as error:
