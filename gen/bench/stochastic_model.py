@@ -1,6 +1,7 @@
 """An MLP of `gen.stochastic` as a quantised ONNX model, for the compiler."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,8 +21,7 @@ def onnx_model(layers: Sequence[Layer], score_scale: float) -> bytes:
 
     Zero points are 0; ``score_scale``: sums of the last layer that are one step of its int8 result.
     """
-    values: dict[str, np.ndarray | np.generic] = {
-        "zero": np.int8(0), "no_offset": np.int32(0), "scale": np.float32(_SCALE)}
+    values: dict[str, Any] = {"zero": np.int8(0), "no_offset": np.int32(0), "scale": np.float32(_SCALE)}
     nodes = []
 
     def pair(source: str, scale: str, name: str) -> str:
