@@ -217,7 +217,7 @@ def _with_tables(context: Context, value: PendingAdd, scale: float, total: tuple
     """The sum with operands that are functions as tensors of a table; the rest as of `_grid`."""
     def range_of(operand: Real | Pending | PendingTable) -> tuple[float, float]:
         if isinstance(operand, PendingTable):
-            return context.functions.range(operand)
+            return context.functions.range_of(operand)
         return real_range(context.graph, operand)
 
     def tensor(operand: PendingTable, other: Real | Pending | PendingTable) -> Real:
