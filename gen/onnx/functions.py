@@ -126,7 +126,7 @@ class Functions:
                   [value, *inputs[end:]], None)
         return value
 
-    def range(self, value: PendingTable) -> tuple[float, float]:
+    def range_of(self, value: PendingTable) -> tuple[float, float]:
         """The least and the largest number that a function has. Raises NodeError where that is not finite."""
         results = self._values(value.value, value.source)
         if not np.isfinite(results).all():

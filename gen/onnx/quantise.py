@@ -51,7 +51,7 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
         case Real():
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
-            return _emit_sum(context, value, quantisation)
+            return _emit_sum(context, value, Result(context.node, quantisation))
         case PendingProduct():
             return _emit_product(context, value, quantisation)
         case PendingBend():
@@ -109,22 +109,24 @@ def _emit(context: Context, value: Pending, quantisation: Quantisation) -> Quant
     return context.graph.add_layer(value, stage, result=Result(context.node, quantisation))
 
 
-def settled(context: Context, value: Pending | PendingTable, quantisation: Quantisation) -> Quantised:
+def settled(context: Context, value: Pending | PendingAdd | PendingTable, quantisation: Quantisation) -> Quantised:
     """``value`` as a tensor that the model does not have."""
     result = Result(None, quantisation)
     if isinstance(value, PendingTable):
         return _emit_table(context, value, result)
+    if isinstance(value, PendingAdd):
+        return _emit_sum(context, value, result)
     value, stage = _requantized(context.graph, value, quantisation.scale, quantisation.internal)
     return context.graph.add_layer(replace(value, nodes=()), stage, result=result)
 
 
-def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -> Quantised:
+def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
     """A layer of two stages, the second of which adds.
 
     It is the layer of an operand that the model does not quantise, else a copy of one; `fuse_residual` moves that
     into the operand's layer.
     """
-    graph, scale, zero_point = context.graph, quantisation.scale, quantisation.internal
+    graph, scale, zero_point = context.graph, result.quantisation.scale, result.quantisation.internal
     low, high = _bounds(value.low, value.high, scale, zero_point)
     ends = (low + 0.5 - zero_point) * scale, (high - 0.5 - zero_point) * scale
     value = _with_tables(context, value, scale, ends)
@@ -146,8 +148,7 @@ def _emit_sum(context: Context, value: PendingAdd, quantisation: Quantisation) -
         middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
         shift=shift, zero_point=zero_point, low=low, high=high,
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual,
-                           result=Result(context.node, quantisation))
+    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual, result=result)
 
 
 def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:
@@ -217,7 +218,7 @@ def _with_tables(context: Context, value: PendingAdd, scale: float, total: tuple
     """The sum with operands that are functions as tensors of a table; the rest as of `_grid`."""
     def range_of(operand: Real | Pending | PendingTable) -> tuple[float, float]:
         if isinstance(operand, PendingTable):
-            return context.functions.range(operand)
+            return context.functions.range_of(operand)
         return real_range(context.graph, operand)
 
     def tensor(operand: PendingTable, other: Real | Pending | PendingTable) -> Real:

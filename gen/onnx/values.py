@@ -182,7 +182,7 @@ class Pending(_Result):
 
     @property
     def only_counts(self) -> bool:
-        """Whether each value is a single one of a tensor, or what is less than zero of it, but for scale and bias."""
+        """Whether each value is a single one of a tensor, or the negative of one, but for scale and bias."""
         if self.layer is Pool:
             return self.only_copies
         weights, windows = self.arguments["weights"], (self.arguments["stride"], self.arguments["pads"])
@@ -198,7 +198,7 @@ class Pending(_Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PendingAdd(_Result):
-    """The sum of two tensors, the first of which may still be a layer's result, and both a function's.
+    """The sum of two tensors, the first of which may still be a layer's result, and either one a function.
 
     ``apart``: one of both is always zero, so that a result in steps of the sum is rounded once.
     """

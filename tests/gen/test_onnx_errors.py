@@ -218,7 +218,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (lambda b, x: b.node("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1]), ("count_include_pad",)),
     (lambda b, x: b.node("MaxPool", x, kernel_shape=[2, 2], dilations=[2, 2]), ("maxpool", "dilation")),
     (lambda b, x: b.node("ReduceMean", x, axes=[2]), ("reducemean", "spatial axes")),
-    (lambda b, x: b.node("ReduceMax", x, axes=[1]), ("reducemax", "only the maximum over all spatial axes")),
+    (lambda b, x: b.node("ReduceMax", x, axes=[3]), ("reducemax", "only the maximum over all spatial axes")),
     (lambda b, x: b.node("Add", x, b.constant(np.arange(6, dtype=np.float32))), ("add", "one number for each channel")),
     (lambda b, x: b.node("Mul", x, x), ("mul", "two activations")),
     (lambda b, x: b.node("Div", b.constant(np.float32(1)), x), ("div", "constant by an activation")),

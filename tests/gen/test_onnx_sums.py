@@ -165,3 +165,20 @@ def test_reductions(op: str, axes: list[int], keep: int, opset: int, rng: Rng, s
     (layer,) = checked(b, tmp_path).graph.layers
     assert isinstance(layer, Conv if op == "ReduceMean" else Pool)
     simulate(load_model(tmp_path / "model.onnx", machine=MACHINE).graph, seed)
+
+
+@pytest.mark.parametrize("number", [np.int8, np.uint8])
+@pytest.mark.parametrize(("channels", "keep"), [(8, 1), (21, 0), (33, 1), (2, 1)])
+def test_largest_channel(channels: int, keep: int, number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
+    """Exact, whatever the halves: of an odd number of channels they overlap."""
+    b = Builder(rng, number=number)
+    q = b.scale(0.03), b.point(None)
+    made = b.node("ReduceMax", b.node("DequantizeLinear", b.input(1, channels, 5, 6), *q), axes=[1], keepdims=keep)
+    b.output(b.node("QuantizeLinear", made, *q), rank=3 + keep)
+    path, samples = b.save(tmp_path), b.samples(1)
+    graph = load_model(path, machine=PLAIN).graph
+    (theirs,) = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"]).run(None, samples)
+    (ours,) = reference.run(graph, samples)[0].values()
+    np.testing.assert_array_equal(ours, theirs)
+    assert len(graph.layers) == int(np.ceil(np.log2(channels)))
+    simulate(graph, seed)

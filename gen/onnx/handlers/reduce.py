@@ -1,5 +1,7 @@
 """Means and maxima over axes: of all pixels of a channel, and of all channels of a pixel."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from gen.onnx.arrangement import result_order
@@ -7,9 +9,10 @@ from gen.onnx.constants import axes
 from gen.onnx.context import Context
 from gen.onnx.handlers.pool import over_pixels
 from gen.onnx.model import NodeError
+from gen.onnx.quantise import settled
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Pending, Real, Value
+from gen.onnx.values import Pending, PendingAdd, Quantisation, Real, Value
 from gen.onnx.weights import Kernel, convolved
 from gen.onnx.windows import Windows
 
@@ -33,9 +36,13 @@ def reduce_mean(context: Context, inputs: Inputs) -> Value:
     return over_pixels(context, inputs[0], over, keep=keep, mean=True)
 
 
-@HANDLERS.handles("ReduceMax", conditions="over all spatial axes, which it names, on the pool unit")
+@HANDLERS.handles("ReduceMax", conditions=(
+    "over all spatial axes on the pool unit, over C channels as 1x1 convolutions that add, one for each halving of C; "
+    "no others, and it names them"))
 def reduce_max(context: Context, inputs: Inputs) -> Value:
     over, keep = _named(context, inputs)
+    if over == [1]:
+        return _largest_channel(context, inputs[0], keep=keep)
     return over_pixels(context, inputs[0], over, keep=keep, mean=False)
 
 
@@ -57,5 +64,41 @@ def _over_channels(context: Context, value: Value | None, *, keep: bool) -> Pend
     source, (channels, height, width) = context.feature_map(value)
     kernel = Kernel(np.ones((1, channels, 1, 1), np.int16), np.full(1, 1 / channels), np.zeros(1))
     order = result_order((1, height, width), source.order.ndim)
-    return convolved(context.node.name, source, kernel, Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width)),
+    return convolved(context.node.name, source, kernel, _whole_pixels(height, width),
                      order if keep else order[:, 0], source.zero_point)
+
+
+def _largest_channel(context: Context, value: Value | None, *, keep: bool) -> Real:
+    """The maximum of all channels of each pixel, exactly: of halves of them, again and again."""
+    real, (channels, _, _) = context.feature_map(value)
+    while channels > 1:
+        channels = -(-channels // 2)
+        real = _larger_half(context, real, channels)
+    if keep:
+        return real
+    return replace(real, quantised=replace(real.quantised, order=real.order[:, 0]))
+
+
+def _larger_half(context: Context, real: Real, count: int) -> Real:
+    """Maxima of the first ``count`` channels and the last: what the latter have more, from 0 to 255, and the first."""
+    graph = context.graph
+    tensor = graph.tensors[real.quantised.tensor]
+    channels, height, width = tensor.shape
+    first = np.eye(count, channels, dtype=np.int16)
+    kernel = Kernel((np.roll(first, channels - count, 1) - first)[:, :, None, None], np.ones(count), np.zeros(count))
+    order = np.arange(count * height * width).reshape(1, count, *real.order.shape[2:])
+    more = convolved(f"{context.node.name}/{count}", real, kernel, _whole_pixels(height, width), order,
+                     real.zero_point)
+    excess = Quantisation(real.scale, -128, False)
+    name = graph.add_part(tensor.name, 0, count)
+    part = replace(real, quantised=replace(real.quantised, tensor=name, order=order))
+    total = PendingAdd(
+        name=f"{context.node.name}/{count}", nodes=(context.node.name,), order=order, a=part,
+        b=Real(settled(context, more.clipped(0.0, np.inf, ""), excess), excess.scale, excess.zero_point))
+    return replace(real, quantised=settled(context, total, Quantisation(
+        real.scale, real.zero_point + 128 * real.quantised.unsigned, real.quantised.unsigned)))
+
+
+def _whole_pixels(height: int, width: int) -> Windows:
+    """Of a 1x1 convolution."""
+    return Windows((1, 1), (1, 1), (0, 0, 0, 0), (height, width))

@@ -11,7 +11,7 @@ from gen.ir.errors import GraphError
 from gen.onnx.model import MICROSOFT
 from gen.onnx.passes.report import sentence
 
-__all__ = ["check_types", "value_types"]
+__all__ = ["check_types", "known_types", "value_types"]
 
 #: Initializers up to this size may decide about shapes, and take part in type inference with their values.
 _SMALL = 1024
@@ -56,6 +56,15 @@ def value_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None =
     # What infers nothing for an output leaves it without a type.
     return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)
             if value.type.tensor_type.elem_type}
+
+
+def known_types(model: onnx.ModelProto, known: Mapping[str, np.ndarray] | None = None, *,
+                samples: int = 1) -> dict[str, onnx.TypeProto]:
+    """As `value_types`; none for a model whose shapes contradict each other, which is said later, or elsewhere."""
+    try:
+        return value_types(model, known, samples=samples)
+    except (shape_inference.InferenceError, ValueError, RuntimeError):
+        return {}
 
 
 def _settle(graph: onnx.GraphProto, known: Mapping[str, np.ndarray]) -> None:

@@ -1,5 +1,6 @@
 """Sizes that a model computes of shapes, and that are the same for any number of samples."""
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from gen.onnx.passes.check_types import value_types
+from gen.onnx.passes.check_types import known_types
 from gen.onnx.passes.constants import small_constants
 
 __all__ = ["fold_sizes"]
@@ -50,13 +51,13 @@ def fold_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _sizes(model: onnx.ModelProto, samples: int) -> Arrays:
     """Results of nodes that are known for so many samples: shapes, and what is computed of them and of constants."""
-    numbers = small_constants(model.graph, _FEW)
     found: Arrays = {}
+    known = ChainMap(found, small_constants(model.graph, _FEW))
     for _ in range(_DEEPEST):
-        before, types = len(found), value_types(model, found, samples=samples)
+        before, types = len(found), known_types(model, found, samples=samples)
         for node in model.graph.node:
             if node.output and node.output[0] not in found:
-                array = _shape_of(node, types) if node.op_type == "Shape" else _computed(model, node, found, numbers)
+                array = _shape_of(node, types) if node.op_type == "Shape" else _computed(model, node, known)
                 if array is not None:
                     found[node.output[0]] = array
         if len(found) == before:
@@ -75,13 +76,12 @@ def _shape_of(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> np.n
     return np.array(sizes[ends.get("start", 0):ends.get("end", len(sizes))], np.int64)
 
 
-def _computed(model: onnx.ModelProto, node: onnx.NodeProto, found: Arrays, numbers: Arrays) -> np.ndarray | None:
-    """What a node makes of sizes, of one at least, and of constants."""
+def _computed(model: onnx.ModelProto, node: onnx.NodeProto, known: ChainMap[str, np.ndarray]) -> np.ndarray | None:
+    """What a node makes of sizes, of one at least, and of constants: the first of both maps, and the second."""
     names = [name for name in node.input if name]
-    if node.op_type not in _COMPUTED or found.keys().isdisjoint(names) or len(node.output) != 1:
+    if node.op_type not in _COMPUTED or known.maps[0].keys().isdisjoint(names) or len(node.output) != 1:
         return None
-    known = {**numbers, **found}
-    if not known.keys() >= set(names) or any(known[name].size > _FEW for name in names):
+    if not all(name in known and known[name].size <= _FEW for name in names):
         return None
     values = {name: known[name] for name in names}
     inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)

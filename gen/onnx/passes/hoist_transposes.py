@@ -98,11 +98,13 @@ def _swap(graph: onnx.GraphProto, maker: NodeProto, transpose: NodeProto, perm: 
     after = NodeProto()
     after.CopyFrom(maker)
     after.input[:], after.output[:] = inputs, transpose.output
-    stale = maker.output[0]
-    nodes = [node for node in graph.node if node is not transpose]
-    at = nodes.index(maker)
-    nodes[at:at + 1] = [before, after]
-    kept = [value for value in graph.value_info if value.name != stale]
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        if node.output[:1] == maker.output[:1]:
+            nodes += [before, after]
+        elif node.output[:1] != transpose.output[:1]:
+            nodes.append(node)
+    kept = [value for value in graph.value_info if value.name != maker.output[0]]
     del graph.node[:], graph.value_info[:]
     graph.node.extend(nodes)
     graph.value_info.extend(kept)

@@ -7,8 +7,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from gen.onnx.names import unique
-from gen.onnx.passes.check_types import value_types
-from gen.onnx.passes.constants import constant_of
+from gen.onnx.passes.check_types import known_types
+from gen.onnx.passes.constants import constant_of, small_constants
 
 __all__ = ["undo_flattening"]
 
@@ -20,13 +20,14 @@ def undo_flattening(model: onnx.ModelProto) -> onnx.ModelProto:
     samples are flattened with the rest. Any other Gather stays as it is.
     """
     graph = model.graph
+    single = small_constants(graph, 1)
     flat = {node.output[0]: node.input[0] for node in graph.node
-            if node.op_type == "Reshape" and len(node.input) == 2 and _is_flat(constant_of(graph, node.input[1]))}
+            if node.op_type == "Reshape" and len(node.input) == 2 and _is_flat(single.get(node.input[1]))}
     gathers = [node for node in graph.node if node.op_type == "Gather" and node.input[0] in flat
                and not any(attribute.name == "axis" and attribute.i for attribute in node.attribute)]
     if not gathers:
         return model
-    types = value_types(model)
+    types = known_types(model)
     batches = _batches(graph)
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
     for node in gathers:
