@@ -72,3 +72,14 @@ def test_refusals(options: list[str], status: int, message: str, images: Path, c
 def test_without_images(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["battery", "--images", str(tmp_path)]) == 1
     assert "t10k-images-idx3-ubyte.gz" in capsys.readouterr().err
+
+
+def test_rows_of_units(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
+    """A product of int8 is made in a cycle, one of streams bit by bit."""
+    monkeypatch.setattr("gen.energy.units.measure_energy", lambda circuit, *_: UnitEnergy(
+        "int8" if circuit is None else circuit.label, products=128, lut=256, ff=0, dsp=0, registers=0, wires=1))
+    assert main(["bench", "stochastic-energy", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["stochastic-energy"]
+    assert len(rows) == 7 and {row["a_cycle"] for row in rows} == {256}
+    assert [rows[0][f"{bits}_bits"] for bits in (32, 256)] == [2, 2]
+    assert all([row[f"{bits}_bits"] for bits in (32, 256)] == [64, 512] for row in rows[1:])
