@@ -1,4 +1,7 @@
-"""Cycles of a network on a machine, estimated: the compiler does not map stochastic layers yet."""
+"""Cycles of a network on a machine, estimated: searches ask for thousands of networks, most of them never trained.
+
+`gen compile --stochastic` and `gen profile` give the exact number for one that is a model.
+"""
 
 import math
 
