@@ -20,7 +20,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", with_full(["8", "8_one_pixel", "16", "32"], "32"))
+@pytest.mark.parametrize("name", with_full(["8", "8_one_pixel", "16", "32"], "16", "32"))
 def test_binary_row(name):
     config = CONFIGS[name]
     run_bench(BinaryRow(config), module="tests.cores.bench_binary_row", name=f"binary_row_{name}",
@@ -28,8 +28,8 @@ def test_binary_row(name):
 
 
 @pytest.mark.parametrize("name, waits", [
-    ("8", 0), ("8", 2), ("8_four_banks", 0), ("8_one_pixel", 1), ("16", 0),
-    *(pytest.param(name, 0, marks=pytest.mark.full) for name in ("32", "16_full", "32_full"))])
+    ("8", 2), ("8_four_banks", 0), ("8_one_pixel", 1),
+    *(pytest.param(name, 0, marks=pytest.mark.full) for name in ("8", "16", "32", "16_full", "32_full"))])
 def test_binary_unit(name, waits):
     """``waits``: cycles that its counts wait for those of a slower array."""
     config = CONFIGS[name]

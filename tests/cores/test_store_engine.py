@@ -5,6 +5,7 @@ import pytest
 from cores.config import NpuConfig
 from cores.store.store_engine import StoreEngine
 from tests.bench import run_bench
+from tests.selection import with_full
 
 CONFIGS = {
     "one_group": NpuConfig.preset(32, depthwise=1),
@@ -28,12 +29,8 @@ CONFIGS = {
 }
 
 
-#: Of the units together, which are tried apart.
-_LONG = ["product_winograd"]
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.full) if name in _LONG else name
-                                  for name in CONFIGS])
+@pytest.mark.parametrize("name", with_full(CONFIGS, "two_groups", "two_groups_depthwise", "local", "local_one_bank",
+                                           "one_pixel", "binary_one_pixel", "product_winograd", "wide"))
 def test_store_engine(name):
     config = CONFIGS[name]
     run_bench(StoreEngine(config), module="tests.cores.bench_store_engine", name=f"store_engine_{name}",

@@ -7,6 +7,7 @@ from cores.compute.compute_engine import ComputeEngine
 from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
 from tests.bench import run_bench
+from tests.selection import with_full
 
 #: A beat for the weights and one for the indices; three beats that a step may lack, which with the beat before them
 #: need one bit more; several of each, of a number and of size that do not fill them.
@@ -20,7 +21,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", with_full(CONFIGS, "three", "exact"))
 def test_weight_loader(name):
     config = CONFIGS[name]
     taken = ComputeEngine.handover(config)

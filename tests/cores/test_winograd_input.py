@@ -5,6 +5,7 @@ import pytest
 from cores.config import NpuConfig
 from cores.load.winograd.winograd_input import WinogradInput
 from tests.bench import run_bench
+from tests.selection import with_full
 
 CONFIGS = {
     "narrow": NpuConfig.preset(16, winograd=1),
@@ -13,7 +14,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", with_full(CONFIGS, "narrow_four_banks"))
 def test_winograd_input(name):
     config = CONFIGS[name]
     run_bench(WinogradInput(config), module="tests.cores.bench_winograd_input", name=f"winograd_input_{name}",
