@@ -6,12 +6,16 @@ import pytest
 from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
+from gen.ir.errors import CompileError
 from sim import functional
 from sim.cycles import estimate
 from sim.errors import HazardError
 from sim.rtl import Bus, RtlMachine, run_program
+from tests.compiled import compile_kept
 from tests.cores.stochastic_values import random_streams
+from tests.random_streams import centred, random_choice
 
+from .on_rtl import check_on_rtl
 from .programs import END, Memory, Requantize, assemble
 
 
@@ -169,6 +173,22 @@ def test_time(machine, rng, cols, kinds):
         timing = estimate(config, code, stream_shift=shift)
         np.testing.assert_array_equal(timing.counts[Queue.COMPUTE - 1], result.trace.counts[Queue.COMPUTE - 1])
         assert timing.cycles == result.counters["cycles"]
+
+
+def test_random_layers(machine, seed, rng):
+    """Programs of the compiler: every tensor is the reference's."""
+    modes = set()
+    for number in range(6):
+        graph = centred(seed + number, max_channels=40, max_size=6)
+        choice = random_choice(graph, machine.config, rng, most=16)
+        try:
+            program, graph = compile_kept(graph, machine.config, stochastic=choice)
+        except CompileError as error:
+            assert "; build with " in str(error)
+            continue
+        check_on_rtl(machine, program, graph, seed + number)
+        modes |= {layer.mode for layer in program.layers}
+    assert "stochastic" in modes
 
 
 @pytest.mark.parametrize("change, message", [
