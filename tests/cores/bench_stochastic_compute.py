@@ -81,7 +81,7 @@ async def sums(dut, stall, shift):
     environment, rng = await begin(dut, stall=stall, shift=shift)
     environment.load_level = environment.store_level = 200
     kinds = ["stochastic", "array", *(["binary"] if CONFIG.binary_rows else [])]
-    for number in range(int(bench_parameters().get("tiles", 6))):
+    for number in range(int(bench_parameters().get("tiles", 4))):
         tile = small_tile(rng)
         await environment.fill(tile)
         environment.push(tile.set_instruction())
