@@ -61,7 +61,8 @@ def test_binary_compute(name):
               parameters={"config": config.to_dict()})
 
 
-@pytest.mark.parametrize("name", with_full(BINARY_CONFIGS, "16", "64", "depthwise"))
+@pytest.mark.full    # test_engine_pair.py has a short form
+@pytest.mark.parametrize("name", BINARY_CONFIGS)
 def test_engine_pair(name):
     config = dataclasses.replace(BINARY_CONFIGS[name], binary_engine=1)
     for bench in ("binary_compute", "compute_engine"):

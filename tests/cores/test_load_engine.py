@@ -23,8 +23,8 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("bench", ["bench_load_engine", "bench_load_flow"])
-@pytest.mark.parametrize("name", with_full(CONFIGS, "128", "four_banks", "exact", "winograd_gather", "winograd_local",
-                                           "gather_local"))
+@pytest.mark.parametrize("name", with_full(CONFIGS, "one_pixel", "128", "four_banks", "exact", "winograd_gather",
+                                           "winograd_local", "gather_local", "wide"))
 def test_load_engine(name, bench):
     config = CONFIGS[name]
     run_bench(LoadEngine(config), module=f"tests.cores.{bench}", name=f"load_engine_{name}",
@@ -39,7 +39,7 @@ GATHERING = {
 }
 
 
-@pytest.mark.parametrize("name", with_full(GATHERING, "wide"))
+@pytest.mark.parametrize("name", with_full(GATHERING, "two_banks", "one_pixel", "wide"))
 def test_gathered_loads(name):
     config = GATHERING[name]
     run_bench(LoadEngine(config), module="tests.cores.bench_gather", name=f"gather_{name}",
