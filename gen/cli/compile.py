@@ -92,12 +92,14 @@ def streams(text: str) -> "Streams | dict[str, Streams]":
 
     if "=" not in text:
         return one(text)
-    found = {}
+    found: dict[str, Streams] = {}
     for part in text.split(","):
-        name, equals, bits = part.rpartition("=")
-        if not name.strip() or not equals:
+        name, equals, bits = map(str.strip, part.rpartition("="))
+        if not name or not equals:
             raise argparse.ArgumentTypeError(f"must be layers and their streams, such as fc1=64, not {part}")
-        found[name.strip()] = one(bits)
+        if name in found:
+            raise argparse.ArgumentTypeError(f"has layer {name} more than once")
+        found[name] = one(bits)
     return found
 
 

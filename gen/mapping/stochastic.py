@@ -47,16 +47,12 @@ class StochasticMapping(ConvMapping):
         if not isinstance(layer, Conv) or layer.stochastic is None:
             return None
         form = layer.stochastic
-        if (config.stochastic_rows, config.circuit, config.ic_lanes) != (
-                config.stochastic_rows or -1, form.circuit, form.fan_in):
+        if not config.stochastic_rows or (config.circuit, config.ic_lanes) != (form.circuit, form.fan_in):
             raise CompileError(f"layer {layer.name}: its streams are those of a unit {form.circuit.label} of "
                                f"{form.fan_in} inputs, which this machine does not have")
-        if site.map_out:
-            raise CompileError(f"layer {layer.name}: its result is a map of signs, which the stochastic unit does not "
-                               "make")
         fitted = site.fitted
         assert isinstance(fitted, Conv)
-        geometry = Geometry.of(fitted, site.source, site.target)
+        geometry = Geometry.of(fitted, site.source, site.target, map_out=site.map_out)
         tiles = _passes(fitted, config)
         cost = _Cost(fitted, tiles, geometry, config,
                      input_blocks=geometry.input_blocks(site.source.shape[0], config))

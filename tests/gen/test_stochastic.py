@@ -125,6 +125,25 @@ def test_refusals(change, config, choice, message):
         prepare(graph, config, CompileOptions(stochastic=choice))
 
 
+@pytest.mark.parametrize("size", [5, 8])
+def test_signs_of_streams(size, seed):
+    """A layer of streams can be followed by a binary one: it writes a map of signs, as others do."""
+    rng, config = np.random.default_rng(seed), machine(gather=1, binary_rows=4)
+    signs = Requantize(np.zeros(10, np.int64), np.full(10, 1 << 16), np.full(10, 15), 1, -1, 1)
+    first, second = chain().layers
+    third = replace(second, name="third", input="z", output="s",
+                    weights=rng.choice([-1, 1], second.weights.shape).astype(np.int16))
+    tensors = {name: Tensor(name, (10, size, size), 1.0, 0, signs=name == "z") for name in "xyzs"}
+    graph = chain(tensors=tensors, layers=[first, replace(second, requantize=signs), third],
+                  outputs={"output": ("s", ())})
+    program, graph = compile_kept(graph, config, stochastic=STREAMS)
+    assert [layer.mode for layer in program.layers] == ["dense", "stochastic", "binary"]
+    inputs = random_inputs(graph, seed)
+    image = random_image(program, inputs, seed)
+    functional.run(config, program.code, image, write_start=program.write_start, strict=True)
+    check_tensors(program, graph, image, golden_tensors(graph, inputs), "signs")
+
+
 def test_another_machines_streams():
     graph = prepare(chain(), machine(), CompileOptions(stochastic=STREAMS))
     with pytest.raises(CompileError, match="second: its streams are those of a unit and-loop of 8 inputs, which this"):
