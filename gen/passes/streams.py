@@ -1,6 +1,6 @@
 """Gives layers the streams that their sums are to be made of (docs/stochastic.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cores.config import NpuConfig
@@ -10,7 +10,7 @@ from gen.ir.graph import Conv, Graph, Layer, Stochastic, is_binary, pad_value
 from gen.ir.parts import origin
 from sim.stochastic.streams import Streams
 
-__all__ = ["StreamChoice", "exact_layers", "shorten_streams", "stream_layers"]
+__all__ = ["StreamChoice", "exact_layers", "of_segment", "require_streams", "shorten_streams", "stream_layers"]
 
 #: For all layers that can, or for those of these names.
 StreamChoice = Streams | Mapping[str, Streams]
@@ -87,6 +87,28 @@ def _problem(graph: Graph, layer: Layer, config: NpuConfig, beyond: Mapping[str,
         return (f"{config.circuit.label} adds up whole blocks of {config.ic_lanes} channels, and beyond the last of "
                 f"{layer.input} are others than zeros")
     return None
+
+
+def of_segment(graph: Graph, config: NpuConfig, choice: StreamChoice | None) -> StreamChoice | None:
+    """What of a model's choice is for one of its segments: its own layers of those named; nothing where none can be."""
+    if choice is None or not config.stochastic_rows:
+        return choice
+    names = {layer.name for layer in graph.layers}
+    if isinstance(choice, Streams):
+        return choice if names - exact_layers(graph, config).keys() else None
+    return {name: streams for name, streams in choice.items() if name in names}
+
+
+def require_streams(name: str, graphs: Sequence[Graph], choice: StreamChoice | None) -> None:
+    """Raises CompileError if none of the segments of model ``name`` has what its choice asks for."""
+    layers = [layer for graph in graphs for layer in graph.layers]
+    if isinstance(choice, Streams):
+        if not any(isinstance(layer, Conv) and layer.stochastic for layer in layers):
+            raise CompileError(f"model {name}: no layer can be computed by streams, but those that read what a segment "
+                               "begins with; name them to have them in streams")
+        return
+    for missing in sorted((choice or {}).keys() - {layer.name for layer in layers}):
+        raise CompileError(f"model {name}: has no layer {missing!r} for streams; `profile` lists them")
 
 
 def shorten_streams(graph: Graph, shift: int) -> Graph:

@@ -17,6 +17,7 @@ from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
 from gen.partition.limits import require_bounded
 from gen.partition.partition import Partition, partition
+from gen.passes.streams import of_segment, require_streams
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.program.segments import ModelInputInfo, SegmentsFile, is_segments_file
 from gen.run.calibration import Calibration, FloatModelError, SampledRanges, calibrated
@@ -128,7 +129,8 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
             named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
             imported = load_model(named, content, machine=Machine.of(config))
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
-            workload = of_model(imported, config, options, samples=inputs or None, board=board)
+            own = replace(options, stochastic=of_segment(imported.graph, config, options.stochastic))
+            workload = of_model(imported, config, own, samples=inputs or None, board=board)
             found.append(workload)
             for one in values:
                 one.update(reference.run(workload.graph, {name: one[name] for name in workload.inputs})[0])
@@ -142,6 +144,7 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         found.append(host)
         for one in values:
             one.update(host.run(one))
+    require_streams(path.stem, [one.graph for one in found if isinstance(one, Workload)], options.stochastic)
     return Application(found, model_specs(cut.model.inputs), cut.model.outputs, cut)
 
 

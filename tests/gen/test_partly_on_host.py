@@ -19,6 +19,7 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
 from gen.run.application import open_application
 from gen.run.host_time import host_seconds
+from gen.run.workload import Workload
 from tests.gen.float_models import FloatBuilder
 
 Rng = np.random.Generator
@@ -94,3 +95,22 @@ def test_prune(model: onnx.ModelProto, rng: Rng, capsys: pytest.CaptureFixture) 
     found = json.loads(out)
     assert found["on_host"] == 1 and found["cycles"]["after"] <= pruned.total + 100
     assert "1 node runs on the processor" in said
+
+
+def test_streams(model: onnx.ModelProto, capsys: pytest.CaptureFixture) -> None:
+    """Layers of any segment: all that can be, or those named; none of them has to be in every segment."""
+    assert main(["quantize", "float.onnx", "--symmetric", "--calibrate", "x.npz", "-o", "s.onnx"]) == 0
+    machine = ["--macs", "16", "--features", "stochastic"]
+    for choice, streams in (("64", [set(), {"gemm6"}]), ("conv0=64,conv3=32:8", [{"conv0"}, {"conv3"}]),
+                            ("conv3=64", [set(), {"conv3"}])):
+        assert main(["compile", "s.onnx", "-o", "p.npu", "--stochastic", choice, *machine]) == 0
+        application = open_application(Path("p.npu"), None)
+        workloads = [segment for segment in application.segments if isinstance(segment, Workload)]
+        assert [set(workload.program.streams) for workload in workloads] == streams
+        assert main(["run", "p.npu", "--input", "x.npz", "--limit", "2", "--target", "functional",
+                     "--stream-shift", "0,1"]) == 0
+    capsys.readouterr()
+    assert main(["compile", "s.onnx", "-o", "p.npu", "--stochastic", "conv0=64,none=64", *machine]) == 1
+    assert "model s: has no layer 'none' for streams" in capsys.readouterr().err
+    assert main(["compile", "q.onnx", "-o", "p.npu", "--stochastic", "64", *machine]) == 1
+    assert "model q: no layer can be computed by streams" in capsys.readouterr().err
