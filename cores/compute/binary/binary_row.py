@@ -88,7 +88,8 @@ class BinaryRow(wiring.Component):
             for _ in range(_ADDITIONS - last):
                 for chain, (number, maximum) in enumerate(chains):
                     if ones:
-                        *chains[chain], ones = add_ones(number, maximum, ones)
+                        number, maximum, ones = add_ones(number, maximum, ones)
+                        chains[chain] = number, maximum
             if not last:
                 chains = [(Cat(held(list(number), f"number{stage}_{chain}_")), maximum)
                           for chain, (number, maximum) in enumerate(chains)]
@@ -99,8 +100,8 @@ class BinaryRow(wiring.Component):
         (first, _), (second, _) = chains
         count = Signal(range(bits + 1), name=f"count{pixel}", reset_less=True)
         # The last of the ones is the carry.
-        *more, carry = [*ones, *[Const(0)] * (not ones)]
-        assert not more
+        assert len(ones) <= 1
+        carry = ones[0] if ones else Const(0)
         number = (Cat(Const(1), first) + Cat(carry, second))[1:len(count)]
         m.d.sync += count.eq(Mux(self.half[pixel], bits // 2, Cat(late[-1], number)))
         m.d.comb += self.counts[pixel].eq(count)
