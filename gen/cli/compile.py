@@ -97,6 +97,8 @@ def streams(text: str) -> "Streams | dict[str, Streams]":
         name, equals, bits = part.rpartition("=")
         if not name.strip() or not equals:
             raise argparse.ArgumentTypeError(f"must be layers and their streams, such as fc1=64, not {part}")
+        if name.strip() in found:
+            raise argparse.ArgumentTypeError(f"names the layer {name.strip()} twice")
         found[name.strip()] = one(bits)
     return found
 

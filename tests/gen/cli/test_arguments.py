@@ -49,6 +49,7 @@ def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: 
     (("build", "--features", "depthwise", "--binary-rows", "8"), "gather must be 1 with binary_rows"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("compile", "x.onnx", "-o", "y", "--winograd", "wide"), "invalid choice: 'wide'"),
+    (("compile", "x.onnx", "-o", "y", "--stochastic", "a=64,b=32, a =8"), "names the layer a twice"),
     (("compile", "x.onnx", "-o", "y", "--winograd-calibrate", "x.npz"),
      "--winograd-calibrate goes with --winograd narrow"),
     (("build", "--winograd-unit", "3"), "winograd must be 0, 1 or 2, not 3"),
