@@ -11,9 +11,9 @@ __all__ = ["INFO", "Windows"]
 
 #: Byte address at which a server of this package says what it has, and the first word there: "NPUD".
 INFO, _MAGIC = 0xF000_0000, 0x4E505544
-#: Words at INFO, in order; ``bus`` has two, low and high.
 #: Bytes of the register port, and of a connection's addresses.
 _PORT, _REACH = 0x1000, 1 << 32
+#: Words at INFO, in order; ``bus`` has two, low and high.
 _FIELDS = ("magic", "registers", "memory", "size", "bus_low", "bus_high", "wait", "reset")
 
 

@@ -20,6 +20,9 @@ EXAMPLE = """example:
   %(prog)s layers
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
+#: Letters of a remark that is as short as a figure.
+_SHORT = 10
+
 PARTS: dict[str, Part] = {part.name: part for room in (bench_machine, bench_datapaths, bench_networks, bench_stochastic)
                           for part in room.PARTS}
 
@@ -33,10 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_memory_option(parser)
     add_machine_options(parser)
     add_json_option(parser)
-
-
-#: Letters of a remark that is as short as a figure.
-_SHORT = 10
 
 
 def _plotted(parts: list[Part]) -> str:

@@ -20,7 +20,7 @@ def lacks(folder: Path) -> str:
     if not all((folder / name).is_file() for name in MNIST_FILES):
         return f"no images: {' and '.join(MNIST_FILES)} are not in the folder of the networks"
     if find_spec("torch") is None:
-        return "training needs PyTorch: pip install '.[train]'"
+        return "training needs PyTorch: pip install 'npugen[train]'"
     return ""
 
 

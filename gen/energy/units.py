@@ -13,6 +13,7 @@ from cores.compute.mac_array import MacArray
 from cores.compute.stochastic.stochastic_unit import StochasticUnit
 from cores.config import NpuConfig
 from cores.emit import emit_component
+from gen.files.sources import sources_digest
 from gen.hw.hardware import hardware_digest
 from gen.hw.kept import kept
 from gen.hw.synth import synthesize
@@ -36,6 +37,8 @@ _CLOCK = 0.1
 #: Of the simulation: words of so many bits, the first of them not counted.
 _WORDS, _BITS = 12, 32
 _SEED = 0
+#: What a measurement depends on beside the hardware.
+_SOURCES = ("gen/energy",)
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def measure_energy(circuit: Circuit | None, family: str, cache: Path,
         area = {resource: totals.get(resource, 0) for resource in ("lut", "ff", "dsp")}
         return UnitEnergy(name, products, **area, registers=found.registers, wires=found.wires)
 
-    key = cache_key(hardware_digest(), family, name, repr((_WORDS, _BITS, _SEED)))
+    key = cache_key(hardware_digest(), family, name, sources_digest(*_SOURCES))
     return kept(cache / "energy", f"{key}.json", lambda values: UnitEnergy(**values), make)
 
 

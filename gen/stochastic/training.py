@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gen.files.sources import sources_digest
 from gen.files.write import write_file
 
 from .backbone import Backbone
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["trained"]
 
 _BATCH, _EPOCHS, _RATE, _DECAY = 100, 12, 2e-3, 1e-4
+#: What a network depends on beside its images.
+_SOURCES = ("gen/stochastic",)
 
 
 def trained(backbone: Backbone, images: Images, folder: Path | None) -> list[Float]:
@@ -31,8 +34,8 @@ def trained(backbone: Backbone, images: Images, folder: Path | None) -> list[Flo
 
     Raises BackboneError for images of another size, DataError without PyTorch.
     """
-    key = hashlib.sha256(repr((backbone.word, images.digest, images.trained, _BATCH, _EPOCHS, _RATE,
-                               _DECAY)).encode()).hexdigest()
+    key = hashlib.sha256(repr((backbone.word, images.digest, images.trained,
+                               sources_digest(*_SOURCES))).encode()).hexdigest()
     kept = None if folder is None else folder / f"{key[:32]}.npz"
     x, labels = images.for_backbone(backbone, images.learnt)
     if kept is not None:

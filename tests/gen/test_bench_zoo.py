@@ -65,6 +65,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     """Table and plot; milliseconds for people."""
     monkeypatch.setattr(zoo, "NETWORKS", [ZooNetwork("lenet5")])
     monkeypatch.setattr("gen.cli.journal.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setenv("COLUMNS", "160")    # in less the words are cut
     assert main(["bench", "zoo", "--macs", "16", "--board", "ecp5", "-o", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert "ecp5: LeNet-5" in said.out and " ms " in said.out and " 85 " in said.out and " target" in said.out

@@ -178,7 +178,8 @@ def test_product(rng: Rng) -> None:
 def layer(**changes: object) -> SimpleNamespace:
     first = SimpleNamespace(bias=[10, 20], multiplier=[1, 2], shift=[12, 12], zero_point=3, low=-50, high=60)
     fields = dict(name="l", op="pool", maximum=False, kernel=(1, 1), stride=(1, 1), pads=(1, 0, 0, 0), pad_value=9,
-                  requantize=first, residual=None, winograd=None, upsample=(1, 1), bend=None, table=None)
+                  requantize=first, residual=None, winograd=None, stochastic=None, upsample=(1, 1), bend=None,
+                  table=None)
     return SimpleNamespace(**{**fields, **changes})
 
 

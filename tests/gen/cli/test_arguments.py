@@ -49,6 +49,7 @@ def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: 
     (("build", "--features", "depthwise", "--binary-rows", "8"), "gather must be 1 with binary_rows"),
     (("compile", "x.onnx", "-o", "y", "--depthwise", "fast"), "invalid choice: 'fast'"),
     (("compile", "x.onnx", "-o", "y", "--winograd", "wide"), "invalid choice: 'wide'"),
+    (("compile", "x.onnx", "-o", "y", "--stochastic", "a=64,b=32, a =8"), "has layer a more than once"),
     (("compile", "x.onnx", "-o", "y", "--winograd-calibrate", "x.npz"),
      "--winograd-calibrate goes with --winograd narrow"),
     (("compile", "x.onnx", "-o", "y", "--stochastic", "65"), "length must be a power of two from 8 to 1024, not 65"),

@@ -68,6 +68,8 @@ def test_units_are_measured_once(circuit: Circuit | None, tmp_path: Path, monkey
     assert (found.unit, found.products) == (INTEGER if circuit is None else "xnor-mux", 128)
     assert 0.02 < found.registers < 0.6 and 0.1 < found.wires < 0.7
     assert measure_energy(circuit, "xcup", tmp_path) == found and len(asked) == 1
+    monkeypatch.setattr(units, "sources_digest", lambda *_: "changed")
+    assert measure_energy(circuit, "xcup", tmp_path) == found and len(asked) == 2
 
 
 def test_a_candidate_of_a_machine():

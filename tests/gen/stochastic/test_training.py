@@ -53,6 +53,10 @@ def test_trained_once(tmp_path: Path, rng: np.random.Generator):
         again = Examiner(images, tmp_path / "kept").network(backbone)
         patched.setattr(Examiner, "_measured", lambda *_: pytest.fail("tested again"))
         assert Examiner(images, tmp_path / "kept").accuracy(backbone, None, 0) == right[None]
+        # Of other sources it is another network.
+        patched.setattr("gen.stochastic.training.sources_digest", lambda *_: "changed")
+        with pytest.raises(pytest.fail.Exception, match="trained again"):
+            Examiner(images, tmp_path / "kept").network(backbone)
     kept.write_bytes(b"damaged")
     anew = Examiner(images, tmp_path / "kept").network(backbone)
     for one, two, three in zip(first, again, anew, strict=True):
