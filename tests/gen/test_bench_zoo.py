@@ -11,6 +11,7 @@ from gen.bench import zoo
 from gen.bench.waits import Waits, bound_of, waits_of
 from gen.bench.zoo import NETWORKS, ZooNetwork, fitted, measure, plot
 from gen.cli import main
+from gen.cli.common import console
 from gen.run.workload import open_workload
 from gen.zoo.registry import get_network
 
@@ -65,7 +66,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     """Table and plot; milliseconds for people."""
     monkeypatch.setattr(zoo, "NETWORKS", [ZooNetwork("lenet5")])
     monkeypatch.setattr("gen.cli.journal.cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setenv("COLUMNS", "160")    # in less the words are cut
+    for side, size in (("_width", 160), ("_height", 25)):   # in less columns words are cut
+        monkeypatch.setattr(console, side, size)
     assert main(["bench", "zoo", "--macs", "16", "--board", "ecp5", "-o", str(tmp_path)]) == 0
     said = capsys.readouterr()
     assert "ecp5: LeNet-5" in said.out and " ms " in said.out and " 85 " in said.out and " target" in said.out
