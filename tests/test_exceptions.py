@@ -19,7 +19,7 @@ PACKAGES = (boards, cores, gen, npudriver, sim)
 INTERNAL = {"StageError", "ArchiveError", "ArrayError", "DocumentError", "NodeError", "PictureError",
             "WindowError"}
 
-NEED_TORCH = ("gen.train.fit", "gen.train.network", "gen.train.operators")
+NEED_TORCH = ("gen.train.call", "gen.train.fit", "gen.train.moving", "gen.train.network", "gen.train.operators")
 
 
 def exceptions() -> set[type[Exception]]:
