@@ -1,10 +1,10 @@
 """Handwritten digits by networks of stochastic dot products: right answers against the length of the streams."""
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cores.arch.stochastic import Circuit
+from gen.files.figure import new_figure, png
 from gen.stochastic.accuracy import Examiner, lengths_of
 from gen.stochastic.backbone import Backbone
 
@@ -43,12 +43,9 @@ def measure_accuracy(examiner: Examiner, backbones: Sequence[Backbone],
 
 def plot(rows: Sequence[AccuracyRow]) -> bytes:
     """PNG: right answers by length, a line a circuit, backbones side by side."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     words = list(dict.fromkeys(row.backbone for row in rows))
-    figure = Figure(figsize=(1 + 6 * len(words), 4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(1 + 6 * len(words), 4)
     for axes, word in zip(figure.subplots(1, len(words), squeeze=False, sharey=True)[0], words, strict=True):
         some = [row for row in rows if row.backbone == word]
         axes.axhline(100 * some[0].right, color="black", linewidth=1, label="int8")
@@ -58,6 +55,4 @@ def plot(rows: Sequence[AccuracyRow]) -> bytes:
         axes.set_xscale("log", base=2)
         axes.set(xlabel="bits of a stream", ylabel="right answers, %", title=word)
         axes.legend()
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    return picture.getvalue()
+    return png(figure)

@@ -8,6 +8,7 @@ from boards.board import Board
 from boards.clock import Clock
 from cores.config import FEATURES, NpuConfig
 from cores.emit import emit_verilog
+from gen.files.figure import new_figure, png
 from gen.hw.clock import remember_clock
 from gen.hw.synth import synthesize
 from gen.hw.timing import TimingReport, measure_timing
@@ -64,18 +65,12 @@ def _over(timing: TimingReport, levels: int) -> int:
 
 def plot(rows: list[Row]) -> bytes:
     """PNG: endpoints by LUT levels, a line a machine."""
-    import io
 
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7, 4)
     axes = figure.subplots()
     for row in rows:
         axes.plot(list(row.histogram), list(row.histogram.values()), marker="o", label=f"{row.machine}: {row.clock}")
     axes.set(xlabel="LUT levels of an endpoint's longest path", ylabel="endpoints", yscale="log")
     axes.legend()
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    return picture.getvalue()
+    return png(figure)

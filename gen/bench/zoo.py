@@ -3,7 +3,6 @@
 Their weights are drawn, and quantised on a few drawn pictures: cycles depend on shapes and densities alone.
 """
 
-import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -17,6 +16,7 @@ from boards.clock import Basis, Clock
 from cores.config import NpuConfig
 from gen.bench.partition import ssd_cuts
 from gen.bench.waits import Bound, Waits, bound_of, waits_of
+from gen.files.figure import new_figure, png
 from gen.hw.area import area_of
 from gen.hw.clock import clock_of
 from gen.options import CompileOptions
@@ -143,13 +143,10 @@ def _compiler(network: ZooNetwork, progress: Callable[[str], None]) -> Callable[
 
 def plot(rows: Sequence[Row]) -> bytes:
     """PNG: a bar a network, its time on the ideal memory and what the board's takes on top."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     names = [f"{row.network} ({Clock(row.clock_mhz, row.clock)})" for row in rows]
     ideal = [1e3 * row.seconds * row.ideal / row.cycles for row in rows]
-    figure = Figure(figsize=(9, 1.2 + 0.3 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 1.2 + 0.3 * len(rows))
     axes = figure.subplots()
     axes.barh(names, ideal, label="on an ideal memory")
     axes.barh(names, [1e3 * row.seconds - time for row, time in zip(rows, ideal, strict=True)], left=ideal,
@@ -157,6 +154,4 @@ def plot(rows: Sequence[Row]) -> bytes:
     axes.invert_yaxis()
     axes.set(xlabel="milliseconds of an inference")
     axes.legend()
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    return picture.getvalue()
+    return png(figure)

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import io
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,7 @@ from gen.cli.bench_part import Part, Rows, models_folder
 from gen.cli.common import console, messages, status
 from gen.cli.journal import Journal
 from gen.cli.machine import chosen_config
+from gen.files.figure import new_figure, png
 from gen.files.write import write_file
 
 if TYPE_CHECKING:
@@ -187,12 +187,9 @@ def _narrow(arguments: argparse.Namespace) -> Rows:
 
 def plot(rows: Rows) -> bytes:
     """PNG: how many times fewer cycles each layer takes, a group of bars for each part."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     parts = list(dict.fromkeys(row["part"] for row in rows))
-    figure = Figure(figsize=(9, 1.5 + 0.28 * len(rows)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 1.5 + 0.28 * len(rows))
     axes = figure.subplots()
     names = [f"{row['layer']} " for row in rows]
     for number, part in enumerate(parts):
@@ -206,9 +203,7 @@ def plot(rows: Rows) -> bytes:
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xlabel("cycles before, over cycles with the unit")
     axes.legend(fontsize="small", loc="upper right")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
-    return buffer.getvalue()
+    return png(figure)
 
 
 PARTS = (

@@ -1,9 +1,7 @@
 """``gen profile``"""
 
 import argparse
-import io
 import json
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
-from gen.files.printable import printable
+from gen.files.figure import new_figure, plain, png
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -29,9 +27,8 @@ _COLOURS = {"idle_pixels": "plum", "idle_lanes": "lightsteelblue", "wait_weights
             "wait_load": "tab:orange", "wait_store": "tab:purple", "short_steps": "tab:brown", "setup": "tab:olive",
             "idle": "lightgray"}
 
-#: Characters of a name in a plot, and pixels of its height, which Matplotlib has limits for.
+#: Characters of a name in a plot.
 _LONGEST_NAME = 60
-_HIGHEST = 60_000
 
 #: Beyond any FPGA: what is larger was meant in Hz or kHz.
 _MAX_MHZ = 10_000
@@ -176,16 +173,13 @@ def show(profile: dict[str, Any], board: str) -> None:
 def plot(profile: dict[str, Any], title: str) -> bytes:
     """PNG: a bar a layer, its cycles split into useful ones, coloured by their share, and what the others went to."""
     from matplotlib import colormaps
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     layers = profile["layers"]
     parts = [{"idle_pixels": layer["idle_pixels"], "idle_lanes": layer["idle_lanes"], **layer["stalls"]}
              for layer in layers]
-    figure = Figure(figsize=(9, 1.5 + 0.28 * len(layers)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 1.5 + 0.28 * len(layers))
     axes = figure.subplots()
-    names = [_plain(layer["name"]) for layer in layers]
+    names = [plain(layer["name"], _LONGEST_NAME) for layer in layers]
     places = range(len(layers))     # names need not be different
     left = [layer["useful"] for layer in layers]
     by_use = colormaps["RdYlGn"]
@@ -202,17 +196,6 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
     axes.invert_yaxis()
     axes.set_xlim(right=1.12 * max(1, *left))  # room for the text behind the longest bar
     axes.set_xlabel("cycles; at the bars' ends: multipliers in use")
-    axes.set_title(_plain(title))
+    axes.set_title(plain(title, _LONGEST_NAME))
     axes.legend(fontsize="small")
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of characters that the font does not have
-        figure.savefig(buffer, format="png", dpi=min(120, _HIGHEST / figure.get_figheight()),
-                       metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def _plain(text: str) -> str:
-    """A name that Matplotlib can draw and does not take for a formula."""
-    short = text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
-    return printable(short).replace("$", r"\$")
+    return png(figure)

@@ -4,6 +4,8 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
+from gen.files.figure import new_figure, png
+
 from .ways import Way
 
 __all__ = ["plot", "trace_csv"]
@@ -29,11 +31,8 @@ def trace_csv(ways: Sequence[Way]) -> str:
 
 def plot(ways: Sequence[Way], title: str, thresholds: Mapping[str, float]) -> bytes:
     """PNG: charge over inferences, a line a way; ``thresholds``: charge above which a level is used, by its name."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 5)
     axes = figure.subplots()
     for colour, way in enumerate(ways):
         done, across, up = 0, [0], [100.0]
@@ -50,6 +49,4 @@ def plot(ways: Sequence[Way], title: str, thresholds: Mapping[str, float]) -> by
         axes.annotate(f"{name} above", (0, 100 * above), fontsize="x-small")
     axes.set(xlabel="inferences", ylabel="charge, % (relative energy)", title=title, ylim=(0, 105))
     axes.legend()
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120, metadata={"Software": None})
-    return picture.getvalue()
+    return png(figure)

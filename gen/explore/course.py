@@ -1,7 +1,8 @@
 """How good the best point was after so many evaluations."""
 
-import io
 from collections.abc import Mapping, Sequence
+
+from gen.files.figure import new_figure, plain, png
 
 from .evaluation import Evaluation, Objective
 
@@ -21,11 +22,8 @@ def best_so_far(evaluations: Sequence[Evaluation], objective: Objective) -> list
 def plot_courses(courses: Mapping[str, Sequence[Sequence[float]]], figure_name: str, title: str) -> bytes:
     """PNG: of each name the mean of some runs, and between which values they are. Runs that ended stay as they are."""
     import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 5)
     axes = figure.subplots()
     longest = max((len(run) for runs in courses.values() for run in runs), default=0)
     for name, runs in courses.items():
@@ -35,10 +33,8 @@ def plot_courses(courses: Mapping[str, Sequence[Sequence[float]]], figure_name: 
         across = np.arange(1, longest + 1)
         (line,) = axes.plot(across, values.mean(axis=0), label=name)
         axes.fill_between(across, values.min(axis=0), values.max(axis=0), alpha=0.2, color=line.get_color())
-    axes.set(xlabel="evaluations", ylabel=f"best {figure_name}", title=title.replace("$", r"\$")[:100])
+    axes.set(xlabel="evaluations", ylabel=f"best {figure_name}", title=plain(title, 100))
     axes.grid(alpha=0.3)
     if courses:
         axes.legend()
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120, metadata={"Software": None})
-    return picture.getvalue()
+    return png(figure)

@@ -1,9 +1,9 @@
 """The points of a search, and its front, in the plane of two objectives."""
 
-import io
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from gen.files.figure import new_figure, plain, png
 
 from .evaluation import Evaluation
 from .report import Found
@@ -16,16 +16,13 @@ __all__ = ["plot"]
 #: Of a legend; more values are not told apart by colours.
 _MOST_COLOURS = 12
 #: Of a name in a legend.
-_LONGEST = 40
+_LONGEST = 80
 
 
 def plot(found: Found, title: str) -> bytes:
     """PNG: feasible points by the first two objectives (by area too, if there is one alone), the front as a line."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 6)
     axes = figure.subplots()
     names = [*(objective.name for objective in found.objectives), "area"][:2]
     units = {objective.name: objective.unit for objective in found.objectives} | {"area": "%"}
@@ -40,15 +37,11 @@ def plot(found: Found, title: str) -> bytes:
         if values and min(values) > 0 and max(values) > 4 * min(values):
             set_scale("log")
     left = len(found.evaluations) - len(feasible)
-    axes.set_title(_plain(f"{title}: {len(feasible)} points" + (f", {left} more infeasible" if left else "")))
+    axes.set_title(plain(f"{title}: {len(feasible)} points" + (f", {left} more infeasible" if left else ""), _LONGEST))
     axes.grid(alpha=0.3, which="both")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")     # of characters that the font does not have
-        figure.savefig(buffer, format="png", dpi=120, metadata={"Software": None})
-    return buffer.getvalue()
+    return png(figure)
 
 
 def _colour_by(found: Found) -> str | None:
@@ -64,7 +57,7 @@ def _scatter(axes: "Axes", points: Sequence[Evaluation], names: Sequence[str], b
         some = [one for one in points if by is None or one.point[by] == kind]
         axes.scatter([one.figures[names[0]] for one in some], [one.figures[names[1]] for one in some], s=22, alpha=0.75,
                      color=f"C{number % 10}", marker="os"[number // 10],
-                     label=None if by is None else _plain(f"{by} {kind}"))
+                     label=None if by is None else plain(f"{by} {kind}", _LONGEST))
 
 
 def _front(axes: "Axes", points: Sequence[Evaluation], names: Sequence[str], *, line: bool) -> None:
@@ -73,8 +66,3 @@ def _front(axes: "Axes", points: Sequence[Evaluation], names: Sequence[str], *, 
     axes.scatter(across, up, s=70, facecolors="none", edgecolors="black", label="front")
     if line:
         axes.step(across, up, where="post", color="black", linewidth=0.8)
-
-
-def _plain(text: str) -> str:
-    """A name that Matplotlib does not take for a formula."""
-    return text[:_LONGEST * 2].replace("$", r"\$")
