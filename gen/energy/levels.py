@@ -30,6 +30,10 @@ class Level(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=Tru
     def seconds(self, cycles: float) -> float:
         return cycles / (self.mhz * 1e6)
 
+    def meets(self, limit: float, cycles: float) -> bool:
+        """Whether so many cycles end within ``limit`` seconds, which may itself have been rounded."""
+        return self.seconds(cycles) <= limit * (1 + 1e-9)
+
     def energy(self, cycles: float, per_cycle: float) -> float:
         """Of ``cycles`` that take ``per_cycle`` at 1 V: a cycle's energy goes with the square of the voltage."""
         return cycles * per_cycle * self.volts ** 2

@@ -49,6 +49,6 @@ def rivals_of(plan: Plan, examiner: Examiner, candidate: Callable[[Circuit], Can
         level, cycles = plan.levels.used[0], one.cycles(length)
         energy, seconds = level.energy(cycles, one.per_cycle), level.seconds(cycles)
         found.append(Rival(circuit.label, length, accuracy[length], accuracy[length] >= plan.bounds[0], 1000 * seconds,
-                           seconds <= plan.limit * (1 + 1e-9), energy,
+                           level.meets(plan.limit, cycles), energy,
                            runs / (plan.inferences * plan.fixed.energy / energy), PUBLISHED_GAINS.get(circuit, "")))
     return found

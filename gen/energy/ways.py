@@ -78,7 +78,7 @@ def ways(plan: Plan) -> list[Way]:
                                  length if name in ("lengths", "both") else plan.lengths[0])
                     for level, length in zip(used, plan.lengths, strict=True)]
         run = discharge(budget, settings)
-        verdicts = tuple(Verdict(setting, setting.seconds <= plan.limit * (1 + 1e-9), setting.accuracy >= bound)
+        verdicts = tuple(Verdict(setting, setting.level.meets(plan.limit, setting.cycles), setting.accuracy >= bound)
                          for setting, bound in zip(settings, plan.bounds, strict=True))
         gain = run.inferences / found[0].discharge.inferences if found else 1.0
         found.append(Way(name, run, gain, verdicts))

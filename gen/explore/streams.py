@@ -85,7 +85,7 @@ class StreamProblem:
         return _RUNS * min(_mean_energy(settings) for settings in cheapest)
 
     def _late(self, settings: Sequence[Setting]) -> list[Setting]:
-        return [one for one in settings if one.seconds > self.task.deadline_ms / 1000]
+        return [one for one in settings if not one.level.meets(self.task.deadline_ms / 1000, one.cycles)]
 
     def jobs(self, point: Point) -> Sequence[Job]:
         """One for each length; none for points that miss the deadline."""
