@@ -14,13 +14,16 @@ __all__ = ["BASIS", "estimated_cycles", "stochastic_rows"]
 #: How cycles are known; to be printed wherever they are.
 BASIS = "estimated"
 
-#: Output lanes for each row of the unit, and bits of a stream that it makes in a cycle.
-_LANES_A_ROW, _BITS = 4, 1
+
+def _unit(config: NpuConfig) -> tuple[int, int]:
+    """Rows, and bits of a stream in a cycle, of the machine's unit, or of what it would have as a feature."""
+    fields = config.to_dict() if config.stochastic_rows else config.feature_fields(["stochastic"])
+    return fields["stochastic_rows"], fields["stochastic_bits"]
 
 
 def stochastic_rows(config: NpuConfig) -> int:
     """Output lanes that the unit computes at once."""
-    return config.oc_lanes // _LANES_A_ROW
+    return _unit(config)[0]
 
 
 def estimated_cycles(backbone: Backbone, length: int | None, config: NpuConfig) -> int:
@@ -38,5 +41,6 @@ def _cycles(layer: Product, length: int | None, config: NpuConfig) -> int:
     if length is None:
         steps, beats, each = config.ic_lanes // config.nnz_lanes, config.weight_beats, 1
     else:
-        steps, beats, each = _LANES_A_ROW, stochastic_rows(config), length // _BITS
+        rows, bits = _unit(config)
+        steps, beats, each = config.oc_lanes // rows, rows, length // bits
     return tiles * blocks * layer.taps * steps * max(words * each, beats)

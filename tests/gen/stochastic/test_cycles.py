@@ -1,10 +1,20 @@
-"""Estimated cycles, by hand."""
+"""Estimated cycles, by hand, and beside the time model's."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from cores.config import NpuConfig
+from gen.bench.stochastic_model import onnx_model
+from gen.compiler import compile_graph
+from gen.onnx.importer import load_model
+from gen.options import CompileOptions
 from gen.stochastic.backbone import Backbone
 from gen.stochastic.cycles import estimated_cycles
+from gen.stochastic.network import Layer
+from sim.cycles import estimate
+from sim.stochastic.streams import Streams
 
 
 @pytest.mark.parametrize("length, expected", [
@@ -21,3 +31,18 @@ def test_weights_that_take_longer_than_words():
     config = NpuConfig.preset(256, oc_lanes=128)
     assert estimated_cycles(Backbone("16-10"), 8, config) == 4 * 32
     assert estimated_cycles(Backbone("16-10"), 64, config) == 4 * 64
+
+
+def test_beside_the_time_model(rng: np.random.Generator):
+    """What is not counted is the loads and stores around the layers."""
+    backbone = Backbone("256-96-10")
+    layers = [Layer(one, rng.integers(-127, 128, (one.outputs, 1, one.input.channels), dtype=np.int8),
+                    np.zeros(one.outputs, np.int64), 0.002) for one in backbone.layers]
+    graph = load_model(Path("mlp.onnx"), onnx_model(layers, 1000.0)).graph
+    config = NpuConfig.preset(64, **NpuConfig.preset(64).feature_fields(["stochastic"]))
+    names = [layer.name for layer in graph.layers]
+    for length in (32, 256):
+        options = CompileOptions(stochastic=dict.fromkeys(names, Streams(length)))
+        program, _ = compile_graph(graph, config, options)
+        exact = estimate(program.config, program.code).cycles
+        assert 0 < exact - estimated_cycles(backbone, length, config) < 300
