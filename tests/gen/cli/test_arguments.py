@@ -56,7 +56,6 @@ def test_names_itself_as_it_was_called(monkeypatch: pytest.MonkeyPatch, capsys: 
     (("compile", "x.onnx", "-o", "y", "--stochastic", "64:128"), "made must be a power of two from 8 to 64, not 128"),
     (("compile", "x.onnx", "-o", "y", "--stochastic", "many"), "must be bits of a stream, such as 64 or 256:64, not"),
     (("compile", "x.onnx", "-o", "y", "--stochastic", "=64"), "must be layers and their streams, such as fc1=64"),
-    (("compile", "x.onnx", "-o", "y", "--stochastic", "a=64, a=32"), "has layer a more than once"),
     (("run", "x.onnx", "--input", "x.npz", "--stream-shift", "0,8"), "must be whole numbers from 0 to 7, not 0,8"),
     (("build", "--winograd-unit", "3"), "winograd must be 0, 1 or 2, not 3"),
     (("build", "--config", "none.json"), "none.json: No such file"),
