@@ -76,6 +76,16 @@ def test_operators(op: str, number: type, rng: Rng, tmp_path: Path) -> None:
     assert isinstance(layer, Pool) and layer.table and layer.op == "pool"
 
 
+@pytest.mark.parametrize("op", ["Div", "Sub", "Pow"])
+def test_a_constant_in_front(op: str, rng: Rng, tmp_path: Path) -> None:
+    """A quotient, or a power, of a constant is a function of the exponent or the divisor; a difference needs none."""
+    b = Builder(rng, opset=20)
+    x = b.dequantize(b.input(1, 4, 8, 32), 0.02, -128)
+    b.output(b.quantize(b.node(op, b.scale(1.5), b.node("Add", x, b.scale(0.5))), 0.03))
+    (layer,) = exact(b, tmp_path).graph.layers
+    assert bool(layer.table) == (op != "Sub")
+
+
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
 @pytest.mark.parametrize("name, function", [
     ("SiLU", silu), ("SiLU, quantised in between", lambda b, x: silu(b, x, lambda y: b.requantize(y, 1 / 256, -128 if
