@@ -7,7 +7,7 @@ from cores.arch.isa import Instruction, Opcode
 from cores.compute.compute_engine import ComputeEngine
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters
-from tests.cores.bench_compute_engine import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start
+from tests.cores.bench_compute_engine import CONFIG, TM, TN, Environment, Tile, random_weights, start
 
 ROWS, BITS = CONFIG.binary_rows, CONFIG.binary_bits
 
@@ -109,13 +109,7 @@ async def rate(dut):
     step = max(ROWS, ComputeEngine.min_step(CONFIG))
     cycles = {}
     for words in (step, step - 3):
-        tile = Tile(rng)
-        tile.kernel, tile.stride, tile.bank_stride, tile.blocks = np.array([2, 2]), np.array([1, 1]), 1, 1
-        tile.rows, tile.cols = 1, words * PX
-        tile.row_pitch = tile._entries(tile.cols + 1)
-        tile.block_pitch, tile.base = 2 * tile.row_pitch, 0
-        tile.values = rng.integers(-128, 128, (1, 2, tile.cols + 1, TN), dtype=np.int8)
-        tile.zeros = np.zeros(tile.values.shape[:3], bool)
+        tile = Tile.line(rng, words)
         await environment.fill(tile)
         environment.push(tile.set_instruction())
         posted = environment.stores_posted

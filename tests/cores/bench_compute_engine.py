@@ -51,6 +51,17 @@ class Tile:
         self.values.flat[rng.integers(0, self.values.size, 3)] = [-limit, limit - 1, -limit]
         self.zeros = rng.random(self.values.shape[:3]) < 0.2    # pixels that a binary COMPUTE takes for zero
 
+    @classmethod
+    def line(cls, rng: np.random.Generator, words: int) -> "Tile":
+        """A row of whole words of output, four taps, one block, from the first entry on."""
+        tile = cls(rng, blocks=1, stride=(1, 1))
+        tile.kernel, tile.rows, tile.cols, tile.base = np.array([2, 2]), 1, words * PX, 0
+        tile.row_pitch = tile._entries(tile.cols + 1)
+        tile.block_pitch = 2 * tile.row_pitch
+        tile.values = rng.integers(-128, 128, (1, 2, tile.cols + 1, TN), dtype=X_TYPE)
+        tile.zeros = np.zeros(tile.values.shape[:3], bool)
+        return tile
+
     def _entries(self, width: int) -> int:
         return width if BANKS == 1 else -(-width // (BANKS * self.bank_stride)) * self.bank_stride
 

@@ -97,7 +97,6 @@ async def sums(dut, stall, shift):
                 windows += tile.rows * tile.cols
         await environment.until(lambda count=number + 1: environment.stores_posted == count)
         await environment.until(lambda count=windows: len(environment.pooled) == count)
-        environment.stand()     # reading is not stepping
         np.testing.assert_array_equal(await environment.read_bank(number % 2, tile), expected)
         environment.pooled.clear()
         assert not environment.weights and not environment.errors
@@ -110,13 +109,7 @@ async def rate(dut):
     environment, rng = await begin(dut, stall=0.0)
     streams = Streams(8 * BITS)
     words = -(-max(ROWS + ComputeEngine.handover(CONFIG, stochastic=True), ComputeEngine.min_step(CONFIG)) // 8)
-    tile = Tile(rng)
-    tile.kernel, tile.stride, tile.bank_stride, tile.blocks = np.array([2, 2]), np.array([1, 1]), 1, 1
-    tile.rows, tile.cols = 1, words * PX
-    tile.row_pitch = tile._entries(tile.cols + 1)
-    tile.block_pitch, tile.base = 2 * tile.row_pitch, 0
-    tile.values = rng.integers(-128, 128, (1, 2, tile.cols + 1, TN), dtype=np.int8)
-    tile.zeros = np.zeros(tile.values.shape[:3], bool)
+    tile = Tile.line(rng, words)
     await environment.fill(tile)
     environment.push(tile.set_instruction())
     for bank in range(3):
