@@ -6,6 +6,7 @@ JOBS ?= $(shell nproc)
 
 VENV := .venv
 STAMP := $(VENV)/.installed
+TRAINS := $(VENV)/.trains
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal
 
@@ -26,6 +27,12 @@ $(STAMP): pyproject.toml
 	@$(VENV)/tclint/bin/python -m pip install --quiet --disable-pip-version-check $$($(RUN) -c "$(TCL_EXTRA)")
 	@touch $@
 
+# PyTorch, without which the tests of what trains are skipped.
+$(TRAINS): $(STAMP)
+	@echo "Installing PyTorch into $(VENV), once ..."
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[train]'
+	@touch $@
+
 # An NPU is built, simulated, and recognises digits.
 demo: $(STAMP)
 	@$(RUN) -m gen demo
@@ -33,8 +40,8 @@ demo: $(STAMP)
 test: $(STAMP)
 	@$(PYTEST)
 
-# Also the tests marked `full`, with a new seed.
-test-full: $(STAMP)
+# Also the tests marked `full` and those that need PyTorch, with a new seed.
+test-full: $(TRAINS)
 	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full
 
 # The figures of the README, measured again.
