@@ -188,3 +188,15 @@ def test_what_is_missing_is_said(machine, what, arguments, variables, said):
         path.rmdir() if path.is_dir() else path.unlink()
     status, error = load(place, *arguments, **variables)
     assert status == 1 and said in error and error.startswith("load.sh: error: ") and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("mib, enough", [("64", True), ("65", False)])
+def test_a_buffer_of_before(machine, mib: str, enough: bool):
+    """It stays if it is large enough."""
+    _, place = machine
+    (place / "root/dev/udmabuf0").touch()
+    (place / "root/sys/class/u-dma-buf/udmabuf0").mkdir(parents=True)
+    (place / "root/sys/class/u-dma-buf/udmabuf0/size").write_text(f"{64 << 20}\n")
+    status, error = load(place, mib)
+    assert "u-dma-buf" not in (place / "asked").read_text()
+    assert (status, error) == (0, "") if enough else status == 1 and "with 67108864 bytes, fewer than 65 MiB" in error
