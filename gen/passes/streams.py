@@ -15,6 +15,8 @@ __all__ = ["StreamChoice", "exact_layers", "of_segment", "require_streams", "sho
 #: For all layers that can, or for those of these names.
 StreamChoice = Streams | Mapping[str, Streams]
 
+_READS_AN_INPUT = "it reads an input of the model; name it to have it in streams"
+
 
 def stream_layers(graph: Graph, config: NpuConfig, choice: StreamChoice | None) -> Graph:
     """The graph with the layers of a choice in streams: those named, or all that can be but those that read an input.
@@ -37,7 +39,7 @@ def stream_layers(graph: Graph, config: NpuConfig, choice: StreamChoice | None) 
         streams = dict(choice)
         for name in streams:
             if name not in {layer.name for layer in graph.layers}:
-                raise CompileError(f"model {graph.name}: has no layer {name!r} for streams; `profile` lists them")
+                raise _absent(graph.name, name)
             if name in reasons and reasons[name] != _READS_AN_INPUT:
                 raise CompileError(f"layer {name}: cannot be computed by streams: {reasons[name]}")
 
@@ -48,9 +50,6 @@ def stream_layers(graph: Graph, config: NpuConfig, choice: StreamChoice | None) 
         return replace(layer, stochastic=Stochastic(config.circuit, streams[layer.name], config.ic_lanes))
 
     return replace(graph, layers=tuple(map(given, graph.layers)))
-
-
-_READS_AN_INPUT = "it reads an input of the model; name it to have it in streams"
 
 
 def exact_layers(graph: Graph, config: NpuConfig) -> dict[str, str]:
@@ -108,7 +107,11 @@ def require_streams(name: str, graphs: Sequence[Graph], choice: StreamChoice | N
                                "begins with; name them to have them in streams")
         return
     for missing in sorted((choice or {}).keys() - {layer.name for layer in layers}):
-        raise CompileError(f"model {name}: has no layer {missing!r} for streams; `profile` lists them")
+        raise _absent(name, missing)
+
+
+def _absent(model: str, layer: str) -> CompileError:
+    return CompileError(f"model {model}: has no layer {layer!r} for streams; `profile` lists them")
 
 
 def shorten_streams(graph: Graph, shift: int) -> Graph:
