@@ -22,13 +22,15 @@ _MACS = (64, 256)
 class Row:
     """``gops``: two operations a multiply-accumulate, all multipliers in use.
 
-    ``histogram``: endpoints by LUT levels; ``over_5`` of them have more than five.
+    ``histogram``: endpoints by LUT levels; ``over_5`` of them have more than five. ``cell_ns``: Yosys's own timing,
+    without wires.
     """
 
     machine: str
     levels: int
     over_5: int
     slowest_ns: float
+    cell_ns: float | None
     clock: str
     gops: float
     gops_a_klut: float
@@ -56,7 +58,8 @@ def _row(machine: str, board: Board, config: NpuConfig, cache: Path, progress: C
     remember_clock(board, config, clock)
     gops = 2 * config.macs * clock.mhz / 1000
     return Row(machine=machine, levels=timing.levels, over_5=_over(timing, 5), slowest_ns=timing.delay_ns,
-               clock=str(clock), gops=gops, gops_a_klut=1000 * gops / area.totals["lut"], histogram=timing.histogram)
+               cell_ns=timing.cell_ns, clock=str(clock), gops=gops, gops_a_klut=1000 * gops / area.totals["lut"],
+               histogram=timing.histogram)
 
 
 def _over(timing: TimingReport, levels: int) -> int:
@@ -65,8 +68,6 @@ def _over(timing: TimingReport, levels: int) -> int:
 
 def plot(rows: list[Row]) -> bytes:
     """PNG: endpoints by LUT levels, a line a machine."""
-
-
     figure = new_figure(7, 4)
     axes = figure.subplots()
     for row in rows:

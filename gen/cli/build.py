@@ -210,8 +210,9 @@ def place(design: "FlatDesign", board: "Board", config: "NpuConfig") -> "RouteRe
 
 
 def timing_line(timing: "TimingReport", target_mhz: float) -> str:
+    cells = "" if timing.cell_ns is None else f"; Yosys's sta, cells without wires: {timing.cell_ns:.2f} ns"
     return (f"{timing.levels} LUT levels at most; the slowest path takes {timing.delay_ns:.2f} ns by the delay model "
-            f"of grade {timing.grade}: {timing.estimated_mhz:g} MHz, estimated (target {target_mhz:g})")
+            f"of grade {timing.grade}: {timing.estimated_mhz:g} MHz, estimated (target {target_mhz:g}){cells}")
 
 
 def timing_table(timing: "TimingReport", rows: int = 12) -> Table:

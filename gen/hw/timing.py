@@ -6,7 +6,7 @@ The hierarchy is flattened before mapping, as vendor tools do. What a level and 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from .families import FAMILIES, Family
 from .flat import FlatDesign, flat_design
 from .kept import kept
 from .netlist import Arc, End, Netlist
+from .sta import cell_delay
 from .yosys import SynthesisError, cache_key
 
 __all__ = ["PathGroup", "TimingReport", "analyse", "measure_timing", "timing_of"]
@@ -43,7 +44,8 @@ class PathGroup:
 class TimingReport:
     """``levels``: LUTs on the path that has most. ``histogram``: number of LUTs -> endpoints with so many at most.
 
-    ``components``: instance in the top module -> levels and nanoseconds of its worst path.
+    ``components``: instance in the top module -> levels and nanoseconds of its worst path. ``cell_ns``: of Yosys's own
+    timing, cells alone (`gen.hw.sta`); None where it has none.
     """
 
     family: str
@@ -53,6 +55,7 @@ class TimingReport:
     histogram: dict[int, int]
     components: dict[str, dict[str, float]]
     paths: list[PathGroup]
+    cell_ns: float | None = None
 
     @property
     def estimated_mhz(self) -> float:
@@ -185,9 +188,11 @@ def timing_of(design: FlatDesign, *, cache: Path | None = None,
     target = FAMILIES[design.family]
 
     def make() -> TimingReport:
-        return analyse(Netlist.of_module(design.module(progress), target.delays), design.family)
+        module = design.module(progress)
+        report = analyse(Netlist.of_module(module, target.delays), design.family)
+        return replace(report, cell_ns=cell_delay(design, module, progress))
 
-    source = "".join(Path(__file__).with_name(name).read_text() for name in ("timing.py", "netlist.py"))
+    source = "".join(Path(__file__).with_name(name).read_text() for name in ("timing.py", "netlist.py", "sta.py"))
     name = cache_key(design.verilog, design.script, repr(target), source)
     return kept(cache, f"{name}.timing.json", TimingReport.from_dict, make)
 

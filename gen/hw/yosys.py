@@ -11,7 +11,11 @@ from pathlib import Path
 from cores.errors import NpugenError
 from sim.toolchain import child_process, find_yosys
 
-__all__ = ["SynthesisError", "cache_key", "mapped", "run_yosys"]
+__all__ = ["LOG", "SynthesisError", "cache_key", "mapped", "run_yosys"]
+
+#: What Yosys prints, in the folder that it works in: in WebAssembly it loses its output once it has run ABC; the log
+#: file goes on to the end.
+LOG = "yosys.log"
 
 
 class SynthesisError(NpugenError):
@@ -33,10 +37,8 @@ def mapped(verilog: str, commands: str, progress: Callable[[str], None]) -> Iter
 
 def run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> None:
     """Run a script in ``folder``; as `mapped`."""
-    # Yosys in WebAssembly loses its output once it has run ABC; the log file goes on to the end.
-    log = "yosys.log"
     (folder / "script.ys").write_text(script)
-    with child_process([*find_yosys(), "-l", log, "-s", "script.ys"], folder) as process:
+    with child_process([*find_yosys(), "-l", LOG, "-s", "script.ys"], folder) as process:
         printed: list[str] = []
         for line in process.stdout or ():
             printed = [*printed[-50:], line]
@@ -45,7 +47,7 @@ def run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> Non
                 progress(f"{step.group(1)} {step.group(2)}")
     if process.returncode:
         with suppress(OSError):
-            printed += (folder / log).read_text(errors="replace").splitlines()[-50:]
+            printed += (folder / LOG).read_text(errors="replace").splitlines()[-50:]
         said = [line.strip() for line in printed if line.strip()] or [f"status {process.returncode}"]
         raise SynthesisError(f"yosys failed: {next((line for line in said if 'ERROR' in line), said[-1])}")
 
