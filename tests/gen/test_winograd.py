@@ -178,7 +178,7 @@ def test_random_graphs(config, seed):
 @pytest.mark.full
 @pytest.mark.parametrize("config", NARROW + EXACT, ids=config_id)
 def test_many_random_graphs(config, seed):
-    for number in range(150):
+    for number in range(60):
         check_random(config, seed + number, number)
 
 
