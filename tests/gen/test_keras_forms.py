@@ -23,6 +23,8 @@ from tests.gen.float_models import FloatBuilder
 from tests.gen.qdq import Builder
 from tests.gen.test_onnx_import import check
 from tests.gen.test_onnx_passes import copied, outputs
+from tests.gen.test_partition import check as run_in_parts
+from tests.gen.test_partition import convolved, cut
 
 Rng = np.random.Generator
 CONFIG = NpuConfig.preset(16, table=1, product=1)
@@ -228,6 +230,16 @@ def test_sum_with_an_input_that_has_its_channels_last(rng: Rng, tmp_path: Path) 
     made = b.node("Transpose", made, perm=[0, 2, 3, 1])
     b.output(b.quantize(b.node("Add", b.dequantize(x), made)))
     check(b, tmp_path)
+
+
+def test_segments_behind_shapes_that_only_the_walk_finds(rng: Rng, tmp_path: Path) -> None:
+    b = Builder(rng)
+    y = b.requantize(convolved(b, b.requantize(b.input("N", 4, 6, 6, number=np.float32))))
+    y = b.requantize(convolved(b, b.requantize(b.node("Sin", y))))
+    shape = b.node("Max", b.node("Shape", y), b.constant([1, 4, 6, 6]))     # shape inference does not compute it
+    b.output(b.requantize(convolved(b, b.node("Reshape", y, shape))), np.float32)
+    places = [segment.place for segment in cut(run_in_parts(b, tmp_path)).segments]
+    assert places == ["accelerator", "host", "accelerator"]
 
 
 def test_operators_that_tf2onnx_leaves(rng: Rng, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def sentence(error: Exception) -> str:
         what = _INCONSISTENT.sub(r"its input \1 is \2, which does not go with the types of the others", what)
         return f"node {found['name']} ({found['op']}): {what}"
     if (unknown := _UNKNOWN.search(str(error))) is not None:
-        return (f"not a valid ONNX model: it has no operator {unknown[1]} in opset {unknown[2]}; tf2onnx leaves so, with "
-                "a warning, what it cannot convert: write the layer in another way (docs/export.md)")
+        return (f"not a valid ONNX model: it has no operator {unknown[1]} in opset {unknown[2]}; tf2onnx leaves so, "
+                "with a warning, what it cannot convert: write the layer in another way (docs/export.md)")
     text = re.sub(r"\[\w*Error\]\s*", "", str(error).split("==> Context")[0])
     return f"not a valid ONNX model: {' '.join(text.split())[:300]}"
 
