@@ -102,8 +102,20 @@ def test_repetition_of_integers_with_channels_last(rng: Rng, tmp_path: Path) -> 
     y = b.node("Reshape", b.node("Tile", y, b.constant([1, 1, 1, 3, 1])), b.constant([0, 4, 15, 3]))
     b.output(b.quantize(b.node("Relu", y), 0.05, 3))
     graph, comparison = check(b, tmp_path)
-    assert [(type(layer), layer.upsample) for layer in graph.layers] == [(Pool, (1, 3)), (Pool, (1, 1))]
+    assert [(type(layer), layer.upsample) for layer in graph.layers] == [(Pool, (1, 3))]
     assert comparison.largest == 0
+
+
+def test_repetition_in_a_fixed_batch(rng: Rng) -> None:
+    b = Builder(rng)
+    y = b.node("Expand", b.node("Unsqueeze", b.input(4, 3, 5, number=np.float32), b.constant([3])),
+               b.constant([4, 3, 5, 2]))
+    b.output(b.node("Reshape", y, b.constant([4, 3, 10])), np.float32, rank=3)
+    model = b.build()
+    changed = passes.free_batch(copied(model))
+    assert not changed.graph.input[0].type.tensor_type.shape.dim[0].dim_value
+    samples = b.samples(4)
+    np.testing.assert_array_equal(*(outputs(each, samples)[0] for each in (changed, model)))
 
 
 @pytest.mark.parametrize("repeats", [[1, 1, 1, 2], [1, 2, 1, 1]])
