@@ -7,7 +7,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference, version_converter
 
-from gen.onnx.passes import drop_unused, find_prelus, hoist_transposes, merge_pool_padding, name_nodes
+from gen.onnx.passes import (
+    drop_unused,
+    find_prelus,
+    hoist_transposes,
+    merge_pool_padding,
+    name_nodes,
+    sink_transposes,
+)
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.options import QuantizeError
 
@@ -46,8 +53,8 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
                                 f"for each channel ({_first_line(error)}); export it in a newer opset") from None
     model = _optimised(model)
-    # Once more, as there are more constants now.
-    for apply in (hoist_transposes, merge_pool_padding, find_prelus, drop_unused):
+    # Some of it once more, as there are more constants now.
+    for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, drop_unused):
         model = apply(model)
     model = name_nodes(shape_inference.infer_shapes(model))
     used = {node.domain for node in model.graph.node} | {""}

@@ -187,6 +187,34 @@ def test_padding_that_is_computed(rng: Rng, tmp_path: Path) -> None:
     assert quantised(b, b.conv(x, 4, 3, kernel=1), tmp_path).partition is None
 
 
+def test_batch_norms_with_channels_last(rng: Rng, tmp_path: Path) -> None:
+    """Behind a Transpose, as PyTorch beneath Keras has them; onnxruntime moves it only where that leaves fewer."""
+    b = FloatBuilder(rng, ["N", 6, 8, 3])
+    x = b.node("Transpose", b.conv(b.node("Transpose", "x", perm=[0, 3, 1, 2]), 3, 4), perm=[0, 2, 3, 1])
+    x = b.node("Mul", b.node("Sub", x, b.constant(rng.normal(size=(1, 1, 1, 4)))), b.constant(rng.uniform(1, 2, 4)))
+    x = b.node("Clip", b.node("Add", b.constant(rng.normal(size=4)), x), b.constant(0.0), b.constant(6.0))
+    model = b.model(x)
+    changed = passes.sink_transposes(copied(model))
+    assert [node.op_type for node in changed.graph.node] == ["Transpose", "Conv", "Sub", "Mul", "Add", "Clip",
+                                                             "Transpose"]
+    onnx.checker.check_model(changed, full_check=True)
+    samples = {"x": rng.normal(size=(2, 6, 8, 3)).astype(np.float32)}
+    np.testing.assert_array_equal(*(outputs(each, samples)[0] for each in (changed, model)))
+    assert len(quantised(b, x, tmp_path).workloads[0].graph.layers) == 1
+
+
+@pytest.mark.parametrize("why", ["input", "another reader", "two results", "already behind"])
+def test_transposes_that_do_not_sink(why: str, rng: Rng) -> None:
+    b = FloatBuilder(rng, ["N", 3, 6, 8])
+    x = b.node("Transpose", "x" if why == "input" else b.conv("x", 3, 3, kernel=1), perm=[0, 2, 3, 1])
+    other = b.node("Sin", x) if why == "two results" else b.constant(0.5)
+    y = b.node("Exp" if why == "already behind" else "Add", x, *([] if why == "already behind" else [other]))
+    model = b.model(y)
+    if why == "another reader":
+        model.graph.output.append(helper.make_tensor_value_info(x, TensorProto.FLOAT, None))
+    assert passes.sink_transposes(copied(model)).SerializeToString() == model.SerializeToString()
+
+
 def prelu(b: FloatBuilder, x: str, slopes: np.ndarray) -> str:
     scaled = b.node("Mul", b.node("Neg", b.constant(slopes)), b.node("Relu", b.node("Neg", x)))
     return b.node("Add", b.node("Relu", x), scaled)

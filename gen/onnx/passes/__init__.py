@@ -26,12 +26,13 @@ from gen.onnx.passes.load_external import load_external
 from gen.onnx.passes.make_dense import make_dense
 from gen.onnx.passes.merge_pool_padding import merge_pool_padding
 from gen.onnx.passes.name_nodes import name_nodes
+from gen.onnx.passes.sink_transposes import sink_transposes
 from gen.onnx.passes.undo_flattening import undo_flattening
 
 __all__ = [
     "PASSES", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "find_prelus", "fold_constants",
     "fold_sizes", "free_batch", "hoist_quantisation", "hoist_transposes", "inline_functions", "load_external",
-    "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "undo_flattening", "value_types",
+    "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes", "undo_flattening", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
