@@ -138,6 +138,17 @@ class GraphBuilder:
             self.orders[record.tensor] = record.position.reshape(record.shape)
         return replace(value, tensor=record.tensor, order=record.position[value.order])
 
+    def place_like(self, value: Real, order: np.ndarray, shape: tuple[int, int, int]) -> None:
+        """Make ``order`` the arrangement of a value in a tensor of ``shape``, if its layout is not decided yet."""
+        quantised = value.quantised
+        record = self._inputs.get(quantised.tensor)
+        if (record is None or record.tensor or value.order.shape != order.shape or not is_whole(order, prod(shape))
+                or not is_whole(value.order, record.order.size)):
+            return
+        laid = np.empty(order.size, np.int64)
+        laid[order.ravel()] = value.order.ravel()
+        self.tensor(replace(quantised, order=laid.reshape(1, *shape)), value.scale, value.zero_point)
+
     def add_part(self, whole: str, first: int, count: int) -> str:
         """The tensor of some channels of one that is there."""
         source = self.tensors[whole]

@@ -5,7 +5,7 @@ from math import prod
 
 from gen.onnx.builder import GraphBuilder
 from gen.onnx.channels import chosen
-from gen.onnx.edges import cropped
+from gen.onnx.edges import cropped, enlarged
 from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
 from gen.onnx.machine import Machine
@@ -32,7 +32,8 @@ class Context:
     def activation(self, value: Value | None, what: str = "its input") -> Real:
         """``value`` as a dequantised tensor of the graph, all of it, which may be part of another.
 
-        Rows and columns that are cut out of a tensor become one of their own. Raises NodeError for any other.
+        Rows and columns that are cut out of a tensor, or repeated, become one of their own. Raises NodeError for any
+        other.
         """
         if not isinstance(value, Real):
             raise refusal(value, what)
@@ -43,7 +44,7 @@ class Context:
         part = chosen(self.graph, real)
         if part is not real:
             return part
-        cut = cropped(self.graph, real)
+        cut = cropped(self.graph, real) or enlarged(self.graph, real)
         if cut is None:
             raise NodeError(f"{what} is only a part of tensor {tensor.name} that cuts channels, or repeats one; the "
                             "machine takes whole channels, so nothing but outputs of the model may follow",

@@ -1,4 +1,4 @@
-"""Padding and cropping: in the layer that reads the result where it can, else by a layer of its own."""
+"""Padding, cropping and repeating: in the layer that reads the result where it can, else by a layer of its own."""
 
 from dataclasses import replace
 from math import prod
@@ -23,7 +23,7 @@ from gen.onnx.values import (
 )
 from gen.onnx.windows import MAX_KERNEL, MAX_PADS
 
-__all__ = ["TAKE_PADDING", "cropped", "integers_of_padded", "pad_integer", "padding", "stored"]
+__all__ = ["TAKE_PADDING", "cropped", "enlarged", "integers_of_padded", "pad_integer", "padding", "stored"]
 
 #: Operators whose handlers take a padded value as it is: it is `stored` for all others.
 TAKE_PADDING = ("Conv", "QLinearConv", "QuantizeLinear", "DequantizeLinear")
@@ -121,5 +121,34 @@ def cropped(graph: GraphBuilder, value: Real) -> Real | None:
                        pad_value=None),
         scale=np.full(shape[0], value.scale), offset=np.full(shape[0], -value.zero_point), bias=np.zeros(shape[0]))
     written = graph.add_layer(layer, same(tensor, shape[0]),
+                              result=Result(None, Quantisation(tensor.scale, tensor.zero_point, False)))
+    return replace(value, quantised=written)
+
+
+def enlarged(graph: GraphBuilder, value: Real) -> Real | None:
+    """Rows and columns of a tensor, each of them repeated as often, as a tensor of its own; None for anything else.
+
+    A copy repeats them, as of a Resize.
+    """
+    tensor = graph.tensors[value.quantised.tensor]
+    count, height, width = tensor.shape
+    plain = np.arange(prod(tensor.shape)).reshape(tensor.shape)
+    for last in (False, True):      # where the channels are
+        order = np.moveaxis(value.order, -1, 1) if last else value.order
+        shape = channels_shape(order.shape)
+        if shape is None or shape[0] != count or shape[1] % height or shape[2] % width or tensor.signs:
+            continue
+        factors = shape[1] // height, shape[2] // width
+        if np.array_equal(order.ravel(), plain.repeat(factors[0], 1).repeat(factors[1], 2).ravel()):
+            break
+    else:
+        return None
+    made = np.arange(order.size).reshape(order.shape)
+    layer = Pending(
+        name=value.moved_by, nodes=(value.moved_by,), order=np.moveaxis(made, 1, -1) if last else made, shape=shape,
+        layer=Pool, arguments=dict(input=tensor.name, maximum=False, kernel=(1, 1), stride=(1, 1), pads=(0, 0, 0, 0),
+                                   pad_value=value.zero_point, upsample=factors),
+        scale=np.full(count, value.scale), offset=np.full(count, -value.zero_point), bias=np.zeros(count))
+    written = graph.add_layer(layer, same(tensor, count),
                               result=Result(None, Quantisation(tensor.scale, tensor.zero_point, False)))
     return replace(value, quantised=written)

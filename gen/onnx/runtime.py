@@ -33,13 +33,13 @@ class RuntimeModel:
     ``optimised``: "none" computes each node as ONNX defines it, "basic" leaves out what is redundant, "all" takes what
     comes close and is faster: kernels for integers, which saturate on some processors, in place of quantised nodes.
     ``threads``: 0 for as many as the processor has; of several that wait for each other each takes the time of a core.
-    ``save_to``: a file for the optimised model.
+    ``save_to``: a file for the optimised model; ``without``: onnxruntime's names of optimisations to be left out.
 
     Raises OnnxruntimeError.
     """
 
     def __init__(self, model: onnx.ModelProto | bytes, *, optimised: Literal["none", "basic", "all"] = "none",
-                 threads: int = 0, save_to: Path | None = None) -> None:
+                 threads: int = 0, save_to: Path | None = None, without: Sequence[str] = ()) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = _FATAL     # what goes wrong is raised
         options.graph_optimization_level = _LEVELS[optimised]
@@ -48,7 +48,8 @@ class RuntimeModel:
             options.optimized_model_filepath = str(save_to)
         try:
             content = model if isinstance(model, bytes) else model.SerializeToString()
-            self._session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"],
+                                                 disabled_optimizers=list(without))
         except Exception as error:      # onnxruntime's own exception types are not public
             raise OnnxruntimeError(f"onnxruntime does not take the model: {_line(error)}") from None
         self.inputs = tuple(value.name for value in self._session.get_inputs())

@@ -123,6 +123,7 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
         host |= left
     if all(turn.place == "host" for turn in found):
         raise GraphError(f"{path}: {_first(model, host)}")
+    types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
     return Partition(model, _segments(model, probed, types, found), host, list(quantised))
 
 

@@ -34,7 +34,7 @@ _AVERAGES = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 _JOINS = ("Add", "Sub", "Concat")
 #: Operators that pick values; their results are quantised once more, as their inputs are.
 _PICKING = ("MaxPool", "GlobalMaxPool", "ReduceMax", "Resize", "Slice", "Split", "Gather", "DepthToSpace",
-            "SpaceToDepth", "Pad")
+            "SpaceToDepth", "Pad", "Tile", "Expand")
 #: Operators that leave the values and their order.
 _SHAPING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 #: Operators whose results on signs are signs.
@@ -99,14 +99,17 @@ class _Planner:
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}
         self._ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values
                        if value.type.tensor_type.HasField("shape")}
-        self._shapes = {value.name: tuple(dim.dim_value or dim.dim_param for dim in value.type.tensor_type.shape.dim)
-                        for value in values}
+        #: Of one sample: shape inference has several names for their number.
+        self._shapes = {value.name: (1, *(dim.dim_value or dim.dim_param
+                                          for dim in value.type.tensor_type.shape.dim[1:])) for value in values}
         self._readers = Counter(name for node in model.graph.node for name in node.input)
         self._readers.update(value.name for value in model.graph.output)
         self._kinds = {value.name: _Kind.INPUT for value in model.graph.input}
         #: Value -> the quantised one on whose grid it is; result -> the node of its layer.
         self._roots: dict[str, str] = {}
         self._makers: dict[str, str] = {}
+        #: Results whose last axis is that of the channels.
+        self._channels_last: set[str] = set()
         self._plan = Plan()
         weighted = [node.name for node in model.graph.node if self._has_weights(node)]
         self._functions = functions(model, weighted)
@@ -200,6 +203,8 @@ class _Planner:
         bias = node.input[2] if len(node.input) > 2 and node.input[2] in self._constants else ""
         self._plan.layers.append(Layer(node.name, self._roots[source], weights, axis, bias, node.output[0]))
         self._give(node, _Kind.RESULT)
+        if node.op_type == "MatMul":
+            self._channels_last.add(node.output[0])
 
     def _are_signs(self, weights: str, axis: int) -> bool:
         """Whether float weights are plus or minus one number for each output channel."""
@@ -234,6 +239,8 @@ class _Planner:
             maker = node.name
         self._give(node, _Kind.SUM if node.op_type in _CLIPS else _Kind.RESULT)
         self._makers[node.output[0]] = maker
+        if source in self._channels_last:
+            self._channels_last.add(node.output[0])
 
     def _pick(self, node: NodeProto, source: str) -> None:
         self._quantise(source)
@@ -264,11 +271,12 @@ class _Planner:
         rank = self._ranks.get(node.output[0], 0)
         if node.op_type == "BatchNormalization":
             return True
+        channels = 1 if self._channels_last.isdisjoint(node.input) else rank - 1
         for name in node.input:
             if name in self._constants:
                 dims = list(self._constants[name].dims)
                 spread = [axis + rank - len(dims) for axis, size in enumerate(dims) if size != 1]
-                if spread not in ([], [1]):
+                if spread not in ([], [channels]):
                     return False
         return True
 

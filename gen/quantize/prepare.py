@@ -7,7 +7,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference, version_converter
 
-from gen.onnx.passes import name_nodes
+from gen.onnx.passes import (
+    drop_unused,
+    find_prelus,
+    hoist_transposes,
+    merge_pool_padding,
+    name_nodes,
+    sink_transposes,
+)
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.quantize.options import QuantizeError
 
@@ -45,7 +52,11 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
         except Exception as error:      # a converter in C++ raises anything
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
                                 f"for each channel ({_first_line(error)}); export it in a newer opset") from None
-    model = name_nodes(shape_inference.infer_shapes(_optimised(model)))
+    model = _optimised(model)
+    # Some of it once more, as there are more constants now.
+    for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, drop_unused):
+        model = apply(model)
+    model = name_nodes(shape_inference.infer_shapes(model))
     used = {node.domain for node in model.graph.node} | {""}
     imports = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]
@@ -66,13 +77,24 @@ def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
+    # A Dense on each pixel would become a Gemm of all of them, as if they were samples.
+    without = ["MatMulAddFusion"] if _multiplies_pixels(model) else []
     with tempfile.TemporaryDirectory(prefix="npugen.") as folder:
         path = Path(folder) / "optimised.onnx"
         try:
-            RuntimeModel(model, optimised="basic", save_to=path)
+            RuntimeModel(model, optimised="basic", save_to=path, without=without)
         except OnnxruntimeError as error:
             raise QuantizeError(str(error)) from None
         return onnx.load(path)
+
+
+def _multiplies_pixels(model: onnx.ModelProto) -> bool:
+    """Whether a MatMul has more axes than those of samples and channels."""
+    graph = shape_inference.infer_shapes(model).graph
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in (*graph.input, *graph.value_info)}
+    constants = initializers(model)
+    return any(node.op_type == "MatMul" and node.input[1] in constants and ranks.get(node.input[0], 0) > 2
+               for node in graph.node)
 
 
 def _first_line(error: Exception) -> str:

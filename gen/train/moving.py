@@ -60,5 +60,13 @@ def _resize(call: Call) -> Tensor:
     return functional.interpolate(x, tuple(wanted[2:]), mode="nearest")
 
 
+def _tile(call: Call) -> Tensor:
+    return call[0].repeat(call.numbers("repeats", 1))
+
+
+def _expand(call: Call) -> Tensor:
+    return call[0].expand(torch.broadcast_shapes(call[0].shape, tuple(call.numbers("shape", 1))))
+
+
 #: What each operator makes of its inputs.
-MOVING = {"Slice": _slice, "Split": _split, "Gather": _gather, "Resize": _resize}
+MOVING = {"Slice": _slice, "Split": _split, "Gather": _gather, "Resize": _resize, "Tile": _tile, "Expand": _expand}

@@ -54,10 +54,12 @@ class FloatBuilder:
         variance = self.rng.uniform(0.5, 2, len(gamma))
         return self.node("BatchNormalization", source, *map(self.constant, (gamma, beta, mean, variance)))
 
-    def model(self, output: str) -> onnx.ModelProto:
+    def model(self, output: str, *, rank: int | None = None) -> onnx.ModelProto:
+        """``rank``: of the output, where its shape cannot be inferred."""
         graph = helper.make_graph(
             self.nodes, "float", [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)], self.constants)
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, None if rank is None else [None] * rank)],
+            self.constants)
         model = shape_inference.infer_shapes(
             helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8))
         onnx.checker.check_model(model, full_check=True)

@@ -79,6 +79,7 @@ def _operands(context: Context, inputs: Inputs, names: Sequence[str]) -> list[Op
     if any(isinstance(value, PendingTable) for value in inputs) and context.functions.has(context.node, inputs):
         raise NodeError("is a function of each value of one tensor")    # one table takes less time than two
     found: list[Operand] = []
+    _place(context, inputs)
     for value, name in zip(inputs, names, strict=True):
         if isinstance(value, PendingTable):
             real = context.activation(value.real)
@@ -88,6 +89,16 @@ def _operands(context: Context, inputs: Inputs, names: Sequence[str]) -> list[Op
         else:
             found.append(context.activation(value, f"operand {name}"))
     return found
+
+
+def _place(context: Context, inputs: Inputs) -> None:
+    """An input of the machine that is added to a tensor before anything else has read it lies as that does."""
+    tensors = context.graph.tensors
+    for one, other in (inputs, inputs[::-1]):
+        if isinstance(one, Real) and isinstance(other, Pending):
+            context.graph.place_like(one, other.order, other.shape)
+        elif isinstance(one, Real) and isinstance(other, Real) and other.quantised.tensor in tensors:
+            context.graph.place_like(one, other.order, tensors[other.quantised.tensor].shape)
 
 
 def _shape(context: Context, value: Operand) -> tuple[int, int, int]:

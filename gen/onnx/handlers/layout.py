@@ -77,6 +77,19 @@ def blocks(context: Context, inputs: Inputs) -> Value:
     "convolution whose kernel reaches from the first to the cut"))
 def select(context: Context, inputs: Inputs) -> list[Value]:
     """Some elements of a tensor; layers can read those that are whole channels (`gen.onnx.channels`)."""
+    return _taken(context, inputs)
+
+
+@HANDLERS.handles("Tile", "Expand", place=Place.EDGES, conditions=(
+    "as Slice. In front of a layer where, rearranged or not, each row and each column is repeated as often, as Keras "
+    "writes its UpSampling2D: as Resize"))
+def repeat(context: Context, inputs: Inputs) -> list[Value]:
+    """Elements of a tensor, several times; layers can read repeated pixels (`gen.onnx.edges.enlarged`)."""
+    return _taken(context, inputs)
+
+
+def _taken(context: Context, inputs: Inputs) -> list[Value]:
+    """The elements that a node takes, in the order that it gives them."""
     node, value = context.node, inputs[0]
     if not isinstance(value, Real | Quantised | Host):
         raise refusal(value, "its input")

@@ -16,7 +16,7 @@ from gen.onnx.values import Pending, PendingPool, Quantised, Real, Value
 from gen.onnx.weights import Kernel, convolved
 from gen.onnx.windows import Windows, counts, resolve
 
-__all__ = ["HANDLERS", "average_pool", "over_pixels"]
+__all__ = ["HANDLERS", "average_pool", "covers_pixels", "over_pixels"]
 
 HANDLERS = Registry()
 
@@ -89,6 +89,17 @@ def global_max_pool(context: Context, inputs: Inputs) -> Value:
     source, (channels, height, width) = context.feature_map(inputs[0])
     order = result_order((channels, 1, 1), source.order.ndim)
     return pooled(context, source, _whole(height, width), order, divisor=None)
+
+
+def covers_pixels(context: Context, value: Value | None, over: Sequence[int]) -> bool:
+    """Whether axes ``over`` of the value's shape are all the pixels of each of its tensor's channels."""
+    tensor = context.graph.tensors.get(value.quantised.tensor) if isinstance(value, Real) else None
+    if tensor is None or not isinstance(value, Real):
+        return False
+    channels, height, width = tensor.shape
+    pixels = np.moveaxis(value.order, list(over), range(-len(over), 0))
+    owners = pixels.reshape(-1, int(np.prod(pixels.shape[-len(over):]))) // (height * width)
+    return owners.shape == (channels, height * width) and bool((owners == owners[:, :1]).all())
 
 
 def over_pixels(context: Context, value: Value | None, over: Sequence[int], *, keep: bool, mean: bool) -> Value:

@@ -7,7 +7,7 @@ import numpy as np
 from gen.onnx.arrangement import result_order
 from gen.onnx.constants import axes
 from gen.onnx.context import Context
-from gen.onnx.handlers.pool import over_pixels
+from gen.onnx.handlers.pool import covers_pixels, over_pixels
 from gen.onnx.model import NodeError
 from gen.onnx.quantise import settled
 from gen.onnx.refusals import refusal
@@ -31,7 +31,7 @@ def global_average(context: Context, inputs: Inputs) -> Value:
     "over all spatial axes on the pool unit, over the channels as a 1x1 convolution; no others, and it names them"))
 def reduce_mean(context: Context, inputs: Inputs) -> Value:
     over, keep = _named(context, inputs)
-    if over == [1]:
+    if over == [1] and not covers_pixels(context, inputs[0], over):
         return _over_channels(context, inputs[0], keep=keep)
     return over_pixels(context, inputs[0], over, keep=keep, mean=True)
 
@@ -41,7 +41,7 @@ def reduce_mean(context: Context, inputs: Inputs) -> Value:
     "no others, and it names them"))
 def reduce_max(context: Context, inputs: Inputs) -> Value:
     over, keep = _named(context, inputs)
-    if over == [1]:
+    if over == [1] and not covers_pixels(context, inputs[0], over):
         return _largest_channel(context, inputs[0], keep=keep)
     return over_pixels(context, inputs[0], over, keep=keep, mean=False)
 

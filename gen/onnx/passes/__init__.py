@@ -15,6 +15,7 @@ from gen.onnx.passes.bound_size import bound_size
 from gen.onnx.passes.check import check
 from gen.onnx.passes.check_types import check_types, value_types
 from gen.onnx.passes.drop_unused import drop_unused
+from gen.onnx.passes.find_prelus import find_prelus
 from gen.onnx.passes.fold_constants import fold_constants
 from gen.onnx.passes.fold_sizes import fold_sizes
 from gen.onnx.passes.free_batch import free_batch
@@ -23,18 +24,20 @@ from gen.onnx.passes.hoist_transposes import hoist_transposes
 from gen.onnx.passes.inline_functions import inline_functions
 from gen.onnx.passes.load_external import load_external
 from gen.onnx.passes.make_dense import make_dense
+from gen.onnx.passes.merge_pool_padding import merge_pool_padding
 from gen.onnx.passes.name_nodes import name_nodes
+from gen.onnx.passes.sink_transposes import sink_transposes
 from gen.onnx.passes.undo_flattening import undo_flattening
 
 __all__ = [
-    "PASSES", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "fold_constants", "fold_sizes",
-    "free_batch", "hoist_quantisation", "hoist_transposes", "inline_functions", "load_external", "make_dense",
-    "name_nodes", "run_passes", "undo_flattening", "value_types",
+    "PASSES", "bind_shapes", "bound_size", "check", "check_types", "drop_unused", "find_prelus", "fold_constants",
+    "fold_sizes", "free_batch", "hoist_quantisation", "hoist_transposes", "inline_functions", "load_external",
+    "make_dense", "merge_pool_padding", "name_nodes", "run_passes", "sink_transposes", "undo_flattening", "value_types",
 ]
 
 PASSES: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
     bound_size, check, inline_functions, name_nodes, make_dense, check_types, undo_flattening, hoist_transposes,
-    fold_sizes, drop_unused, free_batch, hoist_quantisation)
+    merge_pool_padding, find_prelus, fold_sizes, drop_unused, free_batch, hoist_quantisation)
 
 
 def run_passes(model: onnx.ModelProto, *, folder: Path | None,

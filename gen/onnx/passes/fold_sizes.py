@@ -9,14 +9,17 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from gen.onnx.names import unique
 from gen.onnx.passes.check_types import known_types
 from gen.onnx.passes.constants import small_constants
 
 __all__ = ["fold_sizes"]
 
 #: Operators that sizes are computed by, of few numbers each.
-_COMPUTED = ("Add", "Cast", "Concat", "Div", "Floor", "Gather", "Identity", "Mul", "Slice", "Squeeze", "Sub",
-             "Unsqueeze")
+_COMPUTED = ("Add", "Cast", "Concat", "ConstantOfShape", "Div", "Equal", "Floor", "Gather", "Identity", "Mul",
+             "Reshape", "Slice", "Squeeze", "Sub", "Transpose", "Unsqueeze", "Where")
+#: Operators whose second input is a shape -> what stands there for the axis that the first input has.
+_SHAPED = {"Reshape": 0, "Expand": 1}
 _FEW = 64
 #: Cuts at such a size behind each other at most, for time.
 _DEEPEST = 64
@@ -29,7 +32,9 @@ Arrays = dict[str, np.ndarray]
 def fold_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Where the number of samples is left open, constants in place of what depends on other dimensions alone.
 
-    PyTorch's `chunk` cuts channels at half of a Shape; without the number, shape inference knows nothing behind it.
+    PyTorch's `chunk` cuts channels at half of a Shape; without the number, shape inference knows nothing behind it. Nor
+    does it behind the Reshape of a Keras Flatten, whose shape begins with the number of samples: that becomes 0, which
+    keeps the axis.
     """
     graph = model.graph
     constants = {tensor.name for tensor in graph.initializer}
@@ -38,7 +43,8 @@ def fold_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
                for value in inputs]
     if not any(is_open) or not any(node.op_type == "Shape" for node in graph.node):
         return model
-    one, many = _sizes(model, 1), _sizes(model, _MANY)
+    (one, _), (many, types) = _sizes(model, 1), _sizes(model, _MANY)
+    _keep_samples(graph, one, many, types)
     same = {name: array for name, array in one.items() if name in many and np.array_equal(array, many[name])}
     if not same:
         return model
@@ -49,9 +55,36 @@ def fold_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _sizes(model: onnx.ModelProto, samples: int) -> Arrays:
-    """Results of nodes that are known for so many samples: shapes, and what is computed of them and of constants."""
+def _keep_samples(graph: onnx.GraphProto, one: Arrays, many: Arrays, types: Mapping[str, onnx.TypeProto]) -> None:
+    """Constants in place of shapes that begin with the number of samples, where that is also the input's first axis.
+
+    ``one``, ``many``: values for one sample and for `_MANY`; ``types``: those of the latter.
+    """
+    taken = {name for node in graph.node for name in (*node.input, *node.output)}
+    for node in graph.node:
+        if node.op_type not in _SHAPED or len(node.input) != 2 or any(a.name == "allowzero" and a.i
+                                                                      for a in node.attribute):
+            continue
+        source, shape = node.input
+        dims = types[source].tensor_type.shape.dim if source in types else ()
+        if not dims or dims[0].dim_value != _MANY or not {shape} <= one.keys() & many.keys():
+            continue
+        single, several = one[shape], many[shape]
+        if (single.ndim == several.ndim == 1 and single[:1] == 1 and several[:1] == _MANY
+                and (node.op_type == "Reshape" or len(single) == len(dims))
+                and np.array_equal(single[1:], several[1:])):
+            node.input[1] = unique(f"{shape}/samples", taken)
+            taken.add(node.input[1])
+            graph.initializer.append(numpy_helper.from_array(
+                np.array([_SHAPED[node.op_type], *single[1:]], np.int64), node.input[1]))
+
+
+def _sizes(model: onnx.ModelProto, samples: int) -> tuple[Arrays, Mapping[str, onnx.TypeProto]]:
+    """Results of nodes that are known for so many samples: shapes, and what is computed of them and of constants; and
+    the types of all values, as far as they are known then.
+    """
     found: Arrays = {}
+    types: Mapping[str, onnx.TypeProto] = {}
     known = ChainMap(found, small_constants(model.graph, _FEW))
     for _ in range(_DEEPEST):
         before, types = len(found), known_types(model, found, samples=samples)
@@ -62,7 +95,7 @@ def _sizes(model: onnx.ModelProto, samples: int) -> Arrays:
                     found[node.output[0]] = array
         if len(found) == before:
             break
-    return found
+    return found, types
 
 
 def _shape_of(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> np.ndarray | None:
@@ -76,14 +109,16 @@ def _shape_of(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> np.n
     return np.array(sizes[ends.get("start", 0):ends.get("end", len(sizes))], np.int64)
 
 
-def _computed(model: onnx.ModelProto, node: onnx.NodeProto, known: ChainMap[str, np.ndarray]) -> np.ndarray | None:
-    """What a node makes of sizes, of one at least, and of constants: the first of both maps, and the second."""
+def _computed(model: onnx.ModelProto, node: onnx.NodeProto, known: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """What a node makes of sizes and of constants."""
     names = [name for name in node.input if name]
-    if node.op_type not in _COMPUTED or known.maps[0].keys().isdisjoint(names) or len(node.output) != 1:
+    if node.op_type not in _COMPUTED or not names or len(node.output) != 1:
         return None
     if not all(name in known and known[name].size <= _FEW for name in names):
         return None
     values = {name: known[name] for name in names}
+    if node.op_type == "ConstantOfShape" and np.prod(values[names[0]]) > _FEW:
+        return None
     inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
               for name, array in values.items()]
     graph = helper.make_graph([node], "sizes", inputs, [onnx.ValueInfoProto(name=node.output[0])])

@@ -56,10 +56,10 @@ def _fed(graph: onnx.GraphProto, inputs: dict[str, int]) -> set[str]:
 
 
 def _reshape(graph: onnx.GraphProto, fed: set[str], batch: int) -> None:
-    """Reshapes to ``batch`` samples keep the samples that there are."""
+    """Reshapes and Expands to ``batch`` samples keep the samples that there are."""
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
     for node in graph.node:
-        if node.op_type != "Reshape" or len(node.input) < 2 or node.input[0] not in fed:
+        if node.op_type not in ("Reshape", "Expand") or len(node.input) < 2 or node.input[0] not in fed:
             continue
         shape = constant_of(graph, node.input[1])
         if shape is None or not shape.size or shape.flat[0] != batch:
@@ -71,7 +71,8 @@ def _reshape(graph: onnx.GraphProto, fed: set[str], batch: int) -> None:
                              "export the model with batch 1 or a symbolic one")
         name = unique(f"{node.input[1]}/{_SAMPLES}", taken)
         taken.add(name)
-        free = np.array([-1 if literal else 0, *shape.flat[1:]], np.int64)
+        kept = 1 if node.op_type == "Expand" else -1 if literal else 0
+        free = np.array([kept, *shape.flat[1:]], np.int64)
         graph.initializer.append(numpy_helper.from_array(free, name))
         node.input[1] = name
 

@@ -16,7 +16,7 @@ _PICKING = ("MaxPool", "GlobalMaxPool", "Concat", "Resize", "Upsample")
 _KEPT = ("DequantizeLinear", "Constant", "Pad")
 #: Operators that only move values.
 MOVING = ("Identity", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
-          "SpaceToDepth")
+          "SpaceToDepth", "Tile", "Expand")
 #: Operators that may stand between a picking one and its QuantizeLinear.
 _BETWEEN = ("Relu", "Clip", *MOVING)
 

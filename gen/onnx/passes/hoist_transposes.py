@@ -10,12 +10,12 @@ from onnx import NodeProto, helper, numpy_helper
 from gen.onnx.names import unique
 from gen.onnx.passes.constants import constant_of
 
-__all__ = ["hoist_transposes"]
+__all__ = ["ELEMENTWISE", "hoist_transposes", "turned_constants"]
 
 #: Operators between an input and a Transpose at most, for time.
 _MOST = 16
 #: Operators that compute each value from one of their input's in its place, and constants.
-_ELEMENTWISE = ("Identity", "Add", "Sub", "Mul", "Div", "Relu", "Clip")
+ELEMENTWISE = ("Identity", "Add", "Sub", "Mul", "Div", "Relu", "Clip")
 
 
 def hoist_transposes(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -42,10 +42,10 @@ def _next(graph: onnx.GraphProto) -> tuple[NodeProto, NodeProto, list[int]] | No
         if node.op_type == "Transpose" and maker is not None and readers[node.input[0]] == 1:
             perm = next((list(a.ints) for a in node.attribute if a.name == "perm"), [])
             if (perm[:1] == [0] and len(perm) == early[node.input[0]][0]
-                    and _turned_constants(graph, maker, perm) is not None):
+                    and turned_constants(graph, maker, perm) is not None):
                 return maker, node, perm
         varying = [name for name in node.input if name in early]
-        if len(varying) == len(node.output) == 1 and node.op_type in (*_ELEMENTWISE, "Pad"):
+        if len(varying) == len(node.output) == 1 and node.op_type in (*ELEMENTWISE, "Pad"):
             axes, away = early[varying[0]]
             if away < _MOST:
                 early[node.output[0]] = axes, away + 1
@@ -53,7 +53,7 @@ def _next(graph: onnx.GraphProto) -> tuple[NodeProto, NodeProto, list[int]] | No
     return None
 
 
-def _turned_constants(graph: onnx.GraphProto, node: NodeProto, perm: Sequence[int]) -> dict[int, np.ndarray] | None:
+def turned_constants(graph: onnx.GraphProto, node: NodeProto, perm: Sequence[int]) -> dict[int, np.ndarray] | None:
     """Operand number -> the constant that stands there behind a Transpose; None for what cannot be told."""
     arrays = {n: array for n, name in enumerate(node.input)
               if name and (array := constant_of(graph, name)) is not None}
@@ -81,7 +81,7 @@ def _turned_pads(arrays: dict[int, np.ndarray], perm: Sequence[int]) -> dict[int
 
 def _swap(graph: onnx.GraphProto, maker: NodeProto, transpose: NodeProto, perm: Sequence[int]) -> None:
     """``transpose`` in front of ``maker``; what comes of both keeps its name."""
-    arrays = _turned_constants(graph, maker, perm)
+    arrays = turned_constants(graph, maker, perm)
     assert arrays is not None
     taken = {name for node in graph.node for name in (node.name, *node.input, *node.output)}
     taken |= {tensor.name for tensor in graph.initializer}
