@@ -50,7 +50,7 @@ EDGES = {
     "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",
     "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
-    "gen.quantize": "cores.errors gen.onnx",
+    "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
     "gen.memory": "npudriver",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
