@@ -15,12 +15,14 @@ from pathlib import Path
 from cores.errors import NpugenError
 
 __all__ = [
-    "ToolError", "child_process", "find_compiler", "find_ecppack", "find_nextpnr", "find_yosys", "keep_runtime",
-    "lend_runtime", "verilator_environment", "verilator_root",
+    "ToolError", "child_process", "end_tools", "find_compiler", "find_ecppack", "find_nextpnr", "find_yosys",
+    "keep_runtime", "lend_runtime", "verilator_environment", "verilator_root",
 ]
 
 #: Objects of Verilator's own library, which every build compiles: they do not depend on what is simulated.
 _RUNTIME = "verilated*.o"
+#: Of `child_process`.
+_running: set[subprocess.Popen[str]] = set()
 
 
 class ToolError(NpugenError):
@@ -130,13 +132,25 @@ def child_process(command: Sequence[str], folder: Path,
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+    _running.add(process)
     try:
         yield process
         process.wait()
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             process.wait()
+        _running.discard(process)
         if process.stdout:
             process.stdout.close()
+
+
+def end_tools() -> None:
+    """For a process that ends without leaving its contexts: the tools of `child_process` end with it."""
+    for process in list(_running):
+        _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -50,7 +50,7 @@ EDGES = {
     "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",
     "gen.onnx": "cores.arch cores.config gen.files gen.ir gen.passes sim.golden",
     "gen.partition": "gen.ir gen.onnx",
-    "gen.quantize": "cores.errors gen.onnx",
+    "gen.quantize": "cores.arch cores.errors gen.onnx sim.stochastic",
     "gen.tiling": "cores.arch cores.compute cores.config cores.store gen.ir sim.timing",
     "gen.memory": "npudriver",
     "gen.program": "boards cores.arch cores.config cores.errors gen.files gen.memory npudriver sim.stochastic",
@@ -69,7 +69,7 @@ EDGES = {
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files sim",
-    "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim.golden sim.stochastic",
+    "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim sim.golden sim.stochastic",
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.files gen.hw gen.ir "
                    "gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",

@@ -11,7 +11,7 @@ from gen.cli.common import messages, status
 from gen.cli.examiner import examiner, lacks
 from gen.cli.machine import chosen_board
 from gen.files.write import write_file
-from sim.folders import cache_folder
+from sim.folders import cache_folder, checkout
 
 if TYPE_CHECKING:
     from gen.stochastic.accuracy import Examiner
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTS"]
 
-#: The first backbone and what it was not trained on, for `compile` and `run`.
-_MODEL, _IMAGES = "mlp.onnx", "mlp_test.npz"
+#: LeNet-5, its second convolution padded: for `compile` and `run`, as the first backbone.
+_LENET = "28x28-c6k5-p2-c16k5-p2-120-84-10"
+#: The network that ranges are compared on; of its samples the first are to calibrate with.
+_DIGITS, _CALIBRATED = Path("examples/digits"), 239
 _PLOT, _SEARCH_PLOT = "stochastic.png", "stochastic_search.png"
 
 
@@ -68,8 +70,9 @@ def _network(arguments: argparse.Namespace) -> Rows:
         return []
     with status("networks") as remark:
         if arguments.output is not None:
-            remark(f"{BACKBONES[0]}: training")
-            _write_network(arguments.output, judge, Backbone(BACKBONES[0]))
+            for name, word in (("mlp", BACKBONES[0]), ("lenet", _LENET)):
+                remark(f"{word}: training")
+                _write_network(arguments.output, name, judge, Backbone(word))
         rows = list(measure_accuracy(judge, [Backbone(word) for word in BACKBONES], remark))
     if arguments.output is not None:
         write_file(arguments.output / _PLOT, plot(rows))
@@ -77,13 +80,13 @@ def _network(arguments: argparse.Namespace) -> Rows:
              "right_%": 100 * row.right} for row in rows]
 
 
-def _write_network(folder: Path, judge: "Examiner", backbone: "Backbone") -> None:
-    """An MLP as a model, and its test images."""
+def _write_network(folder: Path, name: str, judge: "Examiner", backbone: "Backbone") -> None:
+    """A network as NAME.onnx, and as NAME_test.npz the images that it was not trained on."""
     import io
 
     import numpy as np
 
-    from gen.bench.stochastic_model import onnx_model
+    from gen.bench.stochastic_model import model_inputs, onnx_model
     from gen.stochastic.network import exact, integers, scores
 
     layers = judge.network(backbone)
@@ -91,9 +94,9 @@ def _write_network(folder: Path, judge: "Examiner", backbone: "Backbone") -> Non
     x = integers(pixels)
     largest = float(np.abs(scores(layers, x, exact)).max())
     images = io.BytesIO()
-    np.savez_compressed(images, allow_pickle=False, x=x.reshape(len(x), -1).astype(np.float32) / 127, label=labels)
-    write_file(folder / _MODEL, onnx_model(layers, largest / 127))
-    write_file(folder / _IMAGES, images.getvalue())
+    np.savez_compressed(images, allow_pickle=False, x=model_inputs(x), label=labels)
+    write_file(folder / f"{name}.onnx", onnx_model(layers, largest / 127, name))
+    write_file(folder / f"{name}_test.npz", images.getvalue())
 
 
 def _energy(arguments: argparse.Namespace) -> Rows:
@@ -141,12 +144,33 @@ def _search(arguments: argparse.Namespace) -> Rows:
             for row in rows]
 
 
+def _ranges(arguments: argparse.Namespace) -> Rows:
+    """The digits of the example; none without a checkout, which is said."""
+    import numpy as np
+    import onnx
+
+    from gen.bench.stochastic_ranges import measure_ranges
+
+    root = checkout()
+    if root is None:
+        messages.print("no float network: examples/digits is in a checkout alone", soft_wrap=True)
+        return []
+    with status("digits") as remark, np.load(root / _DIGITS / "digits_test.npz") as samples:
+        images, labels = samples["image"], samples["label"]
+        rows = measure_ranges(onnx.load(root / _DIGITS / "digits_float.onnx"), images[:_CALIBRATED],
+                              images[_CALIBRATED:], labels[_CALIBRATED:], remark)
+        return [{"way": row.way, "images": len(labels) - _CALIBRATED, "int8_%": 100 * row.exact,
+                 **{f"{length}_bits_%": 100 * right for length, right in row.right.items()}} for row in rows]
+
+
 PARTS = (
     Part("stochastic", "root mean square errors of stochastic dot products, in thousandths", _errors),
     Part("stochastic-area", "stochastic units as mapped by Yosys; cycles of 1,000 products in a whole unit, by length "
          "of the streams", _area),
     Part("stochastic-network", "digits by MLPs of stochastic dot products, by length of streams; trained on the first "
          "8,000 images of MNIST's test set, tested on the last 2,000 or some of them", _network, _PLOT),
+    Part("stochastic-ranges", "digits by a network with five stochastic layers, quantised in several ways: right "
+         "answers by length of the streams", _ranges),
     Part("stochastic-energy", "relative energy of stochastic units at 1 V: of a cycle, and of a product by length of "
          "streams", _energy),
     Part("stochastic-search", "best reward after so many evaluations, five seeds each: the published controller, "

@@ -9,6 +9,7 @@ from gen.cli.common import messages
 from gen.cli.errors import UsageError
 from gen.cli.images import add_image_options, chosen_preprocessing, of_images
 from gen.quantize.options import METHODS, QuantizeOptions
+from sim.stochastic.streams import Streams
 
 if TYPE_CHECKING:
     from gen.quantize.sessions import Progress
@@ -19,8 +20,8 @@ __all__ = ["add_calibration_options", "changes_of", "chosen_calibration", "progr
 
 #: Option -> the field of QuantizeOptions that it sets.
 _FIELDS = {"--method": "method", "--percentile": "percentile", "--per-tensor": "per_channel",
-           "--symmetric": "symmetric", "--bias-correction": "bias_correction", "--equalize": "equalize",
-           "--keep-float": "keep_float"}
+           "--symmetric": "symmetric", "--streams": "streams", "--bias-correction": "bias_correction",
+           "--equalize": "equalize", "--keep-float": "keep_float"}
 
 
 def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
@@ -41,6 +42,10 @@ def add_calibration_options(parser: argparse.ArgumentParser, *, required: bool =
     group.add_argument("--per-tensor", dest="per_channel", action="store_const", const=False,
                        help="one scale for all weights of a layer, in place of one for each output channel")
     group.add_argument("--symmetric", action="store_const", const=True, help="activations with zero point 0")
+    group.add_argument("--streams", type=stream_bits, metavar="BITS",
+                       help="with --symmetric, for layers that `compile --stochastic BITS` has in streams (and-loop): "
+                            "ranges of the least squared error by streams, and what they add to a channel in the mean "
+                            "out of its bias")
     group.add_argument("--bias-correction", action="store_const", const=True,
                        help="take the mean error of each layer's output out of its bias")
     group.add_argument("--equalize", action="store_const", const=True,
@@ -53,6 +58,13 @@ def percentile(text: str) -> float:
     value = float(text)
     try:
         return QuantizeOptions(percentile=value).percentile
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def stream_bits(text: str) -> int:
+    try:
+        return Streams(int(text)).length
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -71,6 +83,8 @@ def chosen_calibration(arguments: argparse.Namespace, remark: Callable[[str], No
         return None
     if "--percentile" in given and arguments.method != "percentile":
         raise UsageError("--percentile goes with --method percentile")
+    if "--streams" in given and not arguments.symmetric:
+        raise UsageError("--streams goes with --symmetric: streams stand for numbers around 0")
     fields = {_FIELDS[option]: value for option, value in given.items()}
     if "keep_float" in fields:
         fields["keep_float"] = frozenset(fields["keep_float"])

@@ -128,14 +128,17 @@ def status(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def counter(text: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    """As `status`, with a bar: tell it the samples done and the cycles of the present one."""
+def counter(text: str, total: int) -> Iterator[Callable[[int, int | str], None]]:
+    """As `status`, with a bar: tell it what is done of the total, and of the present one the cycles or a remark."""
     if not messages.is_interactive:
         with lines.step(text) as remark:
-            yield lambda done, cycles: remark(
-                f"{done:,} of {total:,}" + (f", {cycles:,} cycles" if cycles else ""))
+            yield lambda done, present: remark(f"{done:,} of {total:,}{_behind(present)}")
         return
     with Progress(*_columns(), console=messages, transient=True) as progress:
         task = progress.add_task(text, total=total)
-        yield lambda done, cycles: progress.update(
-            task, completed=done, description=f"{text}, {cycles:,} cycles" if cycles else text)
+        yield lambda done, present: progress.update(task, completed=done, description=f"{text}{_behind(present)}")
+
+
+def _behind(present: int | str) -> str:
+    what = f"{present:,} cycles" if isinstance(present, int) and present else present
+    return f", {what}" if what else ""

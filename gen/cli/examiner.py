@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gen.cli.errors import CommandError
-from sim.folders import cache_folder
 
 if TYPE_CHECKING:
     from gen.stochastic.accuracy import Examiner
@@ -29,7 +28,7 @@ def examiner(folder: Path) -> "Examiner":
     from gen.stochastic.accuracy import Examiner
     from gen.stochastic.images import read_mnist
 
-    return Examiner(read_mnist(folder), cache_folder() / "stochastic")
+    return Examiner(read_mnist(folder), Examiner.default_folder())
 
 
 def required_examiner(folder: Path | None) -> "Examiner":

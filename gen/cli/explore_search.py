@@ -25,7 +25,7 @@ def searched(arguments: argparse.Namespace, problem: "Problem", name: "Name", me
     total = problem.space.size if name == "grid" else min(arguments.evaluations, problem.space.size)
     try:
         with counter(f"exploring {total:,} points", total) as progress, _workers(arguments, problem.meter) as workers:
-            found = search(problem, method, workers, ledger, lambda done: progress(done, 0))
+            found = search(problem, method, workers, ledger, progress)
     except KeyboardInterrupt:
         if ledger.path is not None:
             messages.print(f"what was measured is kept in {ledger.path}; the same command goes on from there",

@@ -9,13 +9,12 @@ from rich import box
 from rich.table import Table
 
 from gen.cli.bench_part import named_folder
-from gen.cli.common import console, messages, print_json, refuse_to_replace, status
+from gen.cli.common import console, messages, print_json, refuse_to_replace
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.examiner import required_examiner
 from gen.cli.explore_search import searched
 from gen.cli.machine import chosen_board
 from gen.files.write import require_writable, write_file
-from sim.folders import cache_folder
 
 if TYPE_CHECKING:
     from gen.explore.report import Found
@@ -97,20 +96,15 @@ def _problem(arguments: argparse.Namespace, path: Path) -> "StreamProblem":
 
 
 def stream_problem(task: "Task", judge: "Examiner", family: str, objectives: tuple[str, ...] = ()) -> "StreamProblem":
-    """Energies of its circuits are measured. Raises BackboneError for images of another size, SpaceError."""
-    from cores.arch.stochastic import Circuit
+    """Raises BackboneError for images of another size, SpaceError."""
     from cores.config import NpuConfig
-    from gen.energy.candidate import unit_energies
     from gen.explore.stream_meter import StreamMeter
     from gen.explore.streams import REWARD, StreamProblem
     from gen.stochastic.backbone import Backbone
 
     for word in task.backbones:
         judge.images.for_backbone(Backbone(word), slice(0, 1))
-    with status("energy of the units") as remark:
-        circuits = [circuit for circuit in Circuit if circuit.label in task.circuits]
-        energies = unit_energies(circuits, family, cache_folder(), remark)
-    problem = StreamProblem(task, NpuConfig.preset(task.macs), energies, StreamMeter(judge), objectives or (REWARD,))
+    problem = StreamProblem(task, NpuConfig.preset(task.macs), family, StreamMeter(judge), objectives or (REWARD,))
     assert problem.space.size
     return problem
 

@@ -1,17 +1,20 @@
 """A backbone on a circuit of a machine: what it takes and what it reaches, by the length of streams."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.stochastic.backbone import Backbone
 from gen.stochastic.cycles import estimated_cycles, stochastic_rows
 
-from .units import INPUTS, UnitEnergy, measure_energy
+from .units import INPUTS, UnitEnergy
 
-__all__ = ["Candidate", "shortest", "unit_energies"]
+__all__ = ["CHEAPEST_FIRST", "Candidate", "shortest"]
+
+#: Circuits by the energy of a cycle, as docs/energy.md has it: known without mapping them.
+CHEAPEST_FIRST = (Circuit.AND_SEP_OR, Circuit.AND_LOOP, Circuit.AND_SEP_COUNTER, Circuit.AND_ACC, Circuit.XNOR_MUX,
+                  Circuit.UGEMM)
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,6 @@ class Candidate:
         """Relative energy of a cycle at 1 V of a unit with the machine's rows."""
         products = INPUTS * stochastic_rows(self.config) * self.config.pixel_lanes
         return self.energy.per_product() * products
-
-
-def unit_energies(circuits: Sequence[Circuit], family: str, cache: Path,
-                  progress: Callable[[str], None] = lambda step: None) -> dict[Circuit, UnitEnergy]:
-    """Raises what `measure_energy` does."""
-    return {circuit: measure_energy(circuit, family, cache, progress) for circuit in circuits}
 
 
 def shortest(accuracy: Mapping[int, float], bounds: Sequence[float]) -> tuple[int, ...]:

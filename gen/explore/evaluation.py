@@ -30,11 +30,13 @@ class Job:
     """One measurement. ``content``: plain values that, with the meter's identity, decide the result.
 
     Jobs of one ``group`` share work, and are done by one worker. The heaviest begin first; ``weight`` is no unit.
+    ``remark``: for people, of one that takes minutes.
     """
 
     content: Mapping[str, Any]
     group: str
     weight: float = 1.0
+    remark: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from .space import Point
 
 __all__ = ["Workers", "search"]
 
-#: Told how many points are done.
-Progress = Callable[[int], None]
+#: Told how many points are done, and what is yet to be done that takes minutes.
+Progress = Callable[[int, str], None]
 
 
 class Workers(Protocol):
@@ -23,7 +23,7 @@ class Workers(Protocol):
 
 
 def search(problem: Problem, method: Method, workers: Workers, ledger: Ledger,
-           progress: Progress = lambda done: None) -> list[Evaluation]:
+           progress: Progress = lambda done, remark: None) -> list[Evaluation]:
     """All points of a method, in its order. Raises what the workers do."""
     found: list[Evaluation] = []
     while points := method.next(found):
@@ -41,20 +41,31 @@ def _evaluated(problem: Problem, points: Sequence[Point], workers: Workers, ledg
         for key in jobs.keys() & askers.keys():
             askers[key].append(number)
     done = waiting.count(0)
-    progress(done)
     groups = _groups(missing)
+    remarks = {number: _remark(group.values()) for number, group in enumerate(groups)}
+    progress(done, _joined(remarks))
     for group, results in workers.run([[job.content for job in group.values()] for group in groups]):
         ledger.keep(dict(zip(groups[group], results, strict=True)))
         for number in (number for key in groups[group] for number in askers[key]):
             waiting[number] -= 1
             done += not waiting[number]
-        progress(done)
+        del remarks[group]
+        progress(done, _joined(remarks))
     return [problem.evaluation(point, [ledger[key] for key in jobs])
             for point, jobs in zip(points, needed, strict=True)]
 
 
-def _report(progress: Progress, before: int, done: int) -> None:
-    progress(before + done)
+def _report(progress: Progress, before: int, done: int, remark: str) -> None:
+    progress(before + done, remark)
+
+
+def _remark(jobs: Iterable[Job]) -> str:
+    return ", ".join(dict.fromkeys(job.remark for job in jobs if job.remark))
+
+
+def _joined(remarks: Mapping[int, str]) -> str:
+    """Of groups in the order in which they are done."""
+    return ", ".join(remark for remark in remarks.values() if remark)
 
 
 def _groups(jobs: Mapping[str, Job]) -> list[dict[str, Job]]:

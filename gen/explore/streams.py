@@ -7,14 +7,15 @@ from functools import cached_property
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.energy.battery import Setting, discharge
-from gen.energy.candidate import Candidate
+from gen.energy.candidate import CHEAPEST_FIRST, Candidate
 from gen.energy.units import UnitEnergy
 from gen.stochastic.backbone import Backbone
+from gen.stochastic.cycles import estimated_cycles
 
 from .errors import ExploreError
 from .evaluation import Evaluation, Job, Objective, Result
 from .space import Point, Space
-from .stream_meter import StreamMeter, job_content
+from .stream_meter import StreamMeter, accuracy_content, energy_content
 from .task import Task
 
 __all__ = ["REWARD", "StreamProblem", "known_objectives"]
@@ -25,8 +26,12 @@ REWARD = "reward"
 _LEAST, _MOST = 0.60, 0.98
 #: Less of the reward where a faster level is not the more accurate one.
 _PENALTY = 0.1
-#: Inferences of the best point of the space, whatever its accuracy: the battery is that large.
+#: Inferences of the cheapest point, whatever its accuracy: the battery is that large.
 _RUNS = 1_000_000
+#: Of mapping a circuit, which is more than any group of accuracies has: what many points wait for begins first.
+_MAPPING = 1e9
+
+_CIRCUITS = {circuit.label: circuit for circuit in Circuit}
 
 
 def known_objectives() -> dict[str, Objective]:
@@ -37,16 +42,18 @@ def known_objectives() -> dict[str, Objective]:
 
 @dataclass(frozen=True, eq=False)
 class StreamProblem:
-    """`gen.explore.evaluation.Problem`: a task on a machine, whose units take ``energies``.
+    """`gen.explore.evaluation.Problem`: a task on a machine, whose units take the energies that they have on the
+    devices of ``family``.
 
-    Figures: ``reward``; ``inferences`` of a battery that is enough for a million of the cheapest point of the space;
-    ``accuracy``, the mean over the inferences; of each level ``ms_NAME`` and ``accuracy_NAME``. Raises ExploreError for
-    objectives that there are none of.
+    Figures: ``reward``; ``inferences`` of a battery that is enough for a million of the cheapest point of the space, on
+    the first of `CHEAPEST_FIRST` that is there; ``accuracy``, the mean over the inferences; of each level ``ms_NAME``
+    and ``accuracy_NAME``. A circuit is mapped when a point needs it. Raises ExploreError for objectives that there are
+    none of.
     """
 
     task: Task
     config: NpuConfig
-    energies: Mapping[Circuit, UnitEnergy]
+    family: str
     meter: StreamMeter
     chosen: Sequence[str] = (REWARD,)
 
@@ -65,42 +72,56 @@ class StreamProblem:
         return Space({"backbone": self.task.backbones, "circuit": self.task.circuits, **lengths})
 
     @cached_property
-    def _candidates(self) -> dict[tuple[str, str], Candidate]:
-        kinds = {circuit.label: circuit for circuit in Circuit}
-        return {(word, name): Candidate(Backbone(word), kinds[name], self.energies[kinds[name]], self.config)
-                for word in self.task.backbones for name in self.task.circuits}
+    def _cheapest(self) -> str:
+        """The circuit that the battery is reckoned by."""
+        return next(circuit.label for circuit in CHEAPEST_FIRST if circuit.label in self.task.circuits)
 
-    def _settings(self, point: Point, accuracy: Mapping[int, float] | None = None) -> list[Setting]:
-        one = self._candidates[str(point["backbone"]), str(point["circuit"])]
+    @cached_property
+    def _backbones(self) -> Mapping[str, Backbone]:
+        return {word: Backbone(word) for word in self.task.backbones}
+
+    def _settings(self, point: Point, accuracy: Mapping[int, float] | None = None,
+                  per_cycle: float = 1.0) -> list[Setting]:
+        backbone = self._backbones[str(point["backbone"])]
         lengths = [int(point[f"length_{level.name}"]) for level in self.task.table.used]
-        return [Setting(level.above or 0.0, level, length, one.cycles(length),
-                        0.0 if accuracy is None else accuracy[length], one.per_cycle)
+        return [Setting(level.above or 0.0, level, length, estimated_cycles(backbone, length, self.config),
+                        0.0 if accuracy is None else accuracy[length], per_cycle)
                 for level, length in zip(self.task.table.used, lengths, strict=True)]
 
     @cached_property
-    def _budget(self) -> float:
-        """Relative energy of the battery."""
-        cheapest = [self._settings({**dict.fromkeys(self.space.axes, min(self.task.lengths)), "backbone": word,
-                                    "circuit": name}) for word, name in self._candidates]
-        return _RUNS * min(_mean_energy(settings) for settings in cheapest)
+    def _least(self) -> float:
+        """Energy of an inference of the cheapest point whose circuit takes 1 in a cycle."""
+        shortest = dict.fromkeys(self.space.axes, min(self.task.lengths))
+        return min(_mean_energy(self._settings({**shortest, "backbone": word})) for word in self.task.backbones)
 
     def _late(self, settings: Sequence[Setting]) -> list[Setting]:
         return [one for one in settings if not one.level.meets(self.task.deadline_ms / 1000, one.cycles)]
 
+    def _energies(self, point: Point) -> Mapping[str, Job]:
+        """Of its circuit, and of the one that the battery is reckoned by."""
+        return {name: Job(energy_content(name, self.family), f"unit {name}", _MAPPING, f"mapping {name}")
+                for name in (str(point["circuit"]), self._cheapest)}
+
     def jobs(self, point: Point) -> Sequence[Job]:
-        """One for each length; none for points that miss the deadline."""
+        """Energies, and an accuracy for each length; no accuracies of points that miss the deadline."""
         settings = self._settings(point)
-        if self._late(settings):
-            return ()
+        lengths = () if self._late(settings) else dict.fromkeys(one.length for one in settings)
         word, name = str(point["backbone"]), str(point["circuit"])
-        return [Job(job_content(word, name, length), word, float(length))
-                for length in dict.fromkeys(one.length for one in settings)]
+        return [*self._energies(point).values(),
+                *(Job(accuracy_content(word, name, length), word, float(length)) for length in lengths)]
+
+    def _per_cycle(self, point: Point, circuit: str, energy: Result) -> float:
+        return Candidate(self._backbones[str(point["backbone"])], _CIRCUITS[circuit], UnitEnergy(**energy),
+                         self.config).per_cycle
 
     def evaluation(self, point: Point, results: Sequence[Result]) -> Evaluation:
+        per_cycle = {name: self._per_cycle(point, name, result)
+                     for name, result in zip(self._energies(point), results, strict=False)}
         lengths = dict.fromkeys(one.length for one in self._settings(point))
-        accuracy = {length: float(result["accuracy"]) for length, result in zip(lengths, results, strict=False)}
-        settings = self._settings(point, accuracy if results else None)
-        run = discharge(self._budget, settings)
+        accuracy = {length: float(result["accuracy"])
+                    for length, result in zip(lengths, results[len(per_cycle):], strict=False)}
+        settings = self._settings(point, accuracy or None, per_cycle[str(point["circuit"])])
+        run = discharge(_RUNS * self._least * per_cycle[self._cheapest], settings)
         figures = {"inferences": run.inferences, **{f"ms_{one.level.name}": 1000 * one.seconds for one in settings}}
         runs = run.inferences / _RUNS
         if late := self._late(settings):

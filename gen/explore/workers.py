@@ -10,6 +10,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
+from sim.toolchain import end_tools
+
 from .errors import ExploreError
 from .evaluation import Meter
 from .search import Workers
@@ -75,7 +77,7 @@ def _begin(meter: Meter) -> None:
     _meter = meter
     # The parent decides when it is interrupted, and takes its workers along however it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda *_: _end())
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -83,6 +85,12 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    _end()
+
+
+def _end() -> None:
+    """At once, whatever is under way."""
+    end_tools()
     os._exit(1)
 
 

@@ -22,6 +22,7 @@ from cores.arch.registers import (
     Status,
     registers_of,
 )
+from cores.arch.stochastic import LENGTH_BITS
 from cores.bus.axi import LITE_ADDRESS_BITS
 from cores.config import NpuConfig
 
@@ -66,6 +67,7 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
         "control": list(Control), "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
         "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
         "header": header, "operations": _operations(), "instruction_bytes": INSTRUCTION_BYTES,
+        "stream_shift_most": (1 << LENGTH_BITS) - 1,
     }
 
 

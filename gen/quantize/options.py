@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from cores.errors import NpugenError
+from sim.stochastic.streams import Streams
 
 __all__ = ["METHODS", "Method", "QuantizeError", "QuantizeOptions"]
 
@@ -19,7 +20,8 @@ class QuantizeError(NpugenError, ValueError):
 class QuantizeOptions:
     """How a model is quantised: activations to int8 with a scale each, weights to int8, biases to int32.
 
-    Raises ValueError for a method that there is not, or a percentile out of range.
+    Raises ValueError for a method that there is not, a percentile out of range, streams of a length that there is not,
+    or without ``symmetric``.
     """
 
     #: What the range of an activation is (`gen.quantize.ranges`).
@@ -32,6 +34,9 @@ class QuantizeOptions:
     symmetric: bool = False
     #: Whether the mean error of each layer's output goes into its bias (`gen.quantize.bias`).
     bias_correction: bool = False
+    #: Bits of the streams that layers will be computed by, for which ranges of the method mse and biases are made then
+    #: (`gen.quantize.streams`); None: exact.
+    streams: int | None = None
     #: Whether channels are made equally large first (`gen.quantize.equalize`).
     equalize: bool = False
     #: Names of nodes that stay float.
@@ -42,3 +47,7 @@ class QuantizeOptions:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
         if not 50 < self.percentile <= 100:
             raise ValueError(f"percentile must be above 50 and at most 100, not {self.percentile!r}")
+        if self.streams is not None:
+            Streams(self.streams)
+            if not self.symmetric:
+                raise ValueError("streams must be symmetric: they stand for numbers around 0")

@@ -14,6 +14,7 @@ from gen.quantize.plan import Plan, plan_quantisation
 from gen.quantize.prepare import prepare
 from gen.quantize.ranges import ranges_of
 from gen.quantize.sessions import Progress, Samples
+from gen.quantize.streams import correct_for_streams, stream_layers
 
 __all__ = ["FEW", "Quantized", "quantize"]
 
@@ -39,15 +40,18 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
     options = options or QuantizeOptions()
     _check_samples(model, samples)
     reference = prepare(model)
-    if options.bias_correction:
+    if options.bias_correction or options.streams is not None:
         reference = with_biases(reference)
     if options.equalize:
         reference = equalize(reference, samples, options)
     plan = plan_quantisation(reference, options.keep_float)
     found = distributions(reference, plan.tensors, samples, progress)
-    quantized = insert(reference, plan, ranges_of(plan, found, options), options)
+    streamed = {layer.source for layer in stream_layers(reference, plan)}
+    quantized = insert(reference, plan, ranges_of(plan, found, options, streamed), options)
     if options.bias_correction:
         quantized = correct_biases(quantized, reference, plan, samples, progress)
+    if options.streams is not None:
+        quantized = correct_for_streams(quantized, plan, samples, options.streams, progress)
     return Quantized(quantized, reference, plan)
 
 

@@ -3,13 +3,14 @@
 All methods but the first trade rounding, which is finer in a smaller range, for clipping.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
+from gen.quantize.streams import least_stream_error
 
 __all__ = ["BINS", "Distribution", "entropy_threshold", "range_of", "ranges_of"]
 
@@ -39,10 +40,12 @@ class Distribution:
         return max(abs(self.low), abs(self.high))
 
 
-def ranges_of(plan: Plan, found: Mapping[str, Distribution],
-              options: QuantizeOptions) -> dict[str, tuple[float, float]]:
-    """The range of each tensor of a plan."""
-    ranges = {name: range_of(distribution, options) for name, distribution in found.items()}
+def ranges_of(plan: Plan, found: Mapping[str, Distribution], options: QuantizeOptions,
+              streamed: Collection[str] = ()) -> dict[str, tuple[float, float]]:
+    """The range of each tensor of a plan; layers of streams read those ``streamed``."""
+    exact = replace(options, streams=None)
+    ranges = {name: range_of(distribution, options if name in streamed else exact)
+              for name, distribution in found.items()}
     for name in plan.centred:
         largest = max(map(abs, ranges[name]))
         ranges[name] = -largest * 128 / 127, largest    # as many steps below zero as int8 has
@@ -70,6 +73,9 @@ def range_of(found: Distribution, options: QuantizeOptions) -> tuple[float, floa
             cut_high = entropy_threshold(_folded(found.counts)) * found.largest / BINS
             cut_low = -cut_high
         case "mse":
+            if options.streams is not None:
+                share = least_stream_error(_folded(found.counts), options.streams)
+                return share * low, share * high
             return _least_error(found, low, high)
     return max(low, cut_low), min(high, cut_high)
 

@@ -1,13 +1,16 @@
 """Right answers of backbones, trained, on circuits and lengths of streams."""
 
 import hashlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from cores.arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, Circuit
 from gen.files.sources import sources_digest
 from gen.hw.kept import kept
+from sim.folders import cache_folder
 from sim.stochastic.streams import Streams
 
 from .backbone import Backbone
@@ -26,6 +29,8 @@ _SERIAL_LONGEST = 256
 _CALIBRATED = 1000
 #: What a result depends on beside its network.
 _SOURCES = ("cores/arch", "gen/stochastic", "sim")
+#: Whoever trains: PyTorch's random numbers are those of the process.
+_training = threading.Lock()
 
 
 def lengths_of(circuit: Circuit) -> tuple[int, ...]:
@@ -41,9 +46,11 @@ class _Right:
 
 @dataclass(eq=False)
 class Examiner:
-    """Tests networks on ``images``; trained ones, and results, are kept in ``folder``, if there is one.
+    """Tests networks on ``images``; trained ones, and results, are kept in ``folder``, if there is one. Of a copy in
+    another process, which may be on another computer, that is its own `default_folder`.
 
-    ``few``: images for circuits that go from bit to bit, ``many`` (None: all there are) for the others.
+    ``few``: images for circuits that go from bit to bit, ``many`` (None: all there are) for the others. Threads may
+    share it.
     """
 
     images: Images
@@ -52,13 +59,18 @@ class Examiner:
     few: int = _FEW
     _networks: dict[str, Sequence[Layer]] = field(default_factory=dict)
 
+    @staticmethod
+    def default_folder() -> Path:
+        return cache_folder() / "stochastic"
+
     def network(self, backbone: Backbone) -> Sequence[Layer]:
         """Raises BackboneError, DataError."""
-        if backbone.word not in self._networks:
-            network = trained(backbone, self.images, self.folder)
-            pixels, _ = self.images.for_backbone(backbone, slice(0, min(_CALIBRATED, self.images.trained)))
-            self._networks[backbone.word] = quantised(backbone, network, pixels)
-        return self._networks[backbone.word]
+        with _training:
+            if backbone.word not in self._networks:
+                network = trained(backbone, self.images, self.folder)
+                pixels, _ = self.images.for_backbone(backbone, slice(0, min(_CALIBRATED, self.images.trained)))
+                self._networks[backbone.word] = quantised(backbone, network, pixels)
+            return self._networks[backbone.word]
 
     def tested(self, circuit: Circuit | None) -> int:
         """How many images a circuit, or int8, is tested on."""
@@ -83,5 +95,10 @@ class Examiner:
         multiply = exact if circuit is None else stochastic(circuit, Streams(length))
         return _Right(float((scores(layers, integers(pixels), multiply).argmax(axis=1) == labels).mean()))
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_networks": {}}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.folder is not None:
+            self.folder = self.default_folder()

@@ -208,6 +208,9 @@ npugen_status npugen_start(npugen_device *device, npugen_program *program, unsig
     write_register(device, NPUGEN_REG_DATA_BEATS, program->image->data_beats);
     write_register(device, NPUGEN_REG_WRITE_START, program->image->write_start);
     if (device->progress_cycles) write_register(device, NPUGEN_REG_TIMEOUT, device->progress_cycles);
+#ifdef NPUGEN_REG_STREAM_SHIFT
+    write_register(device, NPUGEN_REG_STREAM_SHIFT, device->stream_shift);
+#endif
     write_register(device, NPUGEN_REG_IRQ_ENABLE, 1);
     write_register(device, NPUGEN_REG_CONTROL, NPUGEN_CONTROL_START);
     device->running = program;
@@ -262,6 +265,17 @@ npugen_status npugen_reset(npugen_device *device) {
     return status;
 }
 
+npugen_status npugen_set_stream_shift(npugen_device *device, uint32_t shift) {
+#ifdef NPUGEN_REG_STREAM_SHIFT
+    const uint32_t most = NPUGEN_STREAM_SHIFT_MOST;
+#else
+    const uint32_t most = 0;
+#endif
+    if (shift > most) return NPUGEN_ARGUMENT;
+    device->stream_shift = shift; /* written at the next start: what runs keeps its own */
+    return NPUGEN_OK;
+}
+
 uint64_t npugen_counter(npugen_device *device, uint32_t low_register) {
     /* The low half first: it holds the high one. */
     const uint64_t low = read_register(device, low_register);
@@ -272,7 +286,7 @@ const char *npugen_status_text(npugen_status status) {
     static const char *const texts[] = {
         "done", "the device is no NPU of this configuration", "the device is busy", "the machine stopped at an error",
         "no result in time", "stopped without a result", "no room in the device's memory",
-        "no such slot, input or output, or an image that cannot be", "the way to the device fails",
+        "no such slot, input or output, or an image or a shift that cannot be", "the way to the device fails",
         "memory at addresses that the machine does not reach"};
     return (unsigned)status < sizeof texts / sizeof *texts ? texts[status] : "unknown";
 }

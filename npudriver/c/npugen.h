@@ -28,7 +28,7 @@ typedef enum npugen_status {
     NPUGEN_TIMEOUT = 4,      /* not done in time; it goes on */
     NPUGEN_ABORTED = 5,      /* stopped without a result */
     NPUGEN_NO_MEMORY = 6,
-    NPUGEN_ARGUMENT = 7,    /* a slot, an input or an output that there is not; an image that cannot be */
+    NPUGEN_ARGUMENT = 7,    /* a slot, an input or an output that there is not; an image or a shift that cannot be */
     NPUGEN_IO = 8,          /* the way to the device fails */
     NPUGEN_UNREACHABLE = 9  /* memory at addresses that the machine's bus does not have */
 } npugen_status;
@@ -85,6 +85,7 @@ typedef struct npugen_program {
 typedef struct npugen_device {
     npugen_backend backend;
     uint32_t progress_cycles; /* without progress until the machine gives up; 0: what it has */
+    uint32_t stream_shift;    /* of what is started next: see npugen_set_stream_shift */
     uint32_t fault_code, fault_index;
     const npugen_program *running; /* until npugen_wait has its outcome, or npugen_abort has stopped it */
 } npugen_device;
@@ -109,6 +110,10 @@ npugen_status npugen_start(npugen_device *device, npugen_program *program, unsig
 npugen_status npugen_wait(npugen_device *device, uint32_t timeout_us);
 npugen_status npugen_abort(npugen_device *device);
 npugen_status npugen_reset(npugen_device *device);
+
+/* Make the streams of all that is started from then on shorter by so many powers of two, not below 8 bits; nothing is
+ * loaded anew. 0 at first. NPUGEN_ARGUMENT for more than the register takes, and where the machine has no streams. */
+npugen_status npugen_set_stream_shift(npugen_device *device, uint32_t shift);
 
 /* A counter of the last inference, by the register of its low half, such as NPUGEN_REG_COUNTER_CYCLES_LOW. */
 uint64_t npugen_counter(npugen_device *device, uint32_t low_register);

@@ -67,6 +67,8 @@ static void runs(npugen_device *device, const npugen_image *image) {
     expect(npugen_load(device, &program, image, 2), NPUGEN_OK, "loading");
     expect(npugen_load(device, &other, image, 1), NPUGEN_OK, "loading another");
     expect(npugen_wait(device, 1000), NPUGEN_ABORTED, "waiting for nothing");
+    expect(npugen_set_stream_shift(device, 0), NPUGEN_OK, "streams as they are");
+    expect(npugen_set_stream_shift(device, 1), NPUGEN_ARGUMENT, "streams that there are not");
     expect(npugen_start(device, &program, 2), NPUGEN_ARGUMENT, "a slot that there is not");
     expect(npugen_start(device, &program, 0), NPUGEN_OK, "starting");
     expect(npugen_start(device, &program, 1), NPUGEN_BUSY, "starting while one runs");

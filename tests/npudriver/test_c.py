@@ -1,7 +1,6 @@
 """The C library: its example on the Verilog, and on files of a board."""
 
 import fcntl
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,21 +11,10 @@ import pytest
 from gen.deploy.c_sources import c_sources
 from gen.deploy.package import encoded_sample
 from gen.run.inputs import random_samples
-from sim.rtl.build import build_library
 
+from .compiled_c import compiled, compiler, on_rtl
 from .fake_board import make_files
 from .small import CONFIG, program, workload
-
-HERE = Path(__file__).parent
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-O1", "-fsanitize=undefined",
-          "-fno-sanitize-recover"]
-
-
-def compiler() -> str:
-    found = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
-    if found is None:
-        pytest.skip("no C compiler")
-    return found
 
 
 @pytest.fixture
@@ -37,21 +25,6 @@ def folder(tmp_path: Path) -> Path:
     for name, content in c_sources(CONFIG, program(2, 20), sample).items():
         (tmp_path / name).write_bytes(content)
     return tmp_path
-
-
-def compiled(folder: Path, *arguments: str | Path, standard: list[str] = STRICT) -> Path:
-    done = subprocess.run([compiler(), *standard, "-o", "example", *map(str, arguments)], cwd=folder,
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder / "example"
-
-
-def on_rtl(folder: Path, main: str = "example.c") -> Path:
-    for name in ("rtl_backend.h", "misuse.c"):
-        shutil.copy(HERE / name, folder)
-    library = build_library(CONFIG)
-    return compiled(folder, '-DNPUGEN_BACKEND_HEADER="rtl_backend.h"', main, "npugen.c", library,
-                    f"-Wl,-rpath,{library.parent}")
 
 
 def test_the_example_runs_on_the_verilog(folder):

@@ -1,36 +1,26 @@
 """Streams that the driver makes shorter between two inferences of a program that is loaded once."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cores.config import NpuConfig
 from cores.device import driver_machine
-from gen.options import CompileOptions
+from gen.deploy.c_sources import c_sources
+from gen.deploy.package import encoded_sample
+from gen.ir import reference
+from gen.passes.streams import shorten_streams
 from gen.run.deployed import deployed
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
-from gen.run.workload import Workload, open_workload
 from npudriver import Device, DeviceError
+from sim.cycles import estimate
 from sim.devices import FunctionalBackend
-from sim.stochastic.streams import Streams
-from tests.gen.qdq import Builder
 
 from . import small
-
-CONFIG = NpuConfig.preset(16, **NpuConfig.preset(16).feature_fields(["stochastic"]))
-
-
-def workload(rng: np.random.Generator) -> Workload:
-    """int8 (8, 4, 4) -> int8 (8, 4, 4), by streams of 64 bits."""
-    b = Builder(rng)
-    real = b.dequantize(b.input(1, 8, 4, 4), zero_point=0)
-    b.output(b.quantize(b.node("Conv", real, b.weights(8, 8, 3, 3), pads=[1, 1, 1, 1]), zero_point=0))
-    content = b.build().SerializeToString()
-    name = open_workload(Path("streams.onnx"), CONFIG, content=content).graph.layers[0].name
-    return open_workload(Path("streams.onnx"), CONFIG, CompileOptions(stochastic={name: Streams(64)}, keep_all=True),
-                         content=content)
+from .compiled_c import on_rtl
+from .small_streams import CONFIG, workload
 
 
 def test_streams_get_shorter_in_turn(rng):
@@ -59,3 +49,25 @@ def test_what_the_device_does_not_have(rng):
         device.stream_shift = 8
         with device.load(model) as program, pytest.raises(DeviceError, match="shorter by 8 powers of two"):
             program.run({"x": np.zeros((8, 4, 4), np.int8)})
+
+
+def test_in_c_on_the_verilog(rng, tmp_path: Path):
+    """One program that is loaded once; each result is the reference's at its length, however often it is changed."""
+    model = workload(rng)
+    x = rng.integers(-128, 128, (1, 8, 4, 4), dtype=np.int8)
+    sample = encoded_sample(deployed(model), model, Samples({"x": x}, None))
+    for name, content in c_sources(CONFIG, deployed(model), sample).items():
+        (tmp_path / name).write_bytes(content)
+    example, shifts = on_rtl(tmp_path, "streams.c", CONFIG), (2, 0, 1, 7, 0)
+    done = subprocess.run([example, *map(str, shifts)], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    wanted = [reference.run(shorten_streams(model.graph, shift), {"x": x})[0] for shift in shifts]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [values for _, values in lines] == [next(iter(one.values()))[0].tobytes().hex() for one in wanted]
+    assert len({values for _, values in lines}) == 4
+    cycles = [estimate(model.program.config, model.program.code, stream_shift=shift).cycles for shift in shifts]
+    assert [int(number) for number, _ in lines] == [pytest.approx(number, rel=0.05) for number in cycles]
+    assert lines[1] == lines[4]
+    done = subprocess.run([example, "1", "8"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count("\n")) == (1, 1)
+    assert done.stderr.startswith("streams: setting the streams' length: no such slot, input or output")

@@ -1,11 +1,11 @@
 """Stochastic networks that take no training: accuracies by a formula."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
-from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.energy.units import UnitEnergy
 from gen.explore.streams import StreamProblem
@@ -21,7 +21,8 @@ def stream_task(**changed: Any) -> Task:
 
 
 class FormulaMeter:
-    """Wider networks, longer streams and AND-LOOP are better; ``measured``: the jobs that were done."""
+    """Wider networks, longer streams and AND-LOOP are better, which is cheaper, too; ``measured``: jobs that were done.
+    """
 
     identity = "formula"
 
@@ -30,11 +31,15 @@ class FormulaMeter:
 
     def measure(self, jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         self.measured += jobs
-        return [{"accuracy": 0.99 - (2.0 if job["circuit"] == "ugemm" else 1.0) / job["length"]
-                 - 1 / int(job["backbone"].split("-")[1])} for job in jobs]
+        return [self._energy(job["unit"]) if "unit" in job else {"accuracy": 0.99 - (
+            2.0 if job["circuit"] == "ugemm" else 1.0) / job["length"] - 1 / int(job["backbone"].split("-")[1])}
+            for job in jobs]
+
+    @staticmethod
+    def _energy(circuit: str) -> dict[str, Any]:
+        return asdict(UnitEnergy(circuit, 128, {"and-loop": 400.0, "ugemm": 600.0}[circuit], 0, 0, 0, 1))
 
 
 def stream_problem(task: Task | None = None) -> StreamProblem:
-    energies = {circuit: UnitEnergy(circuit.label, 128, 100.0 * (1 + circuit), 0, 0, 0, 1) for circuit in Circuit}
-    return StreamProblem(task or stream_task(), NpuConfig.preset(256), energies,
+    return StreamProblem(task or stream_task(), NpuConfig.preset(256), "xcup",
                          FormulaMeter())  # type: ignore[arg-type]

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ import pytest
 from gen.cli import main
 from gen.cli.common import console
 from gen.explore import cluster, evolution
+from tests.gen.explore.clusters import dask_cluster
 from tests.gen.float_models import mobile_network
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -180,17 +179,6 @@ def test_killed_and_started_again(sent: signal.Signals, kept: Path, capsys: pyte
     resumed = explored(capsys, *options)
     assert next(kept.glob("*.jsonl")).read_text().startswith(known)
     assert resumed == explored(capsys, *options, "--no-cache")
-
-
-@contextmanager
-def dask_cluster(workers: int, *, processes: bool) -> Iterator[str]:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(max(1, workers), threads_per_worker=1, processes=processes,
-                                  dashboard_address=None) as local:
-        local.scale(workers)    # it cannot begin with none
-        while len(local.scheduler.workers) != workers:
-            time.sleep(0.01)
-        yield local.scheduler_address
 
 
 #: What workers say of their sources, and then this process.

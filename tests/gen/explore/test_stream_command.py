@@ -1,16 +1,23 @@
 """`gen explore` of a space of stochastic networks as it is called."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
 import pytest
 
+from boards.registry import get_board
+from cores.arch.stochastic import Circuit
 from gen.cli import main
 from gen.cli.common import console
-from gen.energy.units import UnitEnergy
+from gen.cli.machine import DEFAULT_BOARD
+from gen.energy import units
+from gen.energy.activity import Activity
 from gen.stochastic.images import read_mnist
+from tests.gen.explore.clusters import dask_cluster
 from tests.gen.explore.stream_toy import stream_task
 from tests.gen.stochastic.mnist_files import easy_images, write_mnist
 
@@ -19,17 +26,25 @@ from tests.gen.stochastic.mnist_files import easy_images, write_mnist
 def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> Path:
     """A space in a folder with images that are quickly learnt; units that need no synthesis."""
     pytest.importorskip("torch", reason="training needs PyTorch")
-    monkeypatch.setenv("NPUGEN_BUILD", str(tmp_path / "kept"))
+    map_nothing(monkeypatch, tmp_path / "kept")
     monkeypatch.setenv("NPUGEN_MODELS", str(tmp_path))
     monkeypatch.setattr("gen.stochastic.images.read_mnist", lambda folder: read_mnist(folder, trained=300))
-    monkeypatch.setattr("gen.energy.candidate.measure_energy", lambda circuit, *_: UnitEnergy(
-        circuit.label, products=128, lut=100 + circuit, ff=0, dsp=0, registers=0, wires=1))
     write_mnist(tmp_path, *easy_images(rng, 340))
     path = tmp_path / "space.json"
     task = stream_task(backbones=["784-12-10", "784-20-10"], circuits=["and-loop"], lengths=[8, 16, 64],
                        bounds=[20, 10, 0], deadline_ms=0.02)
     path.write_bytes(msgspec.json.encode(task))
     return path
+
+
+def map_nothing(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Results are kept in a new folder, and the unit's energy is there already: worker processes find it, too."""
+    monkeypatch.setenv("NPUGEN_BUILD", str(folder))
+    with monkeypatch.context() as instead:
+        instead.setattr(units, "emit_component", lambda unit: "")
+        instead.setattr(units, "synthesize", lambda *_, **__: SimpleNamespace(totals={"lut": 105}))
+        instead.setattr(units, "_measured", lambda *_: Activity(registers=0, wires=1))
+        units.measure_energy(Circuit.AND_LOOP, get_board(DEFAULT_BOARD).family, folder)
 
 
 def test_files_and_table(space: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
@@ -55,6 +70,23 @@ def test_known_results_change_nothing(method: str, space: Path, capsys: pytest.C
         assert main(["explore", str(space), *options, *more]) == 0
         found.append(json.loads(capsys.readouterr().out))
     assert found[0] == found[1] == found[2] and len(found[0]["points"]) == 12
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_a_cluster_gives_the_same(processes: bool, space: Path, tmp_path: Path, capsys: pytest.CaptureFixture,
+                                  monkeypatch: pytest.MonkeyPatch):
+    """Two workers, which train a network each, at once, and do so anew."""
+    found = []
+    for number in range(2):
+        map_nothing(monkeypatch, tmp_path / f"results{number}")
+        with ExitStack() as stack:
+            where = ["--jobs", "1"] if not number else [
+                "--scheduler", stack.enter_context(dask_cluster(2, processes=processes))]
+            assert main(["explore", str(space), "--json", *where]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+        assert len(list((tmp_path / f"results{number}" / "stochastic").glob("*.npz"))) == 2
+    assert found[0] == found[1] and found[0]["front"]
 
 
 @pytest.mark.parametrize("options, status, words", [

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from cores.arch.stochastic import Circuit
 from gen.energy.battery import discharge
+from gen.energy.candidate import CHEAPEST_FIRST
 from gen.explore.course import best_so_far, plot_courses
 from gen.explore.errors import ExploreError, SpaceError
 from gen.explore.ledger import Ledger
@@ -15,6 +17,7 @@ from gen.explore.search import search
 from gen.explore.streams import StreamProblem
 from gen.explore.task import read_task
 from gen.explore.workers import Here
+from tests.conftest import ROOT
 from tests.gen.explore.stream_toy import stream_problem, stream_task
 
 
@@ -37,10 +40,39 @@ def test_a_reward_by_hand():
 
 def test_the_cheapest_point_makes_a_million_inferences():
     problem = stream_problem()
-    found = evaluated(problem, 8, 8, 8, backbone="784-100-10", circuit="ugemm")
-    settings = problem._settings(found.point, dict.fromkeys(problem.task.lengths, 0.0))
-    assert discharge(problem._budget, settings).inferences == pytest.approx(1e6, rel=1e-5)
+    found = evaluated(problem, 8, 8, 8, backbone="784-100-10")
+    settings = problem._settings(found.point, per_cycle=800.0)  # 8 rows of 16 inputs for 2 pixels: twice the unit
+    assert discharge(800e6 * problem._least, settings).inferences == pytest.approx(1e6, rel=1e-5)
     assert found.figures["inferences"] == pytest.approx(1e6, rel=1e-5) and not found.feasible
+
+
+def test_a_circuit_costs_what_its_unit_does():
+    problem = stream_problem()
+    cheap, dear = (evaluated(problem, 64, 32, 16, circuit=name).figures["inferences"] for name in ("and-loop", "ugemm"))
+    assert cheap / dear == pytest.approx(600 / 400, rel=1e-4)
+
+
+def test_circuits_are_mapped_when_they_are_needed():
+    """A point needs its own, and the one that the battery is reckoned by: the cheapest of the published table."""
+    problem = stream_problem(stream_task(circuits=[circuit.label for circuit in Circuit]))
+    units = [[job.content["unit"] for job in problem.jobs({
+        "backbone": "784-100-10", "circuit": name, "length_l6": 8, "length_l4": 8, "length_l3": length})
+        if "unit" in job.content] for name, length in (("ugemm", 8), ("and-sep-or", 8), ("and-acc", 1024))]
+    assert units == [["ugemm", "and-sep-or"], ["and-sep-or"], ["and-acc", "and-sep-or"]]
+    assert sorted(CHEAPEST_FIRST) == list(Circuit)
+    table = (ROOT / "docs" / "energy.md").read_text().partition("| unit | changes")[2].partition("\n\n")[0]
+    cells = [[cell.strip() for cell in row.split("|")] for row in table.splitlines()]
+    energies = {row[1]: int(row[4].replace(",", "")) for row in cells if row[1] in {one.label for one in Circuit}}
+    assert sorted(energies, key=energies.__getitem__) == [circuit.label for circuit in CHEAPEST_FIRST]
+
+
+def test_it_is_said_what_is_mapped():
+    problem = stream_problem()
+    _, method = chosen_method("grid", problem, 1, 0)
+    said = []
+    search(problem, method, Here(problem.meter), Ledger("t", None), lambda done, remark: said.append((done, remark)))
+    assert [remark for _, remark in said[:3]] == ["mapping and-loop, mapping ugemm", "mapping ugemm", ""]
+    assert said[-1] == (500, "") and all(remark == "" for _, remark in said[2:])
 
 
 def test_equal_accuracies_cost():
@@ -55,7 +87,8 @@ def test_no_solutions():
     problem = stream_problem()
     late = evaluated(problem, 128, 128, 128)
     assert not late.feasible and late.infeasible[-1] == "l3 misses the deadline" and late.excess > 1
-    assert late.figures["reward"] == pytest.approx(late.figures["inferences"] / 1e6 - 1) and not problem.meter.measured
+    assert late.figures["reward"] == pytest.approx(late.figures["inferences"] / 1e6 - 1) and all(
+        "unit" in job for job in problem.meter.measured)
     vague = evaluated(problem, 8, 8, 8)
     assert vague.infeasible == tuple(f"{name} is not accurate enough" for name in ("l6", "l4"))
     assert vague.figures["reward"] == pytest.approx(vague.figures["inferences"] / 1e6 - 1)
@@ -67,7 +100,7 @@ def test_each_accuracy_is_measured_once():
     _, method = chosen_method("grid", problem, 1, 0)
     found = search(problem, method, Here(problem.meter), Ledger("t", None))
     jobs = [tuple(job.values()) for job in problem.meter.measured]
-    assert len(found) == problem.space.size == 2 * 2 * 125 and len(jobs) == len(set(jobs)) <= 2 * 2 * 5
+    assert len(found) == problem.space.size == 2 * 2 * 125 and len(jobs) == len(set(jobs)) <= 2 + 2 * 2 * 5
 
 
 def test_courses():
@@ -81,7 +114,7 @@ def test_courses():
 
 def test_no_objective():
     with pytest.raises(ExploreError, match="no objective 'speed'; there are reward, inferences, accuracy"):
-        StreamProblem(stream_task(), None, {}, None, ("speed",))  # type: ignore[arg-type]
+        StreamProblem(stream_task(), None, "xcup", None, ("speed",))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("changed, words", [

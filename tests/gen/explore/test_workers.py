@@ -1,8 +1,10 @@
 """Worker processes: jobs of any length, processes that die, and contexts that end early."""
 
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from gen.explore.errors import ExploreError
 from gen.explore.workers import Here, local_workers
+from sim.toolchain import child_process
 
 
 class Slow:
@@ -23,6 +26,9 @@ class Slow:
                 os._exit(3)
             if "begun" in job:
                 Path(job["begun"]).write_text(str(os.getpid()))
+            if "tool" in job:
+                with child_process(["sleep", "600"], Path.cwd()) as process:
+                    Path(job["tool"]).write_text(str(process.pid))
             while "until" in job and not Path(job["until"]).exists():
                 time.sleep(0.01)
         return [{"number": job["number"]} for job in jobs]
@@ -49,13 +55,33 @@ def test_what_is_under_way_is_given_up(tmp_path: Path):
         for number, _ in workers.run(groups):
             assert number == 1
             raise KeyboardInterrupt
-    deadline = time.monotonic() + 30
     try:
-        while Path(f"/proc/{begun.read_text()}").exists():
-            assert time.monotonic() < deadline, "the worker is still at it"
-            time.sleep(0.01)
+        assert_ended(int(begun.read_text()))
     finally:
         never.write_text("")
+
+
+def assert_ended(process: int) -> None:
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{process}").exists():
+        assert time.monotonic() < deadline, "it is still at it"
+        time.sleep(0.01)
+
+
+def test_tools_end_with_their_worker(tmp_path: Path):
+    tool = tmp_path / "tool"
+    groups = [[{"number": 0, "tool": str(tool)}], [{"number": 1, "until": str(tool)}]]
+    with pytest.raises(KeyboardInterrupt), local_workers(Slow(), 2) as workers:
+        for _ in workers.run(groups):
+            raise KeyboardInterrupt
+    while not tool.read_text():     # it may not have been written yet
+        time.sleep(0.01)
+    process = int(tool.read_text())
+    try:
+        assert_ended(process)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
 
 
 def test_a_process_that_dies():

@@ -1,0 +1,43 @@
+"""The C library compiled for tests, for the Verilog of a machine or for what a test brings."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cores.config import NpuConfig
+from sim.rtl.build import build_library
+
+from .small import CONFIG
+
+__all__ = ["compiled", "compiler", "on_rtl"]
+
+HERE = Path(__file__).parent
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-O1", "-fsanitize=undefined",
+          "-fno-sanitize-recover"]
+
+
+def compiler() -> str:
+    found = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
+    if found is None:
+        pytest.skip("no C compiler")
+    return found
+
+
+def compiled(folder: Path, *arguments: str | Path) -> Path:
+    done = subprocess.run([compiler(), *STRICT, "-o", "example", *map(str, arguments)], cwd=folder,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "example"
+
+
+def on_rtl(folder: Path, main: str = "example.c", config: NpuConfig = CONFIG) -> Path:
+    """``main``: of the folder, or of the tests'."""
+    shutil.copy(HERE / "rtl_backend.h", folder)
+    if (HERE / main).is_file():
+        shutil.copy(HERE / main, folder)
+    library = build_library(config)
+    return compiled(folder, '-DNPUGEN_BACKEND_HEADER="rtl_backend.h"', main, "npugen.c", library,
+                    f"-Wl,-rpath,{library.parent}")
