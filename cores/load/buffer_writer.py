@@ -13,6 +13,7 @@ from ..control.engine_port import EnginePort, connect_shared
 from .buffer_port import BufferPort
 from .entry_placer import EntryPlacer
 from .gather.gathered_path import GatheredPath
+from .gather.run_spans import SPAN_BITS
 from .load_context import LoadContext
 from .load_dispatch import LoadDispatch
 from .padded_walk import PaddedWalk
@@ -46,6 +47,8 @@ class BufferWriter(wiring.Component):
             # Stores, errors and halting are the requester's business.
             **EnginePort(Queue.LOAD, without=("queue", "store_level", "store_take", "error", "halt")).members,
             "queue": In(stream.Signature(LoadContext)),  # instructions whose data has been asked for
+            # Of the LOAD_GATHERs among them, each there when its instruction can be taken.
+            **({"spans": In(stream.Signature(SPAN_BITS))} if config.gather else {}),
             "input": In(stream.Signature(config.beat_bits)),  # that data
             "write": Out(BufferWrite(config)),  # entries for the input buffer
             **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
@@ -96,6 +99,7 @@ class BufferWriter(wiring.Component):
             walk.cols.eq(dispatch.geometry.cols),
         ]
         if config.gather:
+            connect(m, flipped(self.spans), path.spans)
             self._to_walk(m, dispatch, path, walk, tiled)
         else:
             connect(m, dispatch.boxes, walk.boxes)

@@ -18,7 +18,7 @@ from cores.arch.isa import (
 from cores.config import NpuConfig
 from cores.load.load_dispatch import Setting
 
-__all__ = ["broken_word", "extent_of", "random_instruction", "random_word", "setting_of"]
+__all__ = ["broken_word", "extent_of", "random_instruction", "random_word", "setting_of", "span_of"]
 
 #: A machine without optional units.
 _PLAIN = NpuConfig()
@@ -91,3 +91,8 @@ def extent_of(instruction: Instruction) -> int:
         case Opcode.LOAD_SIDE:
             return instruction["rows"]
     return 1
+
+
+def span_of(gather: Instruction) -> int:
+    """Bytes from a row's first run to its last, of a LOAD_GATHER."""
+    return (gather["outputs"] - 1) * gather["step"]
