@@ -67,7 +67,7 @@ class LoadEngine(wiring.Component):
             requester.popped.eq(fifo.r_en & fifo.r_rdy),
         ]
         if config.gather:
-            m.submodules.spans = spans = RunSpans(depth=self.CONTEXTS)
+            m.submodules.spans = spans = RunSpans(config, depth=self.CONTEXTS)
             connect(m, spans.spans, writer.spans)
             m.d.comb += [
                 Value.cast(spans.word).eq(self.queue.payload.word),

@@ -82,7 +82,7 @@ class PathBench(Bench):
         ctx.set(Value.cast(self.path.word), int.from_bytes(encode(instruction), "little"))
         ctx.set(self.path.extent, extent_of(instruction))
         if instruction.opcode == Opcode.LOAD_GATHER:
-            self.to_send["spans"].append(span_of(instruction))
+            self.to_send["spans"].append(span_of(instruction, LANES))
             await self.until(ctx, lambda: ctx.get(self.path.spans.valid))
         ctx.set(self.path.setting, setting_of(instruction.opcode))
         await ctx.tick()

@@ -59,7 +59,7 @@ def test_run_settings(name, rng):
         ctx.set(settings.extent, extent_of(instruction))
         if instruction.opcode == Opcode.LOAD_GATHER:
             ctx.set(settings.spans.valid, 1)
-            ctx.set(settings.spans.payload, span_of(instruction))
+            ctx.set(settings.spans.payload, span_of(instruction, config.beat_bytes))
         _, _, taken = await ctx.tick().sample(settings.spans.ready)
         assert taken == (instruction.opcode == Opcode.LOAD_GATHER)
         ctx.set(settings.spans.valid, 0)

@@ -10,7 +10,7 @@ from ...config import NpuConfig
 from ..load_context import EXTENT_BITS
 from ..load_dispatch import Setting
 from ..padded_walk import Box
-from .run_spans import SPAN_BITS
+from .run_spans import SPAN_BITS, run_length
 from .run_walk import RunLayout
 
 __all__ = ["RunSettings"]
@@ -53,15 +53,10 @@ class RunSettings(wiring.Component):
         cols = Signal.like(plain.cols)
         waiting = Signal()      # the span is there, what follows from it is not
         span = Signal(SPAN_BITS)
-        # Of the first run, from the row's first beat on: its end in bytes. Beats from there, padding in front included,
-        # to the last run's end, and to the end of the row's pixels.
-        first_end = Signal(range(5 * lanes))
-        needed = Signal(16)
-        available = Signal(len(cols) + 1)
+        available = Signal(len(cols) + 1)   # beats to the end of the row's pixels, padding in front included
         m.d.sync += waiting.eq(0)
-        m.d.comb += needed.eq((span + first_end + lanes - 1) >> shift)
         with m.If(waiting):
-            m.d.sync += self.width.eq(Mux(needed > available, needed, available))
+            m.d.sync += self.width.eq(Mux(span > available, span, available))
         m.d.comb += [self.ready.eq(~waiting), self.spans.ready.eq(self.setting.load_gather)]
 
         first = Signal.like(gather.start)
@@ -69,7 +64,7 @@ class RunSettings(wiring.Component):
         left = Signal.like(self.left)
         m.d.comb += [
             first.eq(gather.start),
-            length.eq(Mux(gather.length > lanes, lanes, gather.length)),
+            length.eq(run_length(gather, lanes)),
             left.eq(Mux(first < 0, -(first >> shift), 0)),
         ]
         with m.If(self.setting.load_set):
@@ -93,7 +88,6 @@ class RunSettings(wiring.Component):
                 self.runs.place.eq(gather.place),
                 self.runs.pairs.eq((gather.step <= lanes) if self.config.write_lanes > 1 else 0),
                 self.left.eq(left),
-                first_end.eq(Mux(first < 0, first[:shift], first) + length),
                 available.eq(cols + left),
                 self.gathering.eq(1),
                 self.data_beats.eq(gather.bytes >> shift),
