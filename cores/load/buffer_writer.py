@@ -118,7 +118,8 @@ class BufferWriter(wiring.Component):
             step.eq(walk.pixels.valid & sink_ready & there),
             walk.pixels.ready.eq(sink_ready & there),
             self.input.ready.eq(walk.pixels.valid & pixel.is_data & sink_ready),
-            path.enter.valid.eq(step & to_path),
+            # Not by way of ``step``: what enters the path does not wait for what the other sinks say.
+            path.enter.valid.eq(to_path & path.room & walk.pixels.valid & there),
             path.enter.beat.eq(self.input.payload),
             *[path.enter[name].eq(pixel[name]) for name in ("is_data", "row_end", "block_end")],
             dispatch.finish.eq(step & pixel.end),
