@@ -96,6 +96,8 @@ class TileLoops(wiring.Component):
             "one_col": 1, "one_row": 1, "one_group": 1, "one_kx": 1, "one_ky": 1, "one_block": 1, "one_phase": 1,
             "one_in_ky": 1,
             "back": signed(1 + len(g.stride)),  # from the last column of a stride to its first
+            # Where the second block and the second ky begin.
+            "next_block": ENTRY_BITS, "next_line": ENTRY_BITS,
             # A depthwise COMPUTE; the first ky's steps have a row more; accumulator words of a row.
             **({"window": 1, "shift": 1, "words": columns} if config.depthwise else {}),
         }), name="prepared")
@@ -124,6 +126,8 @@ class TileLoops(wiring.Component):
             prepared.one_phase.eq(single(g.stride)),
             prepared.one_in_ky.eq((pool | single(word.groups)) & single(g.kernel_w)),
             prepared.back.eq(1 - g.stride),
+            prepared.next_block.eq(word.buf_base + g.buf_block_pitch),
+            prepared.next_line.eq(word.buf_base + g.buf_row_pitch),
         ]
         return prepared
 
@@ -152,14 +156,16 @@ class TileLoops(wiring.Component):
         # -- taps ---------------------------------------------------------------------------------------------------
         group, phases = self.group, _Passes(g.stride, "phase")
         first_ky = Signal()
-        block_base = Signal(ENTRY_BITS)
-        ky_base = Signal(ENTRY_BITS)
+        # Where the block begins, and the next block and the next ky: known before they do.
+        block_base, next_block, next_line = (
+            Signal(ENTRY_BITS, name=name) for name in ("block_base", "next_block", "next_line"))
         taps = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
 
         def start_line(base, of):
             """The first kx of a ky, whose entries begin at ``base``; ``of``: what was prepared of the instruction."""
             word, g = (self.next_word, self.next_geometry) if of is prepared else (self.word, self.geometry)
-            return [group.eq(0), self.turn.eq(0), ky_base.eq(base), *[tap.eq(base) for tap in taps],
+            following = prepared.next_line if of is prepared else base + g.buf_row_pitch
+            return [group.eq(0), self.turn.eq(0), next_line.eq(following), *[tap.eq(base) for tap in taps],
                     *groups.start(word.groups, of.one_group), *kxs.start(g.kernel_w, of.one_kx),
                     *phases.start(g.stride, of.one_phase)]
 
@@ -185,13 +191,14 @@ class TileLoops(wiring.Component):
 
         def next_tap():
             """Next group; after the last, next kx; after the last, next ky; after the last, next window or block."""
+            line = Mux(last_tap, Mux(last_pixel, next_block, block_base), next_line)    # where the next ky begins
             with m.If(last_tap):
-                next_block = block_base + g.buf_block_pitch
-                m.d.sync += start_taps(Mux(last_pixel, next_block, block_base), own)
+                m.d.sync += start_taps(line, own)
                 with m.If(last_pixel):
-                    m.d.sync += [*blocks.next(), block_base.eq(next_block)]
+                    m.d.sync += [*blocks.next(), block_base.eq(next_block),
+                                 next_block.eq(next_block + g.buf_block_pitch)]
             with m.Elif(groups.last & kxs.last):
-                m.d.sync += [*start_line(ky_base + g.buf_row_pitch, own), *kys.next(), first_ky.eq(0),
+                m.d.sync += [*start_line(line, own), *kys.next(), first_ky.eq(0),
                              last_tap.eq(own.one_in_ky & kys.next_is_last)]
             with m.Elif(groups.last):
                 m.d.sync += [group.eq(0), *groups.start(word.groups, own.one_group), *kxs.next(),
@@ -207,7 +214,7 @@ class TileLoops(wiring.Component):
         m.d.comb += self.next_group.eq(Mux(self.at_start, group, next_group))
 
         # -- pixels -------------------------------------------------------------------------------------------------
-        row_offset = Signal(ENTRY_BITS)
+        next_row = Signal(ENTRY_BITS)           # offset of the row behind this one
         pixel_offset = Signal(ENTRY_BITS)
         taken = Signal(range(banks + 1))        # pixels of a read that a cycle takes
         m.d.comb += taken.eq(Mux(pool, 1, px))
@@ -217,23 +224,25 @@ class TileLoops(wiring.Component):
 
         def start_pixels(of):
             one = of is prepared
-            count = (self.next_geometry if one else g).rows
+            geometry = self.next_geometry if one else g
+            count = geometry.rows
             single = of.one_row
             if config.depthwise:
                 # With ``shift`` a step of the first ky has a row more.
                 more = of.shift if one else of.shift & first_ky & ~(groups.last & kxs.last)
                 count, single = count + more, single & ~more
-            return [*cols.start(of.row_cycles, of.one_col), *rows.start(count, single), row_offset.eq(0),
-                    pixel_offset.eq(0), self.lane.eq(0), last_pixel.eq(of.one_col & single)]
+            return [*cols.start(of.row_cycles, of.one_col), *rows.start(count, single),
+                    next_row.eq(geometry.buf_row_step), pixel_offset.eq(0), self.lane.eq(0),
+                    last_pixel.eq(of.one_col & single)]
 
         def next_pixel():
             """On by the pixels taken; after the last, next row; after the last, the first again."""
             with m.If(last_pixel):
                 m.d.sync += start_pixels(own)
             with m.Elif(cols.last):
-                next_row = row_offset + g.buf_row_step
-                m.d.sync += [*cols.start(own.row_cycles, own.one_col), *rows.next(), row_offset.eq(next_row),
-                             pixel_offset.eq(next_row), self.lane.eq(0), last_pixel.eq(own.one_col & rows.next_is_last)]
+                m.d.sync += [*cols.start(own.row_cycles, own.one_col), *rows.next(),
+                             next_row.eq(next_row + g.buf_row_step), pixel_offset.eq(next_row), self.lane.eq(0),
+                             last_pixel.eq(own.one_col & rows.next_is_last)]
             with m.Else():
                 m.d.sync += [*cols.next(), last_pixel.eq(cols.next_is_last & rows.last)]
                 # A read's pixels are used up before the next entry's.
@@ -284,7 +293,8 @@ class TileLoops(wiring.Component):
             with m.If(~self.running | self.last):
                 base = self.next_word.buf_base
                 m.d.sync += [self.running.eq(self.start), self.at_start.eq(1), self.first_step.eq(1)]
-                m.d.sync += [block_base.eq(base), *blocks.start(self.next_word.blocks, prepared.one_block)]
+                m.d.sync += [block_base.eq(base), next_block.eq(prepared.next_block),
+                             *blocks.start(self.next_word.blocks, prepared.one_block)]
                 m.d.sync += [*start_taps(base, prepared), *start_pixels(prepared), start_words(self.next_word)]
                 if config.depthwise:
                     m.d.sync += [words_left.eq(prepared.words), emits.eq(1), first_row.eq(1)]
