@@ -55,6 +55,7 @@ class BufferWriter(wiring.Component):
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
             "working": Out(1),                  # ``state`` is busy, whatever it says
+            "resting": Out(1),                  # ``state`` is idle
             "overrun": Out(1),                  # an entry outside the input buffer would be written
             "overrun_index": Out(INDEX_BITS),   # by this load
             "input_index": Out(INDEX_BITS),     # load of the beat that ``input`` had a cycle ago
@@ -183,7 +184,7 @@ class BufferWriter(wiring.Component):
         working, lacking = step | tiles_valid, queue.valid & dispatch.waits_compute
         if config.gather:       # the gatherer may be at work when nothing enters it
             working = working | (to_path & there)
-        m.d.comb += self.working.eq(working)
+        m.d.comb += [self.working.eq(working), self.resting.eq(~active & tiles_idle & path_idle & ~queue.valid)]
         with m.If(active & ~self.input.valid):
             m.d.comb += self.state.eq(_STATE["wait_bus"])
         with m.Elif((to_path | to_tiles) & kept):

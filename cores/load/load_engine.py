@@ -114,7 +114,7 @@ class LoadEngine(wiring.Component):
         ]
         with m.If(writer.working):
             m.d.sync += self.state.eq(_STATE["busy"])
-        with m.Elif(writer.state == _STATE["idle"]):
+        with m.Elif(writer.resting):
             with m.If(requester.waits_store):
                 m.d.sync += self.state.eq(_STATE["wait_store"])
             with m.Elif(coming):
