@@ -62,10 +62,11 @@ class RunSettings(wiring.Component):
         first = Signal.like(gather.start)
         length = Signal.like(self.runs.length)
         left = Signal.like(self.left)
+        before = Mux(first < 0, first >> shift, 0)      # first beat of a row, counted from its data's: 0 or below
         m.d.comb += [
             first.eq(gather.start),
             length.eq(run_length(gather, lanes)),
-            left.eq(Mux(first < 0, -(first >> shift), 0)),
+            left.eq(-before),
         ]
         with m.If(self.setting.load_set):
             m.d.sync += [
@@ -88,7 +89,7 @@ class RunSettings(wiring.Component):
                 self.runs.place.eq(gather.place),
                 self.runs.pairs.eq((gather.step <= lanes) if self.config.write_lanes > 1 else 0),
                 self.left.eq(left),
-                available.eq(cols + left),
+                available.eq(cols - before),    # one sum, not that of ``left`` and another
                 self.gathering.eq(1),
                 self.data_beats.eq(gather.bytes >> shift),
                 self.data_bytes.eq(gather.bytes[:shift]),
