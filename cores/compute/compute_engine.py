@@ -191,16 +191,21 @@ class ComputeEngine(wiring.Component):
             m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
             sums = either
 
-        # A cycle ahead of the weights' being copied.
-        release, of_rows = words[rows_stage - 1].step_start, words[pixels_stage - 1]
+        # A cycle ahead of the weights' being copied; for the multipliers that is known another one ahead. Rows of the
+        # binary unit belong to words that are neither windows nor streams, so they are seen in front of those.
+        copies, before = Signal(), words[rows_stage - 2]
+        units = (("binary", config.binary_rows), ("stochastic", config.stochastic_rows))
+        m.d.sync += copies.eq(before.step_start & ~Cat(before[name] for name, rows in units if rows).any())
+        release = copies
         if config.binary_rows:
-            release = Mux(words[rows_stage - 1].binary, 0, release) | (of_rows.step_start & of_rows.binary)
+            of_rows = reads[pixels_stage - 1]
+            release = release | (of_rows.step_start & of_rows.binary)
         if config.stochastic_rows:
             m.submodules.stochastic = stochastic = StochasticWords(
                 config, latency=self.sums_latency(config) + self.stream_lag(config))
             start, cleared = reads[pixels_stage - 1], words[rows_stage]
             taken = issue_stages(m, config, start, StochasticWords.weights_taken(config), "taken")[-1]
-            release = Mux(words[rows_stage - 1].stochastic, 0, release) | (taken.step_start & taken.stochastic)
+            release = release | (taken.step_start & taken.stochastic)
             m.d.comb += [
                 sequencer.stream_shift.eq(self.stream_shift),
                 loader.fill_stochastic.eq(sequencer.fill_stochastic),

@@ -13,22 +13,22 @@ __all__ = ["TileLoops"]
 
 
 class _Passes:
-    """The passes of a loop that are left, the present one included; ``last`` says that it is the last.
+    """The passes of a loop that are left, the present one included; ``last`` says that it is the last, and
+    ``next_is_last`` that it is the last but one.
 
-    ``last`` is a register that arrives with the pass, so that nothing is compared when the pass ends.
+    Both are registers that arrive with the pass, so that nothing is compared when the pass ends.
     """
 
     def __init__(self, count: Value, name: str):
         self.left = Signal.like(count, name=f"{name}_left")
-        self.last = Signal(name=f"last_{name}")
-        self.next_is_last = self.left == 2
+        self.last, self.next_is_last = Signal(name=f"last_{name}"), Signal(name=f"next_is_last_{name}")
 
-    def start(self, count: Value, single: Value) -> list:
-        """The first of ``count`` passes; ``single``: there is but one."""
-        return [self.left.eq(count), self.last.eq(single)]
+    def start(self, count: Value, single: Value, two: Value) -> list:
+        """The first of ``count`` passes; ``single``: there is but one; ``two``: there are as many."""
+        return [self.left.eq(count), self.last.eq(single), self.next_is_last.eq(two)]
 
     def next(self) -> list:
-        return [self.left.eq(self.left - 1), self.last.eq(self.next_is_last)]
+        return [self.left.eq(self.left - 1), self.last.eq(self.next_is_last), self.next_is_last.eq(self.left == 3)]
 
 
 class TileLoops(wiring.Component):
@@ -95,7 +95,12 @@ class TileLoops(wiring.Component):
             # A single one: cycle of a row, row, step of a tap, kx, ky, block, column of a stride; step of a ky.
             "one_col": 1, "one_row": 1, "one_group": 1, "one_kx": 1, "one_ky": 1, "one_block": 1, "one_phase": 1,
             "one_in_ky": 1,
+            # Two of them; a single tap of a window or block.
+            "two_cols": 1, "two_rows": 1, "two_groups": 1, "two_kxs": 1, "two_kys": 1, "two_blocks": 1, "two_phases": 1,
+            "one_tap": 1,
             "back": signed(1 + len(g.stride)),  # from the last column of a stride to its first
+            # Where the second block and the second ky begin.
+            "next_block": ENTRY_BITS, "next_line": ENTRY_BITS,
             # A depthwise COMPUTE; the first ky's steps have a row more; accumulator words of a row.
             **({"window": 1, "shift": 1, "words": columns} if config.depthwise else {}),
         }), name="prepared")
@@ -106,13 +111,18 @@ class TileLoops(wiring.Component):
         def words_of(pixels):
             return (g.cols + (pixels - 1)) >> (pixels - 1).bit_length()
 
+        def two_of(pixels):
+            return (g.cols > pixels) & (g.cols <= 2 * pixels)
+
         # A cycle takes a pixel of a POOL, a read of a window, or a word of pixels.
-        row_cycles, one_col = words_of(px), g.cols <= px
+        row_cycles, one_col, two_cols = words_of(px), g.cols <= px, two_of(px)
         if config.depthwise:
             row_cycles, one_col = Mux(g.spread, words_of(banks), row_cycles), Mux(g.spread, g.cols <= banks, one_col)
+            two_cols = Mux(g.spread, two_of(banks), two_cols)
             window = g.window & ~pool
             m.d.sync += [prepared.words.eq(row_cycles), prepared.window.eq(window), prepared.shift.eq(window & g.shift)]
             row_cycles, one_col = Mux(window, g.reads, row_cycles), Mux(window, g.reads <= 1, one_col)
+            two_cols = Mux(window, g.reads == 2, two_cols)
         m.d.sync += [
             prepared.row_cycles.eq(Mux(pool, g.cols, row_cycles)),
             prepared.one_col.eq(Mux(pool, single(g.cols), one_col)),
@@ -123,7 +133,17 @@ class TileLoops(wiring.Component):
             prepared.one_block.eq(single(word.blocks)),
             prepared.one_phase.eq(single(g.stride)),
             prepared.one_in_ky.eq((pool | single(word.groups)) & single(g.kernel_w)),
+            prepared.one_tap.eq((pool | single(word.groups)) & single(g.kernel_w) & single(g.kernel_h)),
+            prepared.two_cols.eq(Mux(pool, g.cols == 2, two_cols)),
+            prepared.two_rows.eq(g.rows == 2),
+            prepared.two_groups.eq(~pool & (word.groups == 2)),
+            prepared.two_kxs.eq(g.kernel_w == 2),
+            prepared.two_kys.eq(g.kernel_h == 2),
+            prepared.two_blocks.eq(word.blocks == 2),
+            prepared.two_phases.eq(g.stride == 2),
             prepared.back.eq(1 - g.stride),
+            prepared.next_block.eq(word.buf_base + g.buf_block_pitch),
+            prepared.next_line.eq(word.buf_base + g.buf_row_pitch),
         ]
         return prepared
 
@@ -152,21 +172,23 @@ class TileLoops(wiring.Component):
         # -- taps ---------------------------------------------------------------------------------------------------
         group, phases = self.group, _Passes(g.stride, "phase")
         first_ky = Signal()
-        block_base = Signal(ENTRY_BITS)
-        ky_base = Signal(ENTRY_BITS)
+        # Where the block begins, and the next block and the next ky: known before they do.
+        block_base, next_block, next_line = (
+            Signal(ENTRY_BITS, name=name) for name in ("block_base", "next_block", "next_line"))
         taps = [Signal(ENTRY_BITS, name=f"tap{bank}") for bank in range(banks)]
 
         def start_line(base, of):
             """The first kx of a ky, whose entries begin at ``base``; ``of``: what was prepared of the instruction."""
             word, g = (self.next_word, self.next_geometry) if of is prepared else (self.word, self.geometry)
-            return [group.eq(0), self.turn.eq(0), ky_base.eq(base), *[tap.eq(base) for tap in taps],
-                    *groups.start(word.groups, of.one_group), *kxs.start(g.kernel_w, of.one_kx),
-                    *phases.start(g.stride, of.one_phase)]
+            following = prepared.next_line if of is prepared else base + g.buf_row_pitch
+            return [group.eq(0), self.turn.eq(0), next_line.eq(following), *[tap.eq(base) for tap in taps],
+                    *groups.start(word.groups, of.one_group, of.two_groups),
+                    *kxs.start(g.kernel_w, of.one_kx, of.two_kxs), *phases.start(g.stride, of.one_phase, of.two_phases)]
 
         def start_taps(base, of):
             kernel_h = (self.next_geometry if of is prepared else self.geometry).kernel_h
-            return [*start_line(base, of), *kys.start(kernel_h, of.one_ky), first_ky.eq(1),
-                    last_tap.eq(of.one_in_ky & of.one_ky)]
+            return [*start_line(base, of), *kys.start(kernel_h, of.one_ky, of.two_kys), first_ky.eq(1),
+                    last_tap.eq(of.one_tap)]
 
         def next_kx():
             if banks == 1:
@@ -174,27 +196,28 @@ class TileLoops(wiring.Component):
                 return
             with m.If(phases.last):
                 # a grows: one bank goes on, the others back to the start of their group of ``stride`` entries.
-                m.d.sync += [*phases.start(g.stride, own.one_phase), self.turn.eq(self.turn + 1)]
+                m.d.sync += [*phases.start(g.stride, own.one_phase, own.two_phases), self.turn.eq(self.turn + 1)]
                 m.d.sync += [t.eq(t + Mux(self.turn == bank, 1, own.back)) for bank, t in enumerate(taps)]
             with m.Else():
                 m.d.sync += [*phases.next(), *[t.eq(t + 1) for t in taps]]
             if config.depthwise:
                 with m.If(self.window):     # the next nnz_lanes taps
-                    m.d.sync += [*phases.start(g.stride, own.one_phase), self.turn.eq(0)]
+                    m.d.sync += [*phases.start(g.stride, own.one_phase, own.two_phases), self.turn.eq(0)]
                     m.d.sync += [t.eq(t + config.nnz_lanes // banks) for t in taps]
 
         def next_tap():
             """Next group; after the last, next kx; after the last, next ky; after the last, next window or block."""
+            line = Mux(last_tap, Mux(last_pixel, next_block, block_base), next_line)    # where the next ky begins
             with m.If(last_tap):
-                next_block = block_base + g.buf_block_pitch
-                m.d.sync += start_taps(Mux(last_pixel, next_block, block_base), own)
+                m.d.sync += start_taps(line, own)
                 with m.If(last_pixel):
-                    m.d.sync += [*blocks.next(), block_base.eq(next_block)]
+                    m.d.sync += [*blocks.next(), block_base.eq(next_block),
+                                 next_block.eq(next_block + g.buf_block_pitch)]
             with m.Elif(groups.last & kxs.last):
-                m.d.sync += [*start_line(ky_base + g.buf_row_pitch, own), *kys.next(), first_ky.eq(0),
+                m.d.sync += [*start_line(line, own), *kys.next(), first_ky.eq(0),
                              last_tap.eq(own.one_in_ky & kys.next_is_last)]
             with m.Elif(groups.last):
-                m.d.sync += [group.eq(0), *groups.start(word.groups, own.one_group), *kxs.next(),
+                m.d.sync += [group.eq(0), *groups.start(word.groups, own.one_group, own.two_groups), *kxs.next(),
                              last_tap.eq(own.one_group & kxs.next_is_last & kys.last)]
                 next_kx()
             with m.Else():
@@ -207,7 +230,7 @@ class TileLoops(wiring.Component):
         m.d.comb += self.next_group.eq(Mux(self.at_start, group, next_group))
 
         # -- pixels -------------------------------------------------------------------------------------------------
-        row_offset = Signal(ENTRY_BITS)
+        next_row = Signal(ENTRY_BITS)           # offset of the row behind this one
         pixel_offset = Signal(ENTRY_BITS)
         taken = Signal(range(banks + 1))        # pixels of a read that a cycle takes
         m.d.comb += taken.eq(Mux(pool, 1, px))
@@ -217,23 +240,24 @@ class TileLoops(wiring.Component):
 
         def start_pixels(of):
             one = of is prepared
-            count = (self.next_geometry if one else g).rows
-            single = of.one_row
+            geometry = self.next_geometry if one else g
+            count, single, two = geometry.rows, of.one_row, of.two_rows
             if config.depthwise:
                 # With ``shift`` a step of the first ky has a row more.
                 more = of.shift if one else of.shift & first_ky & ~(groups.last & kxs.last)
-                count, single = count + more, single & ~more
-            return [*cols.start(of.row_cycles, of.one_col), *rows.start(count, single), row_offset.eq(0),
-                    pixel_offset.eq(0), self.lane.eq(0), last_pixel.eq(of.one_col & single)]
+                count, single, two = count + more, single & ~more, Mux(more, single, two)
+            return [*cols.start(of.row_cycles, of.one_col, of.two_cols), *rows.start(count, single, two),
+                    next_row.eq(geometry.buf_row_step), pixel_offset.eq(0), self.lane.eq(0),
+                    last_pixel.eq(of.one_col & single)]
 
         def next_pixel():
             """On by the pixels taken; after the last, next row; after the last, the first again."""
             with m.If(last_pixel):
                 m.d.sync += start_pixels(own)
             with m.Elif(cols.last):
-                next_row = row_offset + g.buf_row_step
-                m.d.sync += [*cols.start(own.row_cycles, own.one_col), *rows.next(), row_offset.eq(next_row),
-                             pixel_offset.eq(next_row), self.lane.eq(0), last_pixel.eq(own.one_col & rows.next_is_last)]
+                m.d.sync += [*cols.start(own.row_cycles, own.one_col, own.two_cols), *rows.next(),
+                             next_row.eq(next_row + g.buf_row_step), pixel_offset.eq(next_row), self.lane.eq(0),
+                             last_pixel.eq(own.one_col & rows.next_is_last)]
             with m.Else():
                 m.d.sync += [*cols.next(), last_pixel.eq(cols.next_is_last & rows.last)]
                 # A read's pixels are used up before the next entry's.
@@ -278,13 +302,14 @@ class TileLoops(wiring.Component):
                 m.d.sync += self.at_start.eq(0)
 
         # -- the nests ----------------------------------------------------------------------------------------------
-        # What begins is loaded with the last ``go`` in any case; whether it runs says ``start``, which behind a running
-        # instruction comes with a ``go``.
-        with m.If(self.go | (~self.running & self.start)):
+        # What begins is loaded in any case, with the last ``go`` and while nothing runs; ``start`` says
+        # whether it runs, which behind a running instruction comes with a ``go``.
+        with m.If(self.go | ~self.running):
             with m.If(~self.running | self.last):
                 base = self.next_word.buf_base
                 m.d.sync += [self.running.eq(self.start), self.at_start.eq(1), self.first_step.eq(1)]
-                m.d.sync += [block_base.eq(base), *blocks.start(self.next_word.blocks, prepared.one_block)]
+                m.d.sync += [block_base.eq(base), next_block.eq(prepared.next_block),
+                             *blocks.start(self.next_word.blocks, prepared.one_block, prepared.two_blocks)]
                 m.d.sync += [*start_taps(base, prepared), *start_pixels(prepared), start_words(self.next_word)]
                 if config.depthwise:
                     m.d.sync += [words_left.eq(prepared.words), emits.eq(1), first_row.eq(1)]

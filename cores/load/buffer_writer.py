@@ -13,6 +13,7 @@ from ..control.engine_port import EnginePort, connect_shared
 from .buffer_port import BufferPort
 from .entry_placer import EntryPlacer
 from .gather.gathered_path import GatheredPath
+from .gather.run_spans import SPAN_BITS
 from .load_context import LoadContext
 from .load_dispatch import LoadDispatch
 from .padded_walk import PaddedWalk
@@ -46,12 +47,15 @@ class BufferWriter(wiring.Component):
             # Stores, errors and halting are the requester's business.
             **EnginePort(Queue.LOAD, without=("queue", "store_level", "store_take", "error", "halt")).members,
             "queue": In(stream.Signature(LoadContext)),  # instructions whose data has been asked for
+            # Of the LOAD_GATHERs among them, each there when its instruction can be taken.
+            **({"spans": In(stream.Signature(SPAN_BITS))} if config.gather else {}),
             "input": In(stream.Signature(config.beat_bits)),  # that data
             "write": Out(BufferWrite(config)),  # entries for the input buffer
             **({"kept": In(KeptBeat(config))} if config.local_store else {}),  # beats of local STOREs, which go first
             "weights": Out(stream.Signature(config.beat_bits)),  # to the weight ring
             "side": Out(stream.Signature(config.beat_bits)),  # to the side ring
             "working": Out(1),                  # ``state`` is busy, whatever it says
+            "resting": Out(1),                  # ``state`` is idle
             "overrun": Out(1),                  # an entry outside the input buffer would be written
             "overrun_index": Out(INDEX_BITS),   # by this load
             "input_index": Out(INDEX_BITS),     # load of the beat that ``input`` had a cycle ago
@@ -96,6 +100,7 @@ class BufferWriter(wiring.Component):
             walk.cols.eq(dispatch.geometry.cols),
         ]
         if config.gather:
+            connect(m, flipped(self.spans), path.spans)
             self._to_walk(m, dispatch, path, walk, tiled)
         else:
             connect(m, dispatch.boxes, walk.boxes)
@@ -114,7 +119,8 @@ class BufferWriter(wiring.Component):
             step.eq(walk.pixels.valid & sink_ready & there),
             walk.pixels.ready.eq(sink_ready & there),
             self.input.ready.eq(walk.pixels.valid & pixel.is_data & sink_ready),
-            path.enter.valid.eq(step & to_path),
+            # Not by way of ``step``: what enters the path does not wait for what the other sinks say.
+            path.enter.valid.eq(to_path & path.room & walk.pixels.valid & there),
             path.enter.beat.eq(self.input.payload),
             *[path.enter[name].eq(pixel[name]) for name in ("is_data", "row_end", "block_end")],
             dispatch.finish.eq(step & pixel.end),
@@ -178,7 +184,7 @@ class BufferWriter(wiring.Component):
         working, lacking = step | tiles_valid, queue.valid & dispatch.waits_compute
         if config.gather:       # the gatherer may be at work when nothing enters it
             working = working | (to_path & there)
-        m.d.comb += self.working.eq(working)
+        m.d.comb += [self.working.eq(working), self.resting.eq(~active & tiles_idle & path_idle & ~queue.valid)]
         with m.If(active & ~self.input.valid):
             m.d.comb += self.state.eq(_STATE["wait_bus"])
         with m.Elif((to_path | to_tiles) & kept):

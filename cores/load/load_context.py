@@ -1,32 +1,47 @@
 """Load context: an instruction of the load queue on its way from the half that asks to the half that delivers."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import data
 
 from ..arch.instruction_layout import QueueEntry, field_shape, queue_layout
 from ..arch.isa import Opcode, Queue
 
-__all__ = ["EXTENT_BITS", "LoadContext", "extent_of"]
+__all__ = ["EXTENT_BITS", "ExtentParts", "LoadContext", "LoadKind", "extent_of", "extent_parts"]
 
 #: Bits of `LoadContext`'s ``extent``: a row's pixels, with three summands, or rows.
 EXTENT_BITS = field_shape(Opcode.LOAD_SET, "cols").width + 1
 
-#: An instruction and a number that follows from its fields: pixels of a row with its padding (LOAD_SET); of a load,
-#: rows of a block with those of padding.
-LoadContext = data.StructLayout({"entry": QueueEntry, "extent": EXTENT_BITS})
+#: Which load an instruction is; one that sets something is none.
+LoadKind = data.StructLayout({op.name.lower(): 1 for op in (Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE)})
+
+#: An instruction, which load it is, and a number that follows from its fields: pixels of a row with its padding
+#: (LOAD_SET); of a load, rows of a block with those of padding.
+LoadContext = data.StructLayout({"entry": QueueEntry, "kind": LoadKind, "extent": EXTENT_BITS})
+
+#: What an ``extent`` is the sum of: padding, data, padding.
+ExtentParts = data.StructLayout({
+    "before": field_shape(Opcode.LOAD_ACT, "pad_top"),
+    "inside": field_shape(Opcode.LOAD_SET, "cols"),
+    "behind": field_shape(Opcode.LOAD_ACT, "pad_bottom"),
+})
 
 
-def extent_of(m: Module, word: data.View) -> Signal:
-    """The ``extent`` of the instruction ``word``."""
-    extent, instruction = Signal(EXTENT_BITS, name="extent"), data.View(queue_layout(Queue.LOAD), word)
+def extent_parts(m: Module, word: Value) -> data.View:
+    """The parts of the instruction ``word``. They are chosen in one cycle and added in the next (`extent_of`)."""
+    parts, instruction = Signal(ExtentParts, name="extent_parts"), data.View(queue_layout(Queue.LOAD), word)
     plain, act, side = instruction.load_set, instruction.load_act, instruction.load_side
     with m.Switch(act.opcode):
         with m.Case(Opcode.LOAD_SET):
-            m.d.comb += extent.eq(plain.pad_left + plain.cols + plain.pad_right)
+            m.d.comb += [parts.before.eq(plain.pad_left), parts.inside.eq(plain.cols), parts.behind.eq(plain.pad_right)]
         with m.Case(Opcode.LOAD_ACT):
-            m.d.comb += extent.eq(act.pad_top + act.rows + act.pad_bottom)
+            m.d.comb += [parts.before.eq(act.pad_top), parts.inside.eq(act.rows), parts.behind.eq(act.pad_bottom)]
         with m.Case(Opcode.LOAD_SIDE):
-            m.d.comb += extent.eq(side.rows)
+            m.d.comb += parts.inside.eq(side.rows)
         with m.Default():
-            m.d.comb += extent.eq(1)
-    return extent
+            m.d.comb += parts.inside.eq(1)
+    return parts
+
+
+def extent_of(parts: data.View) -> Value:
+    """The ``extent`` of an instruction with these parts."""
+    return parts.before + parts.inside + parts.behind

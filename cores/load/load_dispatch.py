@@ -66,9 +66,9 @@ class LoadDispatch(wiring.Component):
         entry, box = self.queue.payload.entry, self.boxes.payload
         word = data.View(queue_layout(Queue.LOAD), entry.word)
         act, wgt, side = word.load_act, word.load_wgt, word.load_side
-        is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
-            Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
-        is_load = is_box | is_weights | is_side
+        kind = self.queue.payload.kind
+        is_box, is_weights, is_side = kind.load_act, kind.load_wgt, kind.load_side
+        is_load = kind.as_value().any()
         walked = Signal()       # the next load's box has gone to the walk
         taken = Signal()        # a load was taken in the cycle before and leaves the queue
         wanted, was_box = Signal(), Signal()    # a cycle ago the instruction at the head wanted a token, was a LOAD_ACT

@@ -1,6 +1,6 @@
 """Load engine: memory to input buffer, weight ring and side ring."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
@@ -12,6 +12,7 @@ from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.fifo import BufferedFifo, Fifo
 from .buffer_writer import BufferWriter
+from .gather.run_spans import RunSpans
 from .load_context import LoadContext
 from .load_requester import LoadRequester
 
@@ -65,6 +66,13 @@ class LoadEngine(wiring.Component):
             contexts.w_data.eq(requester.context),
             requester.popped.eq(fifo.r_en & fifo.r_rdy),
         ]
+        if config.gather:
+            m.submodules.spans = spans = RunSpans(config, depth=self.CONTEXTS)
+            connect(m, spans.spans, writer.spans)
+            m.d.comb += [
+                Value.cast(spans.word).eq(self.queue.payload.word),
+                spans.hand_on.eq(requester.hand_on),
+            ]
 
         # -- data ------------------------------------------------------------------------------------------------
         bad_response = (self.response.response == AxiResponse.SLVERR) | (self.response.response == AxiResponse.DECERR)
@@ -106,7 +114,7 @@ class LoadEngine(wiring.Component):
         ]
         with m.If(writer.working):
             m.d.sync += self.state.eq(_STATE["busy"])
-        with m.Elif(writer.state == _STATE["idle"]):
+        with m.Elif(writer.resting):
             with m.If(requester.waits_store):
                 m.d.sync += self.state.eq(_STATE["wait_store"])
             with m.Elif(coming):

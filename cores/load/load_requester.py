@@ -10,7 +10,7 @@ from ..arch.registers import REGION_BITS
 from ..bus.axi import MAX_BURST, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
-from .load_context import LoadContext, extent_of
+from .load_context import ExtentParts, LoadContext, LoadKind, extent_of, extent_parts
 from .phase_counter import count_down
 
 __all__ = ["LoadRequester"]
@@ -66,7 +66,7 @@ class LoadRequester(wiring.Component):
         # -- instructions -------------------------------------------------------------------------------------------
         geometry = Signal(data.StructLayout(
             {name: field_shape(Opcode.LOAD_SET, name) for name in ("cols", "row_pitch", "block_pitch")}))
-        extent = Signal.like(self.context.extent)
+        parts, kind = Signal(ExtentParts), Signal(LoadKind)
         startable, accept = Signal(), Signal()
         is_set, is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
             Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
@@ -79,13 +79,15 @@ class LoadRequester(wiring.Component):
             self.store_take.eq(Mux(accept, act.stores, 0)),
             self.hand_on.eq(accept),
             self.context.entry.eq(self.queue.payload),
-            self.context.extent.eq(extent),
+            self.context.kind.eq(kind),
+            self.context.extent.eq(extent_of(parts)),
         ]
         m.d.sync += [
             self.waits_store.eq(self.queue.valid & self.room & ~running & lacks_stores),
             startable.eq(self.queue.valid & ~accept & self.room & ~lacks_stores & ~halted),
             asks.eq(is_weights | is_side | (is_box & (act.rows != 0) & (geometry.cols != 0))),
-            extent.eq(extent_of(m, self.queue.payload.word)),
+            kind.eq(Cat(is_box, is_weights, is_side)),
+            parts.eq(extent_parts(m, self.queue.payload.word)),
             next_row.eq(Mux(is_box, geometry.cols, Mux(is_weights, wgt.beats, side.cols)) - 1),
         ]
         with m.If(accept & is_set):
@@ -116,8 +118,8 @@ class LoadRequester(wiring.Component):
                 row.eq(next_row),
                 whole.eq(next_row[burst_bits:] - 1),
                 rows.eq(Mux(is_box, act.rows, side.rows)),
-                rows_left.eq(Mux(is_weights, -1, Mux(is_box, act.rows, side.rows) - 2)),
-                blocks_left.eq(Mux(is_box, act.blocks - 2, -1)),
+                rows_left.eq(Mux(is_weights, 1, Mux(is_box, act.rows, side.rows)) - 2),
+                blocks_left.eq(Mux(is_box, act.blocks, 1) - 2),
             ]
         with m.If(go):
             m.d.sync += [offset.eq(next_offset), whole.eq(count_down(last_burst, whole, row[burst_bits:], first=1))]

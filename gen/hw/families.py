@@ -45,6 +45,7 @@ class Family:
     """How a device family is mapped, and which resource each of its cells costs: cell name -> (resource, count).
 
     ``library``: Yosys's models of its cells that have delays, as `read_verilog` is given them; None where none have.
+    ``timing_options``: Yosys commands in front, where the mapping is for timing.
     """
 
     command: str
@@ -52,6 +53,7 @@ class Family:
     cells: Mapping[str, tuple[str, float]]
     delays: Delays
     library: str | None = None
+    timing_options: tuple[str, ...] = ()
 
 
 def _cells(**resources: str) -> dict[str, tuple[str, float]]:
@@ -73,19 +75,24 @@ _XILINX_LUTS = (
 #: netlists that lack registers of the load engine; those made with 9 pass the engines' benches.
 _WIDEMUX = "-widemux 9"
 
+#: Picoseconds of a wire that ABC9 reckons with in place of 300. Its look-up tables are those of 7 series, whose inputs
+#: differ by 500 ps: with wires as short it takes two tables in a row by fast inputs for quicker than one by a slow one,
+#: which on UltraScale+, where a wire takes twice as long as a table, they are not.
+_WIRE = "scratchpad -set synth_xilinx.abc9.W 1000"
+
 FAMILIES: Mapping[str, Family] = {
     "xcup": Family(
         f"synth_xilinx -family xcup {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5"),
         Delays(grade="-1", lut=0.15, mux=0.08, carry_in=0.18, carry=0.01, carry_out=0.12, net=0.30, net_doubling=0.03,
                clock_to_output=0.10, setup=0.05, ram_output=1.20, ram_setup=0.30, multiplier=1.60),
-        "+/xilinx/cells_sim.v"),
+        library="+/xilinx/cells_sim.v", timing_options=(_WIRE,)),
     "xc7": Family(
         f"synth_xilinx -family xc7 {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5"),
         Delays(grade="-1", lut=0.12, mux=0.25, carry_in=0.50, carry=0.03, carry_out=0.33, net=0.60, net_doubling=0.08,
                clock_to_output=0.46, setup=0.10, ram_output=2.45, ram_setup=0.57, multiplier=2.90),
-        "+/xilinx/cells_sim.v"),
+        library="+/xilinx/cells_sim.v"),
     "cyclonev": Family(
         "synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),
         _cells(lut="MISTRAL_ALUT2 MISTRAL_ALUT3 MISTRAL_ALUT4 MISTRAL_ALUT5 MISTRAL_ALUT6 MISTRAL_ALUT_ARITH "
@@ -93,7 +100,7 @@ FAMILIES: Mapping[str, Family] = {
                ff="MISTRAL_FF", dsp="MISTRAL_MUL27X27 MISTRAL_MUL18X18:0.5 MISTRAL_MUL9X9:0.333", m10k="MISTRAL_M10K"),
         Delays(grade="-7", lut=0.40, mux=0.10, carry_in=0.70, carry=0.06, carry_out=0.40, net=0.60, net_doubling=0.10,
                clock_to_output=0.30, setup=0.20, ram_output=2.60, ram_setup=0.30, multiplier=3.60),
-        "-D cyclonev " + " ".join(f"+/intel_alm/common/{name}_sim.v" for name in ("alm", "dff", "dsp", "mem"))),
+        library="-D cyclonev " + " ".join(f"+/intel_alm/common/{name}_sim.v" for name in ("alm", "dff", "dsp", "mem"))),
     "ecp5": Family(
         "synth_ecp5", ("lut", "ff", "dsp", "ebr"),
         _cells(lut="LUT4 CCU2C:2 TRELLIS_DPR16X4:6", ff="TRELLIS_FF", dsp="MULT18X18D", ebr="DP16KD"),
@@ -114,5 +121,6 @@ def flat_netlist(top: str, family: str, output: str) -> list[str]:
     """
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, not {family!r}")
-    return [f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS, f"{FAMILIES[family].command} -top {top}",
-            f"write_json {output}"]
+    target = FAMILIES[family]
+    return [*target.timing_options, f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
+            f"{target.command} -top {top}", f"write_json {output}"]

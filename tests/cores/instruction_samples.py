@@ -16,9 +16,12 @@ from cores.arch.isa import (
     reserved_fields,
 )
 from cores.config import NpuConfig
+from cores.load.load_context import LoadKind
 from cores.load.load_dispatch import Setting
 
-__all__ = ["broken_word", "extent_of", "random_instruction", "random_word", "setting_of"]
+__all__ = [
+    "broken_word", "context_of", "extent_of", "random_instruction", "random_word", "setting_of", "span_of",
+]
 
 #: A machine without optional units.
 _PLAIN = NpuConfig()
@@ -91,3 +94,17 @@ def extent_of(instruction: Instruction) -> int:
         case Opcode.LOAD_SIDE:
             return instruction["rows"]
     return 1
+
+
+def context_of(index: int, instruction: Instruction) -> dict:
+    """An instruction as the requester hands it on: a `LoadContext`."""
+    return {"entry": {"index": index, "word": int.from_bytes(encode(instruction), "little")},
+            "kind": {name: int(name == instruction.opcode.name.lower()) for name in LoadKind.members},
+            "extent": extent_of(instruction)}
+
+
+def span_of(gather: Instruction, lanes: int) -> int:
+    """Beats of ``lanes`` bytes from a row's first, padding in front included, to the last run's end, of a LOAD_GATHER.
+    """
+    first = gather["start"] % lanes if gather["start"] < 0 else gather["start"]
+    return -(-(first + (gather["outputs"] - 1) * gather["step"] + min(gather["length"], lanes)) // lanes)

@@ -6,7 +6,7 @@ from cores.arch.isa import decode
 from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
 from cores.load.buffer_writer import BufferWriter
-from tests.cores.instruction_samples import extent_of
+from tests.cores.instruction_samples import context_of
 from tests.cores.load_stimulus import LoadStimulus
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 
@@ -21,7 +21,7 @@ STATES = ENGINE_STATES["load"]
 
 def context(index: int, word: int) -> dict:
     """An instruction as the requester hands it on."""
-    return {"entry": {"index": index, "word": word}, "extent": extent_of(decode(word.to_bytes(16, "little")))}
+    return context_of(index, decode(word.to_bytes(16, "little")))
 
 
 class WriterBench(Bench):

@@ -20,14 +20,15 @@ def test_byte_window(lanes, runs, lane_bits, rng):
 
     async def stream(ctx, cycles):
         held = np.zeros((slots, lanes), np.int64)
-        due = []
+        due, late = [], 0
         for cycle in range(cycles):
             entering = cycle < slots or rng.random() < 0.6
             enter_slot = cycle if cycle < slots else int(rng.integers(slots))
             beat = rng.integers(0, 1 << lane_bits, lanes)
             ctx.set(window.enter, entering)
             ctx.set(window.enter_slot, enter_slot)
-            ctx.set(Value.cast(window.beat), pack(beat, lane_bits))
+            ctx.set(Value.cast(window.beat), late)
+            late = pack(beat, lane_bits) if entering else random_bits(rng, lanes * lane_bits)
             expected = []
             for run in range(runs):
                 slot, offset, place = (int(number) for number in rng.integers([slots, lanes, lanes]))

@@ -10,7 +10,7 @@ from cores.load.gather.gathered_path import GatheredPath
 from cores.load.padded_walk import PaddedWalk
 from sim.gather import gather_box
 from sim.signs import pack_signs
-from tests.cores.instruction_samples import extent_of, setting_of
+from tests.cores.instruction_samples import extent_of, setting_of, span_of
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 from tests.cores.store_values import pack
 
@@ -80,8 +80,11 @@ class PathBench(Bench):
 
     async def _take(self, ctx, instruction: Instruction) -> None:
         ctx.set(Value.cast(self.path.word), int.from_bytes(encode(instruction), "little"))
-        ctx.set(self.path.setting, setting_of(instruction.opcode))
         ctx.set(self.path.extent, extent_of(instruction))
+        if instruction.opcode == Opcode.LOAD_GATHER:
+            self.to_send["spans"].append(span_of(instruction, LANES))
+            await self.until(ctx, lambda: ctx.get(self.path.spans.valid))
+        ctx.set(self.path.setting, setting_of(instruction.opcode))
         await ctx.tick()
         ctx.set(self.path.setting, {})
 

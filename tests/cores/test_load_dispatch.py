@@ -5,10 +5,10 @@ import random
 import pytest
 
 from cores.arch.instruction_layout import instruction_layout
-from cores.arch.isa import Opcode, Queue, encode
+from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
 from cores.load.load_dispatch import LoadDispatch, Setting
-from tests.cores.instruction_samples import extent_of, random_instruction, setting_of
+from tests.cores.instruction_samples import context_of, extent_of, random_instruction, setting_of
 from tests.cores.simulation import Bench, random_bits
 
 CONFIGS = {
@@ -43,9 +43,7 @@ class DispatchBench(Bench):
 
     def give(self, instructions) -> None:
         self.program = [(random_bits(self.rng, 24), instruction) for instruction in instructions]
-        self.to_send["queue"].extend(
-            {"entry": {"index": index, "word": int.from_bytes(encode(instruction), "little")},
-             "extent": extent_of(instruction)} for index, instruction in self.program)
+        self.to_send["queue"].extend(context_of(index, instruction) for index, instruction in self.program)
 
     async def surround(self, ctx) -> None:
         dispatch, level = self.dispatch, 0

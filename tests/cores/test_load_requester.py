@@ -4,8 +4,9 @@ import pytest
 
 from cores.arch.isa import ErrorCode, Instruction, Opcode, decode, encode
 from cores.config import NpuConfig
+from cores.load.load_context import LoadContext
 from cores.load.load_requester import LoadRequester
-from tests.cores.instruction_samples import extent_of
+from tests.cores.instruction_samples import context_of
 from tests.cores.load_stimulus import LoadStimulus
 from tests.cores.simulation import IDLE_AND_STALL, Bench
 
@@ -27,7 +28,7 @@ class RequesterBench(Bench):
 
     def begin(self) -> None:
         self.level = self.takes = self.asked = self.left = 0
-        self.contexts: list[tuple[int, int, int]] = []      # index, word, extent
+        self.contexts: list[tuple[int, int]] = []      # index, context
         self.errors: list[tuple[ErrorCode, int]] = []
         self.held = False       # no data leaves
 
@@ -49,7 +50,7 @@ class RequesterBench(Bench):
                 continue
             if hand_on:
                 assert ctx.get(requester.room)
-                self.contexts.append((context.entry.index - 50, context.entry.word, context.extent))
+                self.contexts.append((context.entry.index - 50, context.as_bits()))
                 ctx.set(requester.room, 0)
             assert take <= self.level
             self.level, self.takes, self.left = self.level - take, self.takes + take, self.left + leaves
@@ -83,8 +84,9 @@ def random_program(rng, loads: int) -> LoadStimulus:
 def compare(bench: RequesterBench, stimulus: LoadStimulus) -> None:
     found = [((item.address - ADDRESS) // CONFIG.beat_bytes, item.length + 1) for item in bench.taken["request"]]
     assert found == [(request.offset, request.beats) for request in stimulus.requests]
-    assert bench.contexts == [(index, word, extent_of(decode(word.to_bytes(16, "little"))))
-                              for index, word in enumerate(stimulus.instructions)]
+    assert bench.contexts == [
+        (index, LoadContext.const(context_of(50 + index, decode(word.to_bytes(16, "little")))).as_bits())
+        for index, word in enumerate(stimulus.instructions)]
 
 
 @IDLE_AND_STALL

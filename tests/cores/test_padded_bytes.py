@@ -9,7 +9,7 @@ from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from cores.load.gather.padded_bytes import PaddedBytes
 from sim.signs import pack_signs
-from tests.cores.simulation import random_fields, simulate
+from tests.cores.simulation import random_bits, random_fields, simulate
 from tests.cores.store_values import pack
 
 CONFIGS = {
@@ -33,9 +33,14 @@ def test_padded_bytes(name, rng):
             signs = sign and config.binary_rows
             # A pixel's signs are of data or of padding as a whole.
             data = np.full(lanes, rng.integers(2)) if signs or rng.random() < 0.3 else rng.integers(0, 2, lanes)
-            ctx.set(padded.geometry, random_fields(rng, layout, pad_value=pad_value, sign=sign, pad_zero=pad_zero))
+            geometry = random_fields(rng, layout, pad_value=pad_value, sign=sign, pad_zero=pad_zero)
             ctx.set(padded.beat, pack(values, 8))
             ctx.set(padded.data, pack(data, 1))
+            for _ in range(PaddedBytes.LATENCY):
+                await ctx.tick()
+                ctx.set(padded.beat, random_bits(rng, config.beat_bits))
+                ctx.set(padded.data, random_bits(rng, lanes))
+            ctx.set(padded.geometry, geometry)
             expected = np.where(data, values, pad_value).astype(np.int8)
             if signs:
                 expected[:lanes // 8] = pack_signs(expected).view(np.int8)

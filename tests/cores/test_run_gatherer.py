@@ -126,6 +126,7 @@ class GathererBench(Bench):
         beats, entries = self._announce(ctx, fields)
         under_way: list[dict | None] = [None] * RunGatherer.LATENCY
         emits, cycle, box = [], 0, 0
+        late = 0, 0
         while box < len(beats) or entries or any(under_way):
             if cycle == broken_off:
                 break
@@ -135,8 +136,9 @@ class GathererBench(Bench):
             beat, present = beats[box].pop(0) if enters else (random_bits(rng, 8 * LANES), 0)
             box += bool(enters and not beats[box])
             for port, value in ((gatherer.hold, hold), (gatherer.enter, bool(enters)),
-                                (Value.cast(gatherer.beat), beat), (gatherer.present, present)):
+                                (Value.cast(gatherer.beat), late[0]), (gatherer.present, late[1])):
                 ctx.set(port, value)
+            late = beat, present        # they come a cycle behind ``enter``
             self._compare_late(ctx, under_way.pop(0))
             under_way.append(None)
             if emit := ctx.get(gatherer.emit):

@@ -6,7 +6,8 @@ from amaranth.hdl import Value
 from cores.arch.isa import Instruction, Opcode, encode
 from cores.config import NpuConfig
 from cores.load.gather.run_settings import RunSettings
-from tests.cores.instruction_samples import extent_of, setting_of
+from cores.load.gather.run_spans import SPAN_BITS
+from tests.cores.instruction_samples import extent_of, setting_of, span_of
 from tests.cores.simulation import Bench, random_bits
 
 CONFIGS = {
@@ -56,7 +57,13 @@ def test_run_settings(name, rng):
         ctx.set(Value.cast(settings.word), int.from_bytes(encode(instruction), "little"))
         ctx.set(settings.setting, setting_of(instruction.opcode))
         ctx.set(settings.extent, extent_of(instruction))
-        await ctx.tick()
+        if instruction.opcode == Opcode.LOAD_GATHER:
+            ctx.set(settings.spans.valid, 1)
+            ctx.set(settings.spans.payload, span_of(instruction, config.beat_bytes))
+        _, _, taken = await ctx.tick().sample(settings.spans.ready)
+        assert taken == (instruction.opcode == Opcode.LOAD_GATHER)
+        ctx.set(settings.spans.valid, 0)
+        ctx.set(settings.spans.payload, random_bits(rng, SPAN_BITS))
         ctx.set(settings.setting, {})
         ctx.set(Value.cast(settings.word), random_bits(rng, 128))
 

@@ -16,8 +16,8 @@ class ByteWindow(wiring.Component):
     ``turn`` is (offset - place) modulo ``lanes``: as every byte of a beat keeps its lane, finding the bytes is one
     multiplexer of slots for each lane, and bringing them to their place one rotation.
 
-    Latency `LATENCY`, ``runs`` runs a cycle; a beat can be taken from the cycle behind ``enter`` on. ``lane_bits`` is
-    what belongs to a byte. ``lanes`` is a power of two.
+    Latency `LATENCY`, ``runs`` runs a cycle; a beat comes a cycle behind ``enter`` and can be taken from that cycle on.
+    ``lane_bits`` is what belongs to a byte. ``lanes`` is a power of two.
     """
 
     SLOTS = 4
@@ -29,9 +29,9 @@ class ByteWindow(wiring.Component):
             raise ValueError(f"lanes must be a power of two, not {lanes!r}")
         self.lanes, self.runs, self.lane_bits = lanes, runs, lane_bits
         super().__init__({
-            "enter": In(1),                       # a beat comes
+            "enter": In(1),                       # a beat comes in the next cycle
             "enter_slot": In(range(self.SLOTS)),  # where it goes
-            "beat": In(data.ArrayLayout(unsigned(lane_bits), lanes)),  # what belongs to each of its bytes
+            "beat": In(data.ArrayLayout(unsigned(lane_bits), lanes)),  # of a cycle ago: what belongs to each byte
             "slot": In(data.ArrayLayout(range(self.SLOTS), runs)),  # of each run's first byte
             "offset": In(data.ArrayLayout(range(lanes), runs)),  # of that byte in its slot
             "turn": In(data.ArrayLayout(range(lanes), runs)),  # (offset - place) modulo ``lanes``
@@ -43,13 +43,12 @@ class ByteWindow(wiring.Component):
         m = Module()
         slots = [Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"slot{number}", reset_less=True)
                  for number in range(self.SLOTS)]
-        # A beat waits a cycle in front of the slots, and the runs that want it do so too.
+        # A beat is a cycle late, and the runs that want it wait for that.
         entering = Signal(self.SLOTS)
-        beat = Signal.like(self.beat, name="arrived", reset_less=True)
-        m.d.sync += [entering.eq(Mux(self.enter, 1 << self.enter_slot, 0)), beat.eq(self.beat)]
+        m.d.sync += entering.eq(Mux(self.enter, 1 << self.enter_slot, 0))
         for number, slot in enumerate(slots):
             with m.If(entering[number]):
-                m.d.sync += slot.eq(beat)
+                m.d.sync += slot.eq(self.beat)
         for run in range(self.runs):
             chosen = Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"chosen{run}",
                             reset_less=True)

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out, connect
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
@@ -12,6 +12,7 @@ from .boxes_under_way import BoxesUnderWay, PathBox
 from .padded_bytes import PaddedBytes
 from .run_gatherer import RunGatherer
 from .run_settings import RunSettings
+from .run_spans import SPAN_BITS
 from .run_walk import RunBox, RunWalk
 
 __all__ = ["GatheredBox", "GatheredPath"]
@@ -41,6 +42,7 @@ class GatheredPath(wiring.Component):
         self.settings = RunSettings(config)
         super().__init__({
             **path_ports(config),
+            "spans": In(stream.Signature(SPAN_BITS)),  # of the LOAD_GATHERs, in order
             "boxes": In(stream.Signature(GatheredBox)),  # in order
             "begin": Out(1),     # what is placed from the next cycle on is of another box
             "base": Out(PathBox.members["base"]),  # first entry of that one
@@ -56,6 +58,7 @@ class GatheredPath(wiring.Component):
         m.submodules.settings = settings = self.settings
         m.submodules.bytes = padded = PaddedBytes(config)
         m.submodules.gatherer = gatherer = RunGatherer(config)
+        connect(m, flipped(self.spans), settings.spans)
         m.d.comb += [
             settings.setting.eq(self.setting),
             settings.word.eq(self.word),

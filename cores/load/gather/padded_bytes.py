@@ -1,6 +1,6 @@
 """Padded bytes: what of a beat enters the run gatherer."""
 
-from amaranth.hdl import Cat, Module, Mux
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,16 +12,21 @@ __all__ = ["PaddedBytes"]
 
 
 class PaddedBytes(wiring.Component):
-    """Replace the bytes of a beat that are not ``data`` by padding; with ``sign`` keep the signs of its channels.
+    """Replace the bytes of a beat that are not ``data`` by padding, a cycle later; with ``sign`` keep its channels'
+    signs.
 
     The signs of a beat are a run of its first bytes, which goes where the gatherer says. ``present``: bytes that do not
-    count as padding; without ``pad_zero`` that are all (``binary_rows``). Latency 0.
+    count as padding; without ``pad_zero`` that are all (``binary_rows``).
+
+    Latency `LATENCY`: a beat comes out of block RAM, and late is known what of it is data.
     """
+
+    LATENCY = 1
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
-            "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # of the box
+            "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # of the box; stands until its last beat is out
             "beat": In(config.beat_bits),       # as it came from memory
             "data": In(config.beat_bytes),      # bytes of it that are data
             "bytes": Out(data.ArrayLayout(8, config.beat_bytes)),  # with padding in place of the others
@@ -32,15 +37,18 @@ class PaddedBytes(wiring.Component):
         m = Module()
         geometry, lanes = self.geometry, self.config.beat_bytes
         padding = geometry.pad_value.as_unsigned()
+        beat, is_data = (Signal.like(port, name=name, reset_less=True)
+                         for port, name in ((self.beat, "arrived"), (self.data, "is_data")))
+        m.d.sync += [beat.eq(self.beat), is_data.eq(self.data)]
         for lane in range(lanes):
-            m.d.comb += self.bytes[lane].eq(Mux(self.data[lane], self.beat.word_select(lane, 8), padding))
-        m.d.comb += self.present.eq(self.data)
+            m.d.comb += self.bytes[lane].eq(Mux(is_data[lane], beat.word_select(lane, 8), padding))
+        m.d.comb += self.present.eq(is_data)
         if self.config.binary_rows:
             with m.If(~geometry.pad_zero):
                 m.d.comb += self.present.eq(~0)
             with m.If(geometry.sign):
                 for lane in range(lanes // 8):
-                    signs = Cat(~self.beat[8 * channel + 7] for channel in range(8 * lane, 8 * lane + 8))
+                    signs = Cat(~beat[8 * channel + 7] for channel in range(8 * lane, 8 * lane + 8))
                     m.d.comb += self.bytes[lane].eq(
-                        Mux(self.data[lane], signs, (~geometry.pad_value[-1]).replicate(8)))
+                        Mux(is_data[lane], signs, (~geometry.pad_value[-1]).replicate(8)))
         return m

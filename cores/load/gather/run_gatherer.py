@@ -15,10 +15,10 @@ __all__ = ["RunGatherer"]
 class RunGatherer(wiring.Component):
     """Cut runs of bytes out of beats, as one or ``write_lanes`` entries of neighbouring banks a cycle.
 
-    Beats come with ``enter``, when there is ``room``, and are numbered from reset on; a run sets out (``emit``) when
-    the last beat that it needs is in the window. ``row_end``, ``block_end``, ``box_end``: it is the last of these.
-    ``wrap``: the next block begins another entry. Its data, ``bytes`` and ``zero`` follow `LATENCY` cycles behind it.
-    ``hold`` lets none set out.
+    Beats come a cycle behind ``enter``, when there is ``room``, and are numbered from reset on; a run sets out
+    (``emit``) when the last beat that it needs is in the window. ``row_end``, ``block_end``, ``box_end``: it is the
+    last of these. ``wrap``: the next block begins another entry. Its data, ``bytes`` and ``zero`` follow `LATENCY`
+    cycles behind it. ``hold`` lets none set out.
 
     Rate: a beat in and a pair out in every cycle, also from row to row and from box to box. Golden model:
     ``sim.gather.gather_row``.
@@ -31,8 +31,8 @@ class RunGatherer(wiring.Component):
         self.lane_bits = 9 if config.binary_rows else 8
         super().__init__({
             "runs": In(stream.Signature(Run(config))),  # to be cut out, in order
-            "enter": In(1),                    # a beat comes, if there is ``room``
-            "beat": In(data.ArrayLayout(unsigned(8), config.beat_bytes)),  # its bytes
+            "enter": In(1),                    # a beat comes in the next cycle, if there is ``room``
+            "beat": In(data.ArrayLayout(unsigned(8), config.beat_bytes)),  # bytes of the one of a cycle ago
             "present": In(config.beat_bytes),  # those that do not count as padding
             "room": Out(1, init=1),            # for a beat
             "hold": In(1),                     # let no run set out

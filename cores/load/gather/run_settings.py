@@ -1,7 +1,7 @@
 """Run settings: what LOAD_SET and LOAD_GATHER say of the rows of the loads behind them."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...arch.instruction_layout import field_shape, queue_layout
@@ -10,6 +10,7 @@ from ...config import NpuConfig
 from ..load_context import EXTENT_BITS
 from ..load_dispatch import Setting
 from ..padded_walk import Box
+from .run_spans import SPAN_BITS, run_length
 from .run_walk import RunLayout
 
 __all__ = ["RunSettings"]
@@ -20,10 +21,11 @@ class RunSettings(wiring.Component):
 
     Behind LOAD_SET a run is a pixel, with ``sign`` the first eighth of one. ``data_beats`` and ``data_bytes``: where
     data end in a row, counted from its first fetched beat; what is behind them counts as padding. Settings are good
-    when ``ready``: a cycle behind ``setting``, and for LOAD_GATHER `GATHER_CYCLES` more.
+    when ``ready``: a cycle behind ``setting``, and for LOAD_GATHER `GATHER_CYCLES` more. The span of a LOAD_GATHER has
+    to be there when it is taken.
     """
 
-    #: Cycles in which what follows from a LOAD_GATHER is being made.
+    #: Cycles in which what follows from the span of a LOAD_GATHER is being made.
     GATHER_CYCLES = 1
 
     def __init__(self, config: NpuConfig):
@@ -33,6 +35,7 @@ class RunSettings(wiring.Component):
             "setting": In(Setting),             # an instruction that sets something is taken
             "word": In(queue_layout(Queue.LOAD)),  # that instruction
             "extent": In(EXTENT_BITS),          # beats of a row with its padding, if it is a LOAD_SET
+            "spans": In(stream.Signature(SPAN_BITS)),  # of the LOAD_GATHERs, in order
             "ready": Out(1),                    # what follows from the last one is there
             "gathering": Out(1),                # the last one was LOAD_GATHER
             "runs": Out(RunLayout(config)),     # of a row
@@ -48,26 +51,22 @@ class RunSettings(wiring.Component):
         shift = (lanes - 1).bit_length()
         plain, gather = self.word.load_set, self.word.load_gather
         cols = Signal.like(plain.cols)
-        waiting = Signal()      # the product is there, what follows from it is not
-        product = Signal(len(gather.outputs) + len(gather.step))
-        # Of the first run, from the row's first beat on: its end in bytes. Beats from there, padding in front included,
-        # to the last run's end, and to the end of the row's pixels.
-        first_end = Signal(range(5 * lanes))
-        needed = Signal(16)
-        available = Signal(len(cols) + 1)
+        waiting = Signal()      # the span is there, what follows from it is not
+        span = Signal(SPAN_BITS)
+        available = Signal(len(cols) + 1)   # beats to the end of the row's pixels, padding in front included
         m.d.sync += waiting.eq(0)
-        m.d.comb += needed.eq((product + first_end + lanes - 1) >> shift)
         with m.If(waiting):
-            m.d.sync += self.width.eq(Mux(needed > available, needed, available))
-        m.d.comb += self.ready.eq(~waiting)
+            m.d.sync += self.width.eq(Mux(span > available, span, available))
+        m.d.comb += [self.ready.eq(~waiting), self.spans.ready.eq(self.setting.load_gather)]
 
         first = Signal.like(gather.start)
         length = Signal.like(self.runs.length)
         left = Signal.like(self.left)
+        before = Mux(first < 0, first >> shift, 0)      # first beat of a row, counted from its data's: 0 or below
         m.d.comb += [
             first.eq(gather.start),
-            length.eq(Mux(gather.length > lanes, lanes, gather.length)),
-            left.eq(Mux(first < 0, -(first >> shift), 0)),
+            length.eq(run_length(gather, lanes)),
+            left.eq(-before),
         ]
         with m.If(self.setting.load_set):
             m.d.sync += [
@@ -90,12 +89,11 @@ class RunSettings(wiring.Component):
                 self.runs.place.eq(gather.place),
                 self.runs.pairs.eq((gather.step <= lanes) if self.config.write_lanes > 1 else 0),
                 self.left.eq(left),
-                first_end.eq(Mux(first < 0, first[:shift], first) + length),
-                available.eq(cols + left),
+                available.eq(cols - before),    # one sum, not that of ``left`` and another
                 self.gathering.eq(1),
                 self.data_beats.eq(gather.bytes >> shift),
                 self.data_bytes.eq(gather.bytes[:shift]),
-                product.eq((gather.outputs - 1) * gather.step),
+                span.eq(self.spans.payload),
                 waiting.eq(1),
             ]
         return m

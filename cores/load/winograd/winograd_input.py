@@ -95,7 +95,7 @@ class WinogradInput(wiring.Component):
         flags_of = [Signal(flags, name=f"flags{pair}") for pair in range(self.PAIRS)]
 
         # -- vertical sums: for pair of columns, column, i ------------------------------------------------------------
-        number = Signal(range(self.COLUMN_CYCLES))
+        number, last_number = Signal(range(self.COLUMN_CYCLES)), Signal()
         pair = Signal(range(64))
         last_pair = Signal()        # of a row
         place = Signal(range(self.PAIRS))
@@ -104,7 +104,7 @@ class WinogradInput(wiring.Component):
         invert = Signal()
         m.d.comb += [
             make.eq(making_columns & lines.valid & has_place),
-            made.eq(make & number.all()),
+            made.eq(make & last_number),
             row_made.eq(made & last_pair),
             lines.column.eq(Cat(number[2], pair)),
             lines.upper_row.eq(i != 0),
@@ -116,7 +116,7 @@ class WinogradInput(wiring.Component):
         operation = Signal(Operation)
         m.d.comb += [operation.subtract.eq(i != 1), operation.carry.eq((i != 1) & ~invert)]
         with m.If(make):
-            m.d.sync += number.eq(number + 1)
+            m.d.sync += [number.eq(number + 1), last_number.eq(number == self.COLUMN_CYCLES - 2)]
             with m.Switch(place):
                 for index, signal in enumerate(flags_of):
                     with m.Case(index):
@@ -145,7 +145,7 @@ class WinogradInput(wiring.Component):
         ready = delayed(delayed(made, "made1"), "made2")
 
         # -- transformed values: for tile, i, j -----------------------------------------------------------------------
-        position = Signal(range(self.TILE_CYCLES))
+        position, last_position = Signal(range(self.TILE_CYCLES)), Signal()
         tiles_left = Signal(len(load.tile_cols) + 1)    # of the row, behind this one, less one; see `count_down`
         first = Signal(range(self.PAIRS))
         block_base = Signal(ENTRY_BITS)
@@ -162,7 +162,7 @@ class WinogradInput(wiring.Component):
         m.d.comb += [
             step.eq(~self.entries.valid | self.entries.ready),
             go.eq(step & has_columns),
-            tile_end.eq(go & position.all()),
+            tile_end.eq(go & last_position),
             row_end.eq(tiles_left[-1]),
         ]
         for places, more in ((taken, made), (complete, ready)):
@@ -175,7 +175,8 @@ class WinogradInput(wiring.Component):
         m.d.comb += [next_tile.eq(tile_base + (bank.all() if config.banks > 1 else 1)),
                      next_block.eq(block_base + load.buf_block_pitch)]
         with m.If(go):
-            m.d.sync += [position.eq(position + 1), address.eq(address + load.position_pitch)]
+            m.d.sync += [position.eq(position + 1), last_position.eq(position == self.TILE_CYCLES - 2),
+                         address.eq(address + load.position_pitch)]
         with m.If(tile_end):
             m.d.sync += [tiles_left.eq(count_down(row_end, tiles_left, load.tile_cols, first=2)),
                          tile_base.eq(next_tile), address.eq(next_tile)]
