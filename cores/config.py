@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from cores.arch.numerics import SIGN_BLOCKS
 from cores.arch.stochastic import Circuit
 from cores.arch.stochastic import sum_bits as stochastic_sum_bits
 from cores.errors import ArgumentError
@@ -295,6 +296,11 @@ class NpuConfig:
     def binary_bits(self) -> int:
         """Channels of a block of a binary COMPUTE, a bit each: they fill an entry of the input buffer."""
         return self.beat_bits
+
+    @property
+    def sign_bytes(self) -> int:
+        """Bytes of the signs of a pixel of an int8 block."""
+        return self.beat_bytes // SIGN_BLOCKS
 
     @property
     def binary_groups(self) -> int:
