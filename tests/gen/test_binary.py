@@ -56,9 +56,12 @@ def test_plain_machine(seed: int) -> None:
 
 @pytest.mark.parametrize("channels, padding", [
     (64, 0), (40, 0), (128, 0), (128, 1), (48, -1), (33, 1), (200, 0), (129, None)])
-def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> None:
-    """Bits without a channel and padding cancel: what the unit requantises is what the layer does."""
-    config, pads = CONFIGS[1], (0 if padding is None else 1,) * 4
+@pytest.mark.parametrize("unit_rows", [2, 16])
+def test_sums(channels: int, padding: int | None, unit_rows: int, rng: np.random.Generator) -> None:
+    """Bits without a channel and padding cancel: what the unit requantises is what the layer does; where it is slower
+    than loads, from pairs of pixels.
+    """
+    config, pads = replace(CONFIGS[1], binary_rows=unit_rows), (0 if padding is None else 1,) * 4
     weights = rng.choice(np.array([-1, 1], np.int16), (19, channels, 3, 3))
     bias, multiplier = 2 * rng.integers(-50, 50, 19) + channels % 2, rng.integers(1, 1 << 17, 19)
     stage = Requantize(bias, multiplier, rng.integers(13, 20, 19), -3, -100, 110)
@@ -99,7 +102,7 @@ def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> N
         return (np.stack(pixels, axis=-2).reshape(size, size, 128),
                 np.stack([under(flags, tap, kx) for kx in (left, left + 1)], axis=-1))
 
-    assert bool(source.columns) == (channels <= 64)
+    assert bool(source.columns) == (channels <= 64 and unit_rows == 2)
     taps = 3 if source.columns else 9
     rows = np.unpackbits(unit.weights.data, axis=1, bitorder="little").reshape(-1, source.blocks, taps, 16, 128)
     counts = np.zeros((32, size, size), np.int64)
