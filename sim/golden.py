@@ -14,6 +14,7 @@ from cores.arch.numerics import (
     MULTIPLIER_BITS,
     PRODUCT_MULTIPLIER_BITS,
     TABLE_BYTES,
+    half_of,
 )
 
 from .stochastic.layers import conv2d_streams
@@ -181,9 +182,11 @@ def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads
 def binary_popcount(x: np.ndarray, weights: np.ndarray, zeros: np.ndarray) -> np.ndarray:
     """How many bits of each pixel equal each row's: ``x`` (..., K), ``weights`` (O, K) of 0 and 1 -> int64 (..., O).
 
-    A pixel marked in ``zeros`` (...) counts half its bits: as if each of them were worth 0 between -1 and +1.
+    Of a pixel's halves (`cores.arch.numerics.half_of`) those marked in ``zeros`` (..., 2) count half their bits: as if
+    each of them were worth 0 between -1 and +1.
     """
-    signs = np.where(zeros[..., None], 0, 2 * x.astype(np.float32) - 1)
+    marked = zeros[..., half_of(np.arange(x.shape[-1]), x.shape[-1])]
+    signs = np.where(marked, 0, 2 * x.astype(np.float32) - 1)
     dot = signs @ (2 * weights.astype(np.float32) - 1).T
     return (dot.astype(np.int64) + x.shape[-1]) // 2
 

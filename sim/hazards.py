@@ -35,7 +35,7 @@ def check_box(config: NpuConfig, index: int, geometry: Instruction, instruction:
         cols, parts = max(geometry["cols"], gather["outputs"]), config.beat_bytes
     else:
         cols = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
-        parts = SIGN_BLOCKS if geometry["sign"] else 1
+        parts = SIGN_BLOCKS // (1 + geometry["pair"]) if geometry["sign"] else 1
     if instruction["blocks"] * rows * cols > config.banks * config.input_depth * parts:
         raise HazardError(index, "it writes an input-buffer entry twice")
 

@@ -53,12 +53,13 @@ class Machine:
         #: (banks * input_depth, beat_bytes), int8 or as wide as activations are: the banks one after the other.
         self.input = np.zeros((config.banks * config.input_depth, config.beat_bytes),
                               np.int8 if config.activation_bits == 8 else np.int16)
-        #: bool (banks * input_depth,): the entry is padding that counts as zero. Goes with the entry's first byte.
-        self.zeros = np.zeros(len(self.input), bool)
+        #: bool (banks * input_depth, 2): which halves of the entry are padding that counts as zero. Each goes with its
+        #: half's first byte.
+        self.zeros = np.zeros((len(self.input), 2), bool)
         if strict:      # what is never written may be anything
             noise = np.random.default_rng(0)
             self.input[:] = noise.integers(-128, 128, self.input.shape)
-            self.zeros[:] = noise.integers(0, 2, len(self.zeros))
+            self.zeros[:] = noise.integers(0, 2, self.zeros.shape)
         self.accumulators = Accumulators(config)
         self.weights = Ring(config.weight_depth, config.beat_bytes)
         self.side = Ring(config.side_depth, config.beat_bytes)

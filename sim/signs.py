@@ -5,7 +5,7 @@ import numpy as np
 from cores.arch.numerics import MAP_PIXELS
 from npudriver.layout import unpack_map
 
-__all__ = ["pack_map", "pack_signs", "unpack_map"]
+__all__ = ["pack_map", "pack_signs", "sign_runs", "unpack_map"]
 
 
 def pack_signs(values: np.ndarray) -> np.ndarray:
@@ -20,3 +20,15 @@ def pack_map(values: np.ndarray) -> np.ndarray:
     signs = np.zeros((rows, beats * MAP_PIXELS, tn // MAP_PIXELS), np.uint8)
     signs[:, :cols] = pack_signs(values)
     return signs.reshape(rows, beats, tn)
+
+
+def sign_runs(box: np.ndarray, padding: np.ndarray, *, pair: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What a load with ``sign`` brings into entries of a padded box, int8 (blocks, rows, cols, tn): int8 (blocks, rows,
+    entries, bytes); and of ``padding``, bool (blocks, rows, cols), what it says of them: bool (blocks, rows, entries,
+    2), of the pixel that each half has. With ``pair`` an entry has a pixel and its right neighbour.
+    """
+    signs = pack_signs(box).view(np.int8)
+    if not pair:
+        return signs, np.stack([padding] * 2, axis=-1)
+    return (np.concatenate([signs[:, :, :-1], signs[:, :, 1:]], axis=-1),
+            np.stack([padding[:, :, :-1], padding[:, :, 1:]], axis=-1))

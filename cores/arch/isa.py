@@ -18,7 +18,7 @@ __all__ = [
     "ERROR_TEXTS", "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction",
     "LAYOUTS", "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "absent_fields",
     "as_taken", "decode", "disassemble", "encode", "is_supported", "largest_field",
-    "missing", "reserved_fields",
+    "missing", "reserved_fields", "used_bits",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -140,6 +140,7 @@ FIELD_FEATURES: Mapping[Opcode, Mapping[str, str]] = {
 _LATER_FIELDS: Mapping[Opcode, Mapping[str, str]] = {
     Opcode.STORE_ADD: {"product": "product", "broadcast": "product"},
     Opcode.COMPUTE: dict.fromkeys(("stochastic", "length", "made"), "stochastic_rows"),
+    Opcode.LOAD_SET: {"pair": "binary_rows"},
 }
 
 #: The SET that an operation needs in front of it in its queue.
@@ -176,6 +177,7 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
         Field("buf_block_pitch", 14),
         Field("sign", 1),                        # keep the signs alone, eight blocks to an entry
         Field("pad_zero", 1),                    # padding counts as zero in a COMPUTE with ``binary``
+        Field("pair", 1),                        # sign: behind a pixel's signs in its entry come its right neighbour's
     ),
     # Until the next LOAD_SET, rows of memory are bytes, and runs of them go to parts of entries.
     Opcode.LOAD_GATHER: (
@@ -365,6 +367,17 @@ def reserved_fields(opcode: Opcode, config: object) -> frozenset[str]:
     """Fields of an operation whose bits are reserved in a machine of this `NpuConfig`."""
     later = _LATER_FIELDS.get(opcode, {})
     return frozenset(name for name, feature in later.items() if not getattr(config, feature))
+
+
+def used_bits(opcode: Opcode, config: object) -> int:
+    """Bits of an operation up to its last field that is not reserved in a machine of this `NpuConfig`."""
+    position = used = _HEADER_BITS
+    reserved = reserved_fields(opcode, config)
+    for field in LAYOUTS[opcode]:
+        position += field.bits
+        if field.name not in reserved:
+            used = position
+    return used
 
 
 def missing(instruction: Instruction, config: object) -> str | None:

@@ -5,7 +5,7 @@ The rules themselves are stated in `sim/golden.py`; docs/numerics.md says why re
 
 __all__ = [
     "CONSTANT_BITS", "FACTOR_BITS", "FIRST_BITS", "MAP_PIXELS", "MAX_SHIFT", "MIN_SHIFT", "MULTIPLIER_BITS",
-    "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS", "PRODUCT_MULTIPLIER_BITS", "SIGN_BLOCKS", "TABLE_BYTES",
+    "PARAMETER_BYTES", "POOL_WIDTH", "POSITIONS", "PRODUCT_MULTIPLIER_BITS", "SIGN_BLOCKS", "TABLE_BYTES", "half_of",
 ]
 
 #: Bits of an unsigned requantisation multiplier: with its sign it fills the 18-bit port of a DSP slice.
@@ -34,3 +34,11 @@ MAP_PIXELS = SIGN_BLOCKS = 8
 TABLE_BYTES = 256
 #: Positions of a transformed Winograd tile: products that its four pixels are made of.
 POSITIONS = 16
+
+
+def half_of(number, places: int):
+    """Which half of an entry of signs its ``number``-th bit, or byte, is in, of so many ``places``; also of arrays.
+
+    The halves, 0 and 1, take turns: each has every second of the eight int8 blocks that the entry has room for.
+    """
+    return number * SIGN_BLOCKS // places % 2

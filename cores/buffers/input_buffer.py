@@ -29,8 +29,8 @@ def BankShape(config: NpuConfig) -> range:  # noqa: N802 - a shape
 def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signature
     """A write of ``config.write_lanes`` neighbouring banks at the same entry; bank b takes beat b % write_lanes.
 
-    ``bytes`` are those of the entry that change (with ``gather``). With the first of an entry's bytes goes its flag:
-    ``zero``, one for each beat (with ``binary_rows``).
+    ``bytes`` are those of the entry that change (with ``gather``). With the first byte of each of its halves goes that
+    one's flag: ``zero``, two for each beat (with ``binary_rows``).
     """
     members = {
         "enable": Out(config.banks),                  # banks that take their beat
@@ -40,7 +40,7 @@ def BufferWrite(config: NpuConfig) -> wiring.Signature:  # noqa: N802 - a signat
     if config.gather:
         members["bytes"] = Out(config.beat_bytes)
     if config.binary_rows:
-        members["zero"] = Out(config.write_lanes)
+        members["zero"] = Out(2 * config.write_lanes)
     return wiring.Signature(members)
 
 
@@ -76,14 +76,14 @@ class InputBuffer(wiring.Component):
             "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),  # entries, `LATENCY` behind their addresses
         }
         if config.binary_rows:
-            members["read_zero"] = Out(banks)
+            members["read_zero"] = Out(data.ArrayLayout(2, banks))  # flags of their halves
         super().__init__(members)
 
     def elaborate(self, platform):
         m = Module()
         config, bits, lanes = self.config, self.config.entry_bits, self.config.ic_lanes
-        # The flag is the ninth bit of the first byte, so that it needs no memory of its own: block RAM has nine bits a
-        # byte, if all of them have.
+        # A flag is the ninth bit of its half's first byte, so that it needs no memory of its own: block RAM has nine
+        # bits a byte, if all of them have.
         lane = 9 if config.binary_rows else config.activation_bits
         for bank in range(config.banks):
             m.submodules[f"bank{bank}"] = memory = Memory(
@@ -100,10 +100,10 @@ class InputBuffer(wiring.Component):
             if config.gather:
                 enable = Mux(enable, self.write.bytes, 0)
             if config.binary_rows:
-                flags = [self.write.zero[number], *[Const(0, 1)] * (lanes - 1)]
-                written = Cat(Cat(written.word_select(byte, 8), flags[byte]) for byte in range(lanes))
+                flags = dict(zip((0, config.sign_bytes), self.write.zero.word_select(number, 2), strict=True))
+                written = Cat(Cat(written.word_select(byte, 8), flags.get(byte, Const(0, 1))) for byte in range(lanes))
                 found = Cat(stored[9 * byte:9 * byte + 8] for byte in range(lanes))
-                m.d.comb += self.read_zero[bank].eq(stored[8])
+                m.d.comb += self.read_zero[bank].eq(Cat(stored[9 * byte + 8] for byte in flags))
             m.d.comb += [
                 write.en.eq(enable),
                 write.addr.eq(self.write.address),

@@ -8,7 +8,7 @@ from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
 from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
-from .binary.popcount import parities
+from .binary.popcount import entry_parities
 from .stochastic.stochastic_words import StochasticWords
 from .tile_sequencer import TileSequencer
 
@@ -81,7 +81,8 @@ class WeightLoader(wiring.Component):
             **({
                 # Of a binary step: the bits of each row.
                 "rows": Out(data.ArrayLayout(config.binary_bits, config.binary_rows)),
-                "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),  # their `parities`
+                # Their `entry_parities`.
+                "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),
             } if config.binary_rows else {}),
             **({
                 # Of a stochastic step: the weights of each row.
@@ -220,7 +221,7 @@ class WeightLoader(wiring.Component):
             took = Signal()
             m.d.sync += took.eq(taking)
             with m.If(took):
-                arriving = parities(weights[-config.beat_bits:], of_weights=True)
+                arriving = entry_parities(weights[-config.beat_bits:], of_weights=True)
                 m.d.sync += row_parities.eq(Cat(row_parities.as_value()[len(arriving):], arriving))
 
         if config.stochastic_rows:

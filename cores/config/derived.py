@@ -2,6 +2,7 @@
 
 import math
 
+from cores.arch.numerics import SIGN_BLOCKS
 from cores.arch.stochastic import Circuit
 from cores.arch.stochastic import sum_bits as stochastic_sum_bits
 from cores.config.fields import Fields
@@ -116,6 +117,11 @@ class Derived(Fields):
     def binary_bits(self) -> int:
         """Channels of a block of a binary COMPUTE, a bit each: they fill an entry of the input buffer."""
         return self.beat_bits
+
+    @property
+    def sign_bytes(self) -> int:
+        """Bytes of the signs of a pixel of an int8 block."""
+        return self.beat_bytes // SIGN_BLOCKS
 
     @property
     def binary_groups(self) -> int:

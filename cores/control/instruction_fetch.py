@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
-from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode, Queue
+from ..arch.isa import INSTRUCTION_BYTES, ErrorCode, Opcode, Queue, used_bits
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..lib.fifo import Fifo
@@ -215,7 +215,7 @@ class InstructionFetch(wiring.Component):
         """One FIFO for each engine, as wide as the longest instruction that goes there."""
         none_left = []
         for name, which in (("load", Queue.LOAD), ("compute", Queue.COMPUTE), ("store", Queue.STORE)):
-            used = max(sum(field.bits for field in HEADER + LAYOUTS[op]) for op in Opcode if op.queue == which)
+            used = max(used_bits(op, self.config) for op in Opcode if op.queue == which)
             layout = data.StructLayout({"index": INDEX_BITS, "word": used})
             m.submodules[f"{name}_queue"] = fifo = Fifo(width=layout.size, depth=self.config.queue_depth)
             entry, output = data.View(layout, fifo.r_data), getattr(self, name)

@@ -27,7 +27,7 @@ def EntryValue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     return data.StructLayout({
         "data": config.write_lanes * config.beat_bits,
         **({"bytes": config.beat_bytes} if config.gather else {}),
-        **({"zero": config.write_lanes} if config.binary_rows else {}),
+        **({"zero": 2 * config.write_lanes} if config.binary_rows else {}),
     })
 
 

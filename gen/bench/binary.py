@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from cores.arch.isa import Opcode
 from gen.bench.comparisons import Case, Comparison, Goal, compare
 from gen.bench.layers import Measurement, measure_graph
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Residual, Tensor, output_size
@@ -31,7 +32,7 @@ class BinaryLayer:
 
     @property
     def goal(self) -> Goal | None:
-        """Entries hold 8 * tn channels: with fewer, bits of them stay unused."""
+        """Entries hold 8 * tn channels: with fewer, bits of them stay unused, in pairs of taps too."""
         return Goal("times", 7.5) if self.channels >= 128 else None
 
 
@@ -159,8 +160,11 @@ def binary_layers() -> list[Case]:
 def _binary_layer(layer: BinaryLayer, machine: RtlMachine) -> Comparison:
     dense = measure_graph(layer_graph(layer, binary=False), machine)
     binary = measure_graph(layer_graph(layer), machine)
-    used = min(1.0, layer.channels / (8 * machine.config.ic_lanes))
-    remark = "" if used == 1 else f"{layer.channels} of the {8 * machine.config.ic_lanes} bits of an entry are used"
+    bits = machine.config.binary_bits
+    if any(one.opcode == Opcode.LOAD_SET and one["pair"] for one in binary.program.instructions):
+        remark = "nine taps take twelve halves of entries"
+    else:
+        remark = "" if layer.channels >= bits else f"{layer.channels} of the {bits} bits of an entry are used"
     return compare(layer.name, dense, binary, _ideal(binary), goal=layer.goal, remark=remark)
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from cores.arch.isa import Opcode, Queue
-from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS, SIGN_BLOCKS
+from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS
 from cores.config import NpuConfig
 from gen.ir.beyond import values_beyond
 from gen.ir.errors import CompileError
@@ -22,33 +22,12 @@ from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import Region, data_of
 from gen.mapping.base import Site, Survey
 from gen.mapping.plain import ConvCost, ConvMapping, plan_conv
+from gen.mapping.signs import Columns, PairGeometry, SignSource, constant_of, pack_weights, passes_of_signs
 from gen.memory.placement import Placement
 from gen.tiling.geometry import MAX_PAD_ROWS, Geometry, Window
-from gen.tiling.weights import PackedWeights, Pass, Passes
+from gen.tiling.weights import PackedWeights
 
-__all__ = ["BinaryLayers", "BinaryMapping", "SignSource"]
-
-
-@dataclass(frozen=True)
-class SignSource:
-    """Where a layer on the unit finds its input's signs.
-
-    ``tensor``: in memory, a map of signs if ``packed``, else int8. ``channels`` of ``blocks`` entries are there;
-    ``fill``: byte of the last entry from which on no load of a block writes, ``None`` if they fill it.
-    """
-
-    tensor: str
-    packed: bool
-    channels: int
-    blocks: int
-    int8_blocks: int
-    fill: int | None
-    #: What the channels beyond the last have in the tensor: +1 or -1.
-    beyond: int
-
-    def entry_blocks(self, low: int, high: int) -> tuple[int, int]:
-        """The int8 blocks of entries ``low..high``."""
-        return SIGN_BLOCKS * low, min(SIGN_BLOCKS * high, self.int8_blocks)
+__all__ = ["BinaryLayers", "BinaryMapping"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +102,27 @@ def _choose(graph: Graph, config: NpuConfig,
 
 
 def _map(item: _OnUnit, survey: Survey, *, map_out: bool) -> "BinaryMapping":
+    """The layer with a step for each tap, or with one for two of a row where that is faster."""
     layer, config, tensors = item.layer, survey.config, survey.graph.tensors
     source, target = tensors[layer.input], unscaled(layer, tensors[layer.output])
     geometry = Geometry.of(layer, source, target, map_in=item.signs.packed, map_out=map_out)
-    tiles = _passes(layer, item.signs, config)
-    cost = _Cost(layer, tiles, geometry, config, input_blocks=item.signs.blocks)
-    cost.signs = item.signs
-    return BinaryMapping(layer=layer, source=source, target=target, config=config, requantize=item.requantize,
-                         plan=plan_conv(layer.name, cost), tiles=tiles, signs=item.signs)
+
+    def planned(unit: _OnUnit, geometry: Geometry) -> BinaryMapping:
+        tiles = passes_of_signs(layer, unit.signs, config)
+        cost = _Cost(layer, tiles, geometry, config, input_blocks=unit.signs.blocks)
+        cost.signs = unit.signs
+        return BinaryMapping(layer=layer, source=source, target=target, config=config, requantize=unit.requantize,
+                             plan=plan_conv(layer.name, cost), tiles=tiles, signs=unit.signs)
+    single, columns = planned(item, geometry), geometry.kernel[1]
+    paired = None
+    if columns > 1 and item.signs.may_pair:
+        paired = _with_stage(layer, replace(item.signs, columns=columns), config)
+    if paired is None:
+        return single
+    try:
+        return min(single, planned(paired, PairGeometry.of_pairs(geometry)), key=lambda mapping: mapping.cost)
+    except CompileError:
+        return single
 
 
 def _reading(graph: Graph, tensor: str, layers: Collection[str]) -> int:
@@ -140,17 +132,7 @@ def _reading(graph: Graph, tensor: str, layers: Collection[str]) -> int:
 
 def _source(layer: Conv, tensor: str, beyond: int, config: NpuConfig) -> SignSource:
     channels = layer.weights.shape[1]
-    int8_blocks = -(-channels // config.ic_lanes)
-    blocks = -(-int8_blocks // SIGN_BLOCKS)
-    used = int8_blocks % SIGN_BLOCKS
-    return SignSource(tensor, False, channels, blocks, int8_blocks,
-                      used * config.ic_lanes // SIGN_BLOCKS if used else None, 1 if beyond >= 0 else -1)
-
-
-def _constant(layer: Conv, source: SignSource, config: NpuConfig) -> int:
-    """``constant`` of ``dot = 2 * A - constant``."""
-    # Of an odd number of bits without a channel one more than half equals its weight.
-    return (config.binary_bits * source.blocks + source.channels % 2) * layer.weights[0, 0].size
+    return SignSource(tensor, False, channels, -(-channels // config.ic_lanes), 1 if beyond >= 0 else -1)
 
 
 def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -> _OnUnit | None:
@@ -158,7 +140,7 @@ def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -
     padding = pad_value(layer, graph.tensors[layer.input])
     padded = any(layer.pads)
     partial = source.channels % config.ic_lanes
-    if source.blocks == source.int8_blocks or (source.fill is not None and not config.gather):
+    if source.int8_blocks == 1:
         return None
     if padded and padding not in (-1, 0, 1):
         return None
@@ -166,8 +148,13 @@ def _on_unit(graph: Graph, layer: Conv, source: SignSource, config: NpuConfig) -
         return None
     if padded and padding and partial and padding != source.beyond:
         return None
-    stage = _unit_stage(layer.requantize, _constant(layer, source, config))
-    if stage is None or (np.abs(stage.bias) + _constant(layer, source, config) >= 1 << config.acc_width - 1).any():
+    return _with_stage(layer, source, config)
+
+
+def _with_stage(layer: Conv, source: SignSource, config: NpuConfig) -> _OnUnit | None:
+    constant = constant_of(layer, source, config)
+    stage = _unit_stage(layer.requantize, constant)
+    if stage is None or (np.abs(stage.bias) + constant >= 1 << config.acc_width - 1).any():
         return None
     return _OnUnit(layer, source, stage)
 
@@ -185,30 +172,6 @@ def _unit_stage(stage: Requantize, constant: int) -> Requantize | None:
     return replace(stage, bias=bias // 2, multiplier=multiplier, shift=np.where(halved, stage.shift - 1, stage.shift))
 
 
-def _passes(layer: Conv, source: SignSource, config: NpuConfig) -> Passes:
-    """For each output tile one, of a beat for each entry, tap, group of lanes and lane."""
-    outputs, _, height, width = layer.weights.shape
-    beats = source.blocks * height * width * config.binary_groups * config.binary_rows
-    return tuple((Pass(0, source.blocks, config.binary_groups, False, tile * beats, binary=True),)
-                 for tile in range(-(-outputs // config.oc_lanes)))
-
-
-def _pack(layer: Conv, source: SignSource, config: NpuConfig) -> np.ndarray:
-    """A layer's weights for the unit: uint8 (beats, tn), as the passes have them."""
-    outputs, channels, height, width = layer.weights.shape
-    rows, bits, tm = config.binary_rows, config.binary_bits, config.oc_lanes
-    tiles, taps = -(-outputs // tm), height * width
-    padded = np.zeros((tiles * tm, source.blocks * bits, taps), np.uint8)
-    padded[:outputs, :channels] = (layer.weights > 0).reshape(outputs, channels, taps)
-    # Beyond the last channel of an int8 block the tensor's own values follow, then bits of no block, which are zeros.
-    spare = np.zeros(source.blocks * bits - channels, np.uint8)
-    spare[:-channels % config.ic_lanes] = source.beyond > 0
-    spare[(len(spare) + 1) // 2:] ^= 1
-    padded[:, channels:] = spare[:, None]
-    lanes = padded.reshape(tiles, tm // rows, rows, source.blocks, bits, taps).transpose(0, 3, 5, 1, 2, 4)
-    return np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little").reshape(-1, config.beat_bytes)
-
-
 class _Cost(ConvCost):
     """On the unit, from int8 feature maps or maps of signs."""
 
@@ -216,9 +179,13 @@ class _Cost(ConvCost):
     signs: SignSource
 
     def load(self, window: Window) -> float:
-        pixels, lanes = window.load_beats, self.config.pixel_lanes
-        cycles = self.signs.int8_blocks * pixels / (lanes if self.signs.packed else 1)
-        return cycles + (pixels / lanes if self.signs.fill is not None else 0)
+        signs, lanes, cycles = self.signs, self.config.pixel_lanes, 0.0
+        for loaded in signs.loads(range(signs.blocks)):
+            low, high = signs.int8_range(loaded)
+            pixels = window.input_rows * Columns.of(self.geometry, window, loaded.start).width
+            cycles += (high - low) * pixels / (lanes if signs.packed else 1)
+            cycles += pixels / lanes if signs.fill(loaded.stop - 1, self.config) is not None else 0
+        return cycles
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -249,46 +216,56 @@ class BinaryMapping(ConvMapping):
 
     @cached_property
     def weights(self) -> PackedWeights:
-        return PackedWeights(_pack(self.layer, self.signs, self.config), self.tiles)
+        return PackedWeights(pack_weights(self.layer, self.signs, self.config), self.tiles)
 
     def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
         start, row_pitch = data_of(geometry, window)
         end = start + (window.data_rows - 1) * row_pitch + window.data_cols
         # Beats of a map are read as a whole.
         around = MAP_PIXELS if self.signs.packed else 0
-        return Region(self.input, self.signs.entry_blocks(blocks.start, blocks.stop), (start - around, end + around))
+        return Region(self.input, self.signs.int8_range(blocks), (start - around, end + around))
 
     def load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
              after: dict[Queue, int]) -> int:
-        signs, config = self.signs, self.config
+        position = -1
+        for loaded in self.signs.loads(blocks):
+            position = self._load(emitter, place, geometry, window, loaded,
+                                  base + (loaded.start - blocks.start) * window.entries, after)
+        return position
+
+    def _load(self, emitter: Emitter, place: Placement, geometry: Geometry, window: Window, blocks: range, base: int,
+              after: dict[Queue, int]) -> int:
+        """Input blocks that one load brings."""
+        signs, config, columns = self.signs, self.config, Columns.of(geometry, window, blocks.start)
+        pair = signs.is_pair(blocks.start)
         padding = pad_value(self.layer, self.source) if any(self.layer.pads) else None
-        low, high = signs.entry_blocks(blocks.start, blocks.stop)
+        low, high = signs.int8_range(blocks)
         row_beats = place.row_beats
         # Of a layer that is one long row (`Geometry.of`) the tensor's rows follow each other without a gap.
-        row, col = divmod(window.row * geometry.input_size[1] + window.col, place.shape[2])
+        row, col = divmod(window.row * geometry.input_size[1] + columns.col, place.shape[2])
         skip = geometry.row_skip * (row_beats if geometry.input_size[1] == place.shape[2] else 0)
-        columns = window.pad_left + window.data_cols + window.pad_right
         shared = {
             "row_pitch": skip if window.data_rows > 1 else 0, "block_pitch": place.shape[1] * row_beats,
             "buf_row_pitch": window.row_pitch, "buf_block_pitch": window.entries, "pad_zero": int(padding == 0),
         }
-        if signs.fill is not None and blocks.stop == signs.blocks:
-            self._fill(emitter, signs.fill, window, base + (len(blocks) - 1) * window.entries, after)
+        fill = signs.fill(blocks.stop - 1, config)
+        if fill is not None:
+            self._fill(emitter, fill, window, base + (len(blocks) - 1) * window.entries, after)
         offset = place.offset + (low * place.shape[1] + row) * row_beats
-        pixel = config.ic_lanes // MAP_PIXELS
+        pixel = config.sign_bytes
         if signs.packed:
             first, start = divmod(col, MAP_PIXELS)
-            beats = -(-(start + window.data_cols) // MAP_PIXELS)
+            beats = -(-(start + columns.data) // MAP_PIXELS)
             emitter.set_load(
                 {**shared, "cols": beats, "pad_value": -1 if padding == 1 else 0, "stride": 1},
                 Opcode.LOAD_GATHER, {
-                    "outputs": columns, "length": pixel, "step": pixel, "start": (start - window.pad_left) * pixel,
-                    "bytes": (start + window.data_cols) * pixel})
+                    "outputs": columns.width - pair, "length": pixel * (1 + pair), "step": pixel,
+                    "start": (start - columns.left) * pixel, "bytes": (start + columns.data) * pixel})
             offset += first
         else:
             emitter.set_load({
-                **shared, "cols": window.data_cols, "pad_left": window.pad_left, "pad_right": window.pad_right,
-                "pad_value": padding or 0, "stride": geometry.load_stride, "sign": 1})
+                **shared, "cols": columns.data, "pad_left": columns.left, "pad_right": columns.right,
+                "pad_value": padding or 0, "stride": geometry.load_stride, "sign": 1, "pair": int(pair)})
             offset += col
         return emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=offset, buf_base=base + window.buffer_row * window.row_pitch,

@@ -9,7 +9,7 @@ from ..errors import HazardError
 from ..gather import gather_box
 from ..hazards import Stage, check_box
 from ..machine import Machine, Steps
-from ..signs import pack_signs
+from ..signs import sign_runs
 from ..storage import Ring, entry_places
 from ..winograd import check_tiles, write_tiles
 
@@ -107,8 +107,14 @@ def _load_runs(machine: Machine, index: int, geometry: Instruction, gather: Inst
     for block in range(blocks):
         first, width = int(runs.places[block]), int(runs.widths[block])
         machine.input[places[block], first:first + width] = runs.values[block, ..., :width]
-        if not first:
-            machine.zeros[places[block]] = runs.padding[block] & bool(geometry["pad_zero"])
+        _flag(machine, places[block], first, width, runs.padding[block] & bool(geometry["pad_zero"]))
+
+
+def _flag(machine: Machine, places: np.ndarray, first: int, width: int, flags: np.ndarray) -> None:
+    """Flags (..., 2) of the halves whose first byte is among ``width`` bytes from ``first`` on."""
+    for half in range(2):
+        if first <= half * machine.config.sign_bytes < first + width:
+            machine.zeros[places, half] = flags[..., half]
 
 
 def _load_box(machine: Machine, index: int, geometry: Instruction, tiles: Instruction | None,
@@ -118,12 +124,15 @@ def _load_box(machine: Machine, index: int, geometry: Instruction, tiles: Instru
     blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
     top, left = instruction["pad_top"], geometry["pad_left"]
     box_rows, box_cols = top + rows + instruction["pad_bottom"], left + cols + geometry["pad_right"]
+    sign, pair = bool(geometry["sign"]), bool(geometry["sign"] and geometry["pair"])
+    machine.require(box_cols > int(pair), index, "a row of one pixel has no pairs")
     _check_range(machine, index, geometry, instruction)
-    bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols)
+    bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols - int(pair))
+    together = SIGN_BLOCKS // (1 + int(pair)) if sign else 1      # blocks in an entry
     if tiles is not None:
         check_tiles(machine, index, geometry, tiles, instruction, box_rows, box_cols)
     else:
-        last = (blocks - 1) // (SIGN_BLOCKS if geometry["sign"] else 1) * geometry["buf_block_pitch"]
+        last = (blocks - 1) // together * geometry["buf_block_pitch"]
         machine.check_entries(index, instruction["buf_base"] + last + (box_rows - 1) * geometry["buf_row_pitch"]
                               + int(entry.max()))
     check_box(config, index, geometry, instruction)
@@ -134,19 +143,19 @@ def _load_box(machine: Machine, index: int, geometry: Instruction, tiles: Instru
         return
     padding = np.full(box.shape[:-1], bool(geometry["pad_zero"]))
     padding[:, top:top + rows, left:left + cols] = False
-    block = np.arange(blocks)[:, None, None]
-    to_block, part = np.divmod(block, SIGN_BLOCKS) if geometry["sign"] else (block, np.zeros_like(block))
+    to_block, part = np.divmod(np.arange(blocks)[:, None, None], together)
     entries = (instruction["buf_base"] + to_block * geometry["buf_block_pitch"]
                + np.arange(box_rows)[:, None] * geometry["buf_row_pitch"] + entry)
     places = entries + bank * config.input_depth
     if machine.strict:
         machine.hazards.load_writes(index, places, part)
-    if geometry["sign"]:
-        count = config.beat_bytes // SIGN_BLOCKS
-        for number, signs in enumerate(pack_signs(box).view(np.int8)):
-            start = number % SIGN_BLOCKS * count
-            machine.input[places[number], start:start + count] = signs
-    else:
+    if not sign:
         machine.input[places] = box
-    first = part.ravel() == 0
-    machine.zeros[places[first]] = padding[first]
+        machine.zeros[places] = padding[..., None]
+        return
+    values, flags = sign_runs(box, padding, pair=pair)
+    width = values.shape[-1]
+    for number in range(blocks):
+        first = number % together * width
+        machine.input[places[number], first:first + width] = values[number]
+        _flag(machine, places[number], first, width, flags[number])

@@ -91,7 +91,7 @@ async def rate(dut):
         tile = Tile(rng, blocks=1, stride=(1, 1), bank_stride=1)
         tile.kernel, tile.rows, tile.cols, tile.base = np.array([1, 1]), 1, words * PX, 0
         tile.values = rng.integers(-128, 128, (1, 1, tile.cols, TN), dtype=np.int8)
-        tile.zeros = np.zeros(tile.values.shape[:3], bool)
+        tile.zeros = np.zeros((*tile.values.shape[:3], 2), bool)
         await bench.fill(tile)
         bench.push(tile.set_instruction())
         for bank in range(4):

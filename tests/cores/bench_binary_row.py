@@ -10,7 +10,7 @@ from cores.compute.binary.binary_row import BinaryRow
 from cores.config import NpuConfig
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters
-from tests.cores.binary_values import pack_bits, parity_bits, pixels_near
+from tests.cores.binary_values import entry_parity_bits, pack_bits, pixels_near
 from tests.cores.bus_models import start
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -18,7 +18,8 @@ BITS, PX = CONFIG.binary_bits, CONFIG.pixel_lanes
 LATENCY = BinaryRow.latency(CONFIG)
 COUNT_BITS = BITS.bit_length()
 
-#: Weights of a row, and the words that it works on with them: bits (words, PX, BITS) and pixels that are zero.
+#: Weights of a row, and the words that it works on with them: bits (words, PX, BITS), and which halves of pixels are
+#: zero (words, PX, 2).
 Step = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -36,12 +37,12 @@ async def run(dut, steps: list[Step], *, cycles: int | None = None) -> None:
         dut.load.value, dut.load_parities.value = int(load is not None), int(load_parities is not None)
         dut.weights.value = random.getrandbits(BITS) if load is None else pack_bits(load)
         dut.weight_parities.value = (random.getrandbits(BITS // 2) if load_parities is None else
-                                     pack_bits(parity_bits(load_parities, of_weights=True)))
-        word, before, last = cycle - 1, cycle - 2, cycle - LATENCY
+                                     pack_bits(entry_parity_bits(load_parities, of_weights=True)))
+        word, before, last = cycle - 1, cycle - 2, cycle + 1 - LATENCY
         dut.bits.value = pack_bits(words[word]) if 0 <= word < len(words) else random.getrandbits(BITS * PX)
-        dut.parities.value = (pack_bits(parity_bits(words[before])) if 0 <= before < len(words) else
+        dut.parities.value = (pack_bits(entry_parity_bits(words[before])) if 0 <= before < len(words) else
                               random.getrandbits(BITS // 2 * PX))
-        dut.half.value = pack_bits(zeros[last]) if 0 <= last < len(words) else random.getrandbits(PX)
+        dut.marks.value = pack_bits(zeros[last]) if 0 <= last < len(words) else random.getrandbits(2 * PX)
         await FallingEdge(dut.clk)
         done = cycle - 1 - LATENCY
         if done >= 0:
@@ -59,7 +60,7 @@ def generator() -> np.random.Generator:
 
 def random_step(rng: np.random.Generator, words: int) -> Step:
     weights = rng.integers(0, 2, BITS, dtype=np.uint8)
-    return weights, pixels_near(rng, weights[None], (words, PX)), rng.random((words, PX)) < 0.1
+    return weights, pixels_near(rng, weights[None], (words, PX)), rng.random((words, PX, 2)) < rng.choice([0, 0.1, 0.5])
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -76,13 +77,13 @@ async def every_count(dut):
              np.concatenate([[rng.permutation(BITS) >= equal for equal in range(BITS + 1)], alone, ~alone]))):
         # Each pixel has its own, in another order.
         bits = np.stack([weights ^ rng.permutation(differs) for _ in range(PX)], axis=1)
-        steps.append((weights, bits, np.zeros(bits.shape[:2], bool)))
+        steps.append((weights, bits, np.zeros((*bits.shape[:2], 2), bool)))
     await run(dut, steps)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def random_steps(dut):
-    """Steps of one word and of several, some of whose pixels are zero."""
+    """Steps of one word and of several, some of whose pixels are zero, or half of them."""
     rng = generator()
     await start(dut, load=0, load_parities=0)
     await run(dut, [random_step(rng, int(rng.choice([1, 1, 2, 3, 10]))) for _ in range(60)])

@@ -9,7 +9,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cores.config import NpuConfig
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters
-from tests.cores.binary_values import pack_bits, parity_bits, pixels_near
+from tests.cores.binary_values import entry_parity_bits, pack_bits, pixels_near
 from tests.cores.bus_models import start
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
@@ -30,7 +30,7 @@ class Words:
         for word in np.flatnonzero(~self.loads):
             self.weights[word] = self.weights[word - 1]
         self.pixels = np.stack([pixels_near(rng, weights, (BANKS,)) for weights in self.weights])
-        self.zeros = rng.random((count, BANKS)) < 0.15
+        self.zeros = rng.random((count, BANKS, 2)) < 0.15
         self.first_banks = rng.integers(0, BANKS, count)
         # No group, one, or (as no COMPUTE does) several.
         self.takes = rng.random((count, CONFIG.binary_groups)) < rng.choice([0, 0.5, 1], (count, 1))
@@ -50,10 +50,10 @@ class Words:
             load_before = 0 < cycle <= self.count and self.loads[cycle - 1]
             dut.load.value = int(load)
             dut.weights.value = pack_bits(self.weights[cycle]) if load else random.getrandbits(ROWS * BITS)
-            dut.weight_parities.value = (pack_bits(parity_bits(self.weights[cycle - 1], of_weights=True))
+            dut.weight_parities.value = (pack_bits(entry_parity_bits(self.weights[cycle - 1], of_weights=True))
                                          if load_before else random.getrandbits(ROWS * BITS // 2))
             dut.pixels.value = pack_bits(self.pixels[cycle]) if going else random.getrandbits(BANKS * BITS)
-            dut.zeros.value = pack_bits(self.zeros[cycle]) if going else random.getrandbits(BANKS)
+            dut.zeros.value = pack_bits(self.zeros[cycle]) if going else random.getrandbits(2 * BANKS)
             dut.first_bank.value = int(self.first_banks[cycle]) if going else 0
             done = cycle - LATENCY
             dut.swap.value = int(self.first_banks[done]) & 1 if done >= 0 else 0

@@ -14,6 +14,7 @@ from cores.bus.axi import ErrorReport
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
+from tests.cores.binary_values import pack_bits
 from tests.cores.bus_models import watch_streams
 from tests.cores.pins import Pins
 
@@ -49,7 +50,8 @@ class Tile:
         self.base = int(rng.integers(0, room + 1))
         self.values = rng.integers(-limit, limit, (self.blocks, height, width, TN), dtype=X_TYPE)
         self.values.flat[rng.integers(0, self.values.size, 3)] = [-limit, limit - 1, -limit]
-        self.zeros = rng.random(self.values.shape[:3]) < 0.2    # pixels that a binary COMPUTE takes for zero
+        # Halves of pixels that a binary COMPUTE takes for zero.
+        self.zeros = rng.random((*self.values.shape[:3], 2)) < 0.2
 
     @classmethod
     def line(cls, rng: np.random.Generator, words: int) -> "Tile":
@@ -59,7 +61,7 @@ class Tile:
         tile.row_pitch = tile._entries(tile.cols + 1)
         tile.block_pitch = 2 * tile.row_pitch
         tile.values = rng.integers(-128, 128, (1, 2, tile.cols + 1, TN), dtype=X_TYPE)
-        tile.zeros = np.zeros(tile.values.shape[:3], bool)
+        tile.zeros = np.zeros((*tile.values.shape[:3], 2), bool)
         return tile
 
     def _entries(self, width: int) -> int:
@@ -164,7 +166,7 @@ class Environment(Pins):
         for bank, entry, value, zero in tile.writes():
             dut.write__enable.value, dut.write__address.value = 1 << bank, entry
             if CONFIG.binary_rows:
-                dut.write__zero.value = (1 << CONFIG.write_lanes) - 1 if zero else 0
+                dut.write__zero.value = pack_bits(np.tile(zero, CONFIG.write_lanes))
             if CONFIG.gather:
                 dut.write__bytes.value = (1 << TN) - 1
             entry = sum((int(x) & (1 << CONFIG.activation_bits) - 1) << lane * CONFIG.activation_bits
@@ -454,7 +456,7 @@ async def rate(dut):
     tile.row_pitch = tile._entries(width)
     tile.block_pitch, tile.base = tile.row_pitch * height, 0
     tile.values = rng.integers(-128, 128, (1, height, width, TN), dtype=X_TYPE)
-    tile.zeros = np.zeros((1, height, width), bool)
+    tile.zeros = np.zeros((1, height, width, 2), bool)
     await environment.fill(tile)
     environment.push(tile.set_instruction())
     count = 6

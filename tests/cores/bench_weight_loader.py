@@ -10,7 +10,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
-from tests.cores.binary_values import pack_bits, parity_bits
+from tests.cores.binary_values import entry_parity_bits, pack_bits
 from tests.cores.bus_models import start
 from tests.cores.store_values import pack
 
@@ -38,7 +38,7 @@ class Step:
         kind, group = str(rng.choice(KINDS)), int(rng.integers(CONFIG.groups_dense))
         if kind == "binary":
             rows = rng.integers(0, 2, (ROWS, CONFIG.binary_bits), dtype=np.uint8)
-            values = pack_bits(rows), pack_bits(parity_bits(rows, of_weights=True))
+            values = pack_bits(rows), pack_bits(entry_parity_bits(rows, of_weights=True))
             return cls(kind, group, beats_of(values[0], ROWS), values)
         if kind == "stochastic":
             word = int.from_bytes(rng.bytes(CONFIG.stochastic_rows * CONFIG.beat_bytes), "little")

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from cores.arch.numerics import half_of
 from cores.compute.binary.popcount import parity_steps
 
-__all__ = ["pack_bits", "parity_bits", "pixels_near"]
+__all__ = ["entry_parity_bits", "pack_bits", "parity_bits", "pixels_near"]
 
 
 def pack_bits(bits: np.ndarray) -> int:
@@ -19,6 +20,12 @@ def parity_bits(bits: np.ndarray, *, of_weights: bool = False) -> np.ndarray:
     for step in parity_steps(made):
         items.append(np.bitwise_xor.reduce([items[item] for item in step]) ^ int(of_weights and len(step) == 2))
     return np.stack(items[made:], axis=-1)
+
+
+def entry_parity_bits(bits: np.ndarray, *, of_weights: bool = False) -> np.ndarray:
+    """The same of `cores.compute.binary.popcount.entry_parities`."""
+    halves = half_of(np.arange(bits.shape[-1]), bits.shape[-1])
+    return np.concatenate([parity_bits(bits[..., halves == half], of_weights=of_weights) for half in range(2)], axis=-1)
 
 
 def pixels_near(rng: np.random.Generator, weights: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -9,7 +9,7 @@ from cores.config import NpuConfig
 from cores.load.gather.gathered_path import GatheredPath
 from cores.load.padded_walk import PaddedWalk
 from sim.gather import gather_box
-from sim.signs import pack_signs
+from sim.signs import sign_runs
 from tests.cores.instruction_samples import extent_of, setting_of, span_of
 from tests.cores.simulation import IDLE_AND_STALL, Bench, random_bits
 from tests.cores.store_values import pack
@@ -29,7 +29,8 @@ def random_boxes(config, rng):
     fields = {"cols": rng.integers(1, 6), "stride": 1, "pad_left": rng.integers(4), "pad_right": rng.integers(4),
               "pad_value": rng.integers(-128, 128)}
     if config.binary_rows:
-        fields |= {"sign": rng.integers(2), "pad_zero": rng.integers(2)}
+        fields |= {"sign": rng.integers(2), "pad_zero": rng.integers(2), "pair": rng.integers(2)}
+        fields["cols"] += fields["sign"] & fields["pair"]
     if rng.random() < 0.6:
         length = int(rng.choice([1, 2, 4, 8]))
         gather = Instruction(
@@ -46,7 +47,7 @@ def random_boxes(config, rng):
 
 
 def expected_runs(config, geometry, gather, act, data):
-    """(bytes that change, their values, zero flag, row_end, block_end, next_entry) of every run, in order."""
+    """(bytes that change, their values, zero flags, row_end, block_end, next_entry) of every run, in order."""
     blocks, height = act["blocks"], act["pad_top"] + act["rows"] + act["pad_bottom"]
     if gather is not None:
         runs = gather_box(config, geometry, gather, act, data)
@@ -57,15 +58,18 @@ def expected_runs(config, geometry, gather, act, data):
         values = np.pad(data, (*pads, (0, 0)), constant_values=geometry["pad_value"])
         places, length = np.zeros(blocks, np.int64), LANES
         if geometry["sign"]:
-            values, length = pack_signs(values).view(np.int8), LANES // 8
+            values, padding = sign_runs(values, padding, pair=bool(geometry["pair"]))
+            length = values.shape[-1]
             places = np.arange(blocks) * length % LANES
+        else:
+            padding = np.stack([padding] * 2, axis=-1)
         widths = np.full(blocks, length)
     length = values.shape[3]
     for block, row, output in np.ndindex(blocks, height, values.shape[2]):
         place, width = int(places[block]), int(widths[block])
         row_end = output == values.shape[2] - 1
         yield (((1 << width) - 1) << place, pack(values[block, row, output, :width], 8) << 8 * place,
-               bool(padding[block, row, output]) and bool(geometry["pad_zero"]),
+               padding[block, row, output] & bool(geometry["pad_zero"]),
                row_end, row_end and row == height - 1, place + length >= LANES)
 
 
@@ -184,8 +188,9 @@ class PathBench(Bench):
             mask = sum(255 << 8 * byte for byte in range(LANES) if wanted[0][0] >> byte & 1)
             for number, (_, run, zero, *_) in enumerate(wanted):
                 assert ctx.get(value.data) >> number * bits & mask == run
-                if self.config.binary_rows:
-                    assert ctx.get(value.zero) >> number & 1 == zero
+                for half in range(2) if self.config.binary_rows else ():
+                    if wanted[0][0] >> half * self.config.sign_bytes & 1:
+                        assert ctx.get(value.zero) >> 2 * number + half & 1 == zero[half]
 
 
 @IDLE_AND_STALL

@@ -29,7 +29,7 @@ def test_input_buffer(name, rng):
     bench = Bench(buffer, rng=rng)
 
     async def use(ctx, cycles, values, zeros):
-        """``values`` (banks, entries, lanes), -1 where a byte has not been written, and the entries' flags."""
+        """``values`` (banks, entries, lanes), -1 where a byte has not been written, and the flags of their halves."""
         expected = None
         for _ in range(cycles):
             entry = int(rng.choice(ENTRIES))
@@ -39,32 +39,33 @@ def test_input_buffer(name, rng):
             enabled[group:group + config.write_lanes] = rng.random(config.write_lanes) < 0.7
             data = rng.integers(0, 1 << bits, (config.write_lanes, lanes))
             changed = (rng.random(lanes) < 0.5) if config.gather and rng.random() < 0.7 else np.ones(lanes, bool)
-            zero = rng.integers(0, 2, config.write_lanes)
+            zero = rng.integers(0, 2, (config.write_lanes, 2))
             ctx.set(buffer.write.enable, pack(enabled.astype(int), 1))
             ctx.set(buffer.write.address, entry)
             ctx.set(buffer.write.data, pack(data.ravel(), bits))
             if config.gather:
                 ctx.set(buffer.write.bytes, pack(changed.astype(int), 1))
             if config.binary_rows:
-                ctx.set(buffer.write.zero, pack(zero, 1))
+                ctx.set(buffer.write.zero, pack(zero.ravel(), 1))
             read = rng.choice(ENTRIES, banks)
             for bank in range(banks):
                 ctx.set(buffer.read_address[bank], int(read[bank]))
                 if expected is not None:
-                    found, (known, flag) = ctx.get(Value.cast(buffer.read_data[bank])), expected[bank]
+                    found, (known, flags) = ctx.get(Value.cast(buffer.read_data[bank])), expected[bank]
                     of_lanes = np.array([found >> lane * bits & (1 << bits) - 1 for lane in range(lanes)])
                     assert ((of_lanes == known) | (known < 0)).all(), f"bank {bank}"
-                    if config.binary_rows and flag >= 0:
-                        assert ctx.get(buffer.read_zero) >> bank & 1 == flag, f"bank {bank}"
-            expected = [(values[bank, read[bank]].copy(), zeros[bank, read[bank]]) for bank in range(banks)]
+                    for half, flag in enumerate(flags) if config.binary_rows else ():
+                        assert flag in (-1, ctx.get(buffer.read_zero[bank]) >> half & 1), f"bank {bank}"
+            expected = [(values[bank, read[bank]].copy(), zeros[bank, read[bank]].copy()) for bank in range(banks)]
             for bank in np.flatnonzero(enabled):
                 values[bank, entry] = np.where(changed, data[bank % config.write_lanes], values[bank, entry])
-                if changed[0]:
-                    zeros[bank, entry] = zero[bank % config.write_lanes]
+                for half, byte in enumerate((0, config.sign_bytes)):
+                    if changed[byte]:
+                        zeros[bank, entry, half] = zero[bank % config.write_lanes, half]
             await ctx.tick()
 
     async def compare(ctx):
-        values, zeros = np.full((banks, 256, lanes), -1), np.full((banks, 256), -1)
+        values, zeros = np.full((banks, 256, lanes), -1), np.full((banks, 256, 2), -1)
         await use(ctx, 100, values, zeros)
         ctx.set(buffer.write.enable, 0)
         await bench.reset(ctx)          # leaves what is written

@@ -20,12 +20,16 @@ CONFIGS = {
 def plain_row(config, rng):
     """A LOAD_SET, and the settings behind it."""
     fields = {"cols": int(rng.choice([1, 4095, rng.integers(1, 4096)])), "pad_left": int(rng.integers(16)),
-              "pad_right": int(rng.integers(16)), "sign": int(rng.integers(2)), "stride": 1}
-    signs = fields["sign"] and config.binary_rows
-    runs = {"outputs": fields["pad_left"] + fields["cols"] + fields["pad_right"], "step": config.beat_bytes,
-            "length": config.beat_bytes // 8 if signs else config.beat_bytes, "offset": 0, "skip": 0, "place": 0,
-            "pairs": 0}
-    return Instruction(Opcode.LOAD_SET, **fields), runs, {"left": fields["pad_left"], "width": runs["outputs"]}
+              "pad_right": int(rng.integers(16)), "stride": 1,
+              "sign": int(rng.integers(2)), "pair": int(rng.integers(2))}
+    width = fields["pad_left"] + fields["cols"] + fields["pad_right"]
+    runs = {"outputs": width, "step": config.beat_bytes, "length": config.beat_bytes, "offset": 0, "skip": 0,
+            "place": 0, "pairs": 0}
+    if fields["sign"] and config.binary_rows:
+        # A pixel's signs are in its beat behind those of the pixel before.
+        count, pair = config.sign_bytes, fields["pair"]
+        runs |= {"outputs": width - pair, "length": count * (1 + pair), "offset": 0 if pair else count, "skip": pair}
+    return Instruction(Opcode.LOAD_SET, **fields), runs, {"left": fields["pad_left"], "width": width}
 
 
 def gathered_row(config, rng, cols):

@@ -56,9 +56,12 @@ def test_plain_machine(seed: int) -> None:
 
 @pytest.mark.parametrize("channels, padding", [
     (64, 0), (40, 0), (128, 0), (128, 1), (48, -1), (33, 1), (200, 0), (129, None)])
-def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> None:
-    """Bits without a channel and padding cancel: what the unit requantises is what the layer does."""
-    config, pads = CONFIGS[1], (0 if padding is None else 1,) * 4
+@pytest.mark.parametrize("unit_rows", [2, 16])
+def test_sums(channels: int, padding: int | None, unit_rows: int, rng: np.random.Generator) -> None:
+    """Bits without a channel and padding cancel: what the unit requantises is what the layer does; where it is slower
+    than loads, from pairs of pixels.
+    """
+    config, pads = replace(CONFIGS[1], binary_rows=unit_rows), (0 if padding is None else 1,) * 4
     weights = rng.choice(np.array([-1, 1], np.int16), (19, channels, 3, 3))
     bias, multiplier = 2 * rng.integers(-50, 50, 19) + channels % 2, rng.integers(1, 1 << 17, 19)
     stage = Requantize(bias, multiplier, rng.integers(13, 20, 19), -3, -100, 110)
@@ -77,19 +80,36 @@ def test_sums(channels: int, padding: int | None, rng: np.random.Generator) -> N
     x = rng.integers(-128, 128, (channels, 6, 6)).astype(np.int8)
     expected = golden.run_layer(layer, golden.run_layer(signs, x), zero_point=0)
     # A slow unit: bits of the entries as they are loaded, unused ones zero.
-    bits = np.zeros((source.blocks * 128, 6 + 2 * pads[0], 6 + 2 * pads[0]), np.int64)
+    bits = np.zeros((-(-channels // 128) * 128, 6 + 2 * pads[0], 6 + 2 * pads[0]), np.int64)
     blocks = -(-channels // 16) * 16
     flags = np.pad(np.zeros((6, 6), bool), pads[0], constant_values=padding == 0)
     inside = np.pad(np.pad(x, ((0, blocks - channels), (0, 0), (0, 0))) >= 0, ((0, 0), (pads[0],) * 2, (pads[0],) * 2),
                     constant_values=(padding or 0) >= 0)
     bits[:blocks] = inside
-    rows = np.unpackbits(unit.weights.data, axis=1, bitorder="little").reshape(-1, source.blocks, 9, 16, 128)
+
+    def entries(block: int, tap: int) -> tuple[np.ndarray, np.ndarray]:
+        """What a step reads for all output pixels: bits (size, size, 128), flags (size, size, 2)."""
+        def under(values: np.ndarray, ky: int, kx: int) -> np.ndarray:
+            return np.moveaxis(values[..., ky:ky + size, kx:kx + size], (-2, -1), (0, 1))
+        if not source.columns:
+            ky, kx = divmod(tap, 3)
+            return under(bits[128 * block:][:128], ky, kx), under(np.stack([flags] * 2), ky, kx)
+        left = 2 * block
+        if not source.is_pair(block):
+            return under(bits, tap, left), under(np.stack([flags] * 2), tap, left)
+        # Two pixels, whose int8 blocks take turns.
+        pixels = [under(bits[:64], tap, kx).reshape(size, size, 4, 16) for kx in (left, left + 1)]
+        return (np.stack(pixels, axis=-2).reshape(size, size, 128),
+                np.stack([under(flags, tap, kx) for kx in (left, left + 1)], axis=-1))
+
+    assert bool(source.columns) == (channels <= 64 and unit_rows == 2)
+    taps = 3 if source.columns else 9
+    rows = np.unpackbits(unit.weights.data, axis=1, bitorder="little").reshape(-1, source.blocks, taps, 16, 128)
     counts = np.zeros((32, size, size), np.int64)
     for tile, of_tile in enumerate(rows):
         for block in range(source.blocks):
-            for tap in range(9):
-                window = bits[block * 128:][:128, tap // 3:, tap % 3:][:, :size, :size].transpose(1, 2, 0)
-                zeros = flags[tap // 3:, tap % 3:][:size, :size]
+            for tap in range(taps):
+                window, zeros = entries(block, tap)
                 count = golden.binary_popcount(window, of_tile[block, tap], zeros)
                 counts[tile * 16:][:16] += count.transpose(2, 0, 1)
     stage = unit.requantize

@@ -13,6 +13,7 @@ from gen.onnx.importer import load
 from sim.cycles import estimate
 from sim.rtl import Bus, RtlMachine, run_program
 from tests.compiled import compile_kept
+from tests.gen.test_binary_pairs import pair_graph, pair_loads
 from tests.random_binary import random_binary_graph
 
 from .on_rtl import check_on_rtl
@@ -59,6 +60,19 @@ def test_random_layers(machine, seed, part):
 def test_many_random_layers(machine, seed, part):
     for number in range(12):
         check(machine, seed + number)
+
+
+@pytest.mark.parametrize("chain", [False, True], ids=["int8", "map"])
+@pytest.mark.parametrize("kernel, stride, padding, blocks", [
+    ((3, 3), 1, 0, 4), ((3, 3), 2, 0, 4), ((1, 2), 1, None, 2), ((5, 5), 1, 1, 3)])
+def test_pairs(machine, rng, seed, kernel, stride, padding, blocks, chain):
+    """Two taps in a step: values on a random bus and on a plain one, and the time model's cycles."""
+    graph = pair_graph(rng, blocks * machine.config.ic_lanes, kernel, stride, padding, chain=chain)
+    program, _ = compile_kept(graph, machine.config)
+    assert pair_loads(program)
+    check_on_rtl(machine, program, graph, seed)
+    result = check_on_rtl(machine, program, graph, seed, bus=Bus())
+    assert estimate(machine.config, program.code).cycles == pytest.approx(result.counters["cycles"], rel=0.005)
 
 
 @pytest.mark.parametrize("kinds", ["ib" * 8, "iibb" * 4, "b" * 6 + "i" * 6])

@@ -259,7 +259,7 @@ def test_no_tile_counts_as_padding(seed):
     machine.zeros[:] = True
     execute(machine, "load")
     # 3 * 4 tiles of two blocks, two to an entry.
-    assert not machine.zeros.reshape(config.banks, -1)[:, :2 * 16 * 6].any()
+    assert not machine.zeros.reshape(config.banks, -1, 2)[:, :2 * 16 * 6].any()
 
 
 def test_words_that_are_not_read(seed):

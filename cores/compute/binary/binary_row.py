@@ -1,11 +1,11 @@
 """Binary row: XNOR-popcount of one output channel."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...config import NpuConfig
-from .popcount import FIRST_ONES, add_ones, adders, carries, count_of, parity_steps
+from .popcount import FIRST_ONES, ONES, add_ones, adders, carries, count_of, halves, parity_steps
 
 __all__ = ["BinaryRow"]
 
@@ -16,8 +16,8 @@ _ADDITIONS = 2
 class BinaryRow(wiring.Component):
     """For each pixel, how many of its ``binary_bits`` bits are equal to the weights': ``counts``, one word a cycle.
 
-    Latency `BinaryRow.latency` from ``bits``. All rows of the unit are the same module. Golden model:
-    ``sim.golden.binary_popcount``.
+    Latency `BinaryRow.latency` from ``bits``. All rows of the unit are the same module. ``parities`` are those of
+    `popcount.entry_parities`. Golden model: ``sim.golden.binary_popcount``.
     """
 
     def __init__(self, config: NpuConfig):
@@ -30,14 +30,15 @@ class BinaryRow(wiring.Component):
             "weight_parities": In(bits // 2),        # of the weights of the cycle before
             "load": In(1),                           # take the weights over, in the cycle before their first bits
             "load_parities": In(1),                  # take theirs over, a cycle later
-            # Pixels that count half their bits; in the last cycle before the counts.
-            "half": In(px),
+            # Of each pixel, whether each half counts half of its bits; in the last cycle but one before the counts.
+            "marks": In(data.ArrayLayout(2, px)),
             "counts": Out(data.ArrayLayout(range(bits + 1), px)),  # equal bits of each pixel
         })
 
     @staticmethod
     def _adder_stages(config: NpuConfig) -> int:
-        return -(-adders(config.binary_bits // 2) // (2 * _ADDITIONS))
+        # A chain for each half; its sum takes the place of the last stage's last addition.
+        return -(-(adders(config.binary_bits // 4 - FIRST_ONES + 1) + 1) // _ADDITIONS)
 
     @classmethod
     def latency(cls, config: NpuConfig) -> int:
@@ -54,54 +55,61 @@ class BinaryRow(wiring.Component):
         with m.If(self.load_parities):
             m.d.sync += weight_parities.eq(self.weight_parities)
 
-        steps, early = parity_steps(bits), bits // 3
+        half_bits = bits // 2
+        steps, early = parity_steps(half_bits), half_bits // 3
         for pixel in range(self.config.pixel_lanes):
-            x, parities = self.bits[pixel], self.parities[pixel]
-            digits = carries(list(x), list(weights), steps[:early])
-            # x is a cycle ahead of its parities; the few pairs that are left over take part in later steps.
-            rest = Signal(bits - 3 * early, name=f"rest{pixel}")
-            m.d.sync += rest.eq(x[3 * early:])
-            rest_weights = Signal.like(rest, name=f"rest_weights{pixel}")
-            m.d.sync += rest_weights.eq(weights[3 * early:])
-            x_items = [*[None] * (3 * early), *rest, *parities]
-            w_items = [*[None] * (3 * early), *rest_weights, *weight_parities]
-            late = [*carries(x_items, w_items, steps[early:]), ~(x_items[-1] ^ w_items[-1])]
-            self._count(m, pixel, digits, late)
+            pairs = zip(halves(list(self.bits[pixel])), halves(list(weights)), strict=True)
+            chains = []
+            for half, (x, w) in enumerate(pairs):
+                own = slice(half * half_bits // 2, (half + 1) * half_bits // 2)
+                parities, parities_of_weights = self.parities[pixel][own], weight_parities[own]
+                digits = carries(x, w, steps[:early])
+                # x is a cycle ahead of its parities; the few pairs that are left over take part in later steps.
+                rest = Signal(half_bits - 3 * early, name=f"rest{pixel}_{half}")
+                rest_weights = Signal.like(rest, name=f"rest_weights{pixel}_{half}")
+                m.d.sync += [rest.eq(Cat(x[3 * early:])), rest_weights.eq(Cat(w[3 * early:]))]
+                x_items = [*[None] * (3 * early), *rest, *parities]
+                w_items = [*[None] * (3 * early), *rest_weights, *parities_of_weights]
+                late = [*carries(x_items, w_items, steps[early:]), ~(x_items[-1] ^ w_items[-1])]
+                chains.append(self._chain(m, f"{pixel}_{half}", self.marks[pixel][half], digits, late))
+            (first, first_parity), (second, second_parity) = chains
+            count = Signal(range(bits + 1), name=f"count{pixel}", reset_less=True)
+            # Two parities are one more of weight 2.
+            number = (Cat(Const(1), first) + Cat(first_parity & second_parity, second))[1:len(count)]
+            m.d.sync += count.eq(Cat(first_parity ^ second_parity, number))
+            m.d.comb += self.counts[pixel].eq(count)
         return m
 
-    def _count(self, m: Module, pixel: int, early: list, late: list) -> None:
-        """Register ``early``, and a cycle later ``late``, whose last is of weight 1; add up."""
-        bits, stages = self.config.binary_bits, self._adder_stages(self.config)
+    def _chain(self, m: Module, name: str, mark: Value, early: list[Value], late: list[Value]) -> tuple[Value, Value]:
+        """Register ``early``, and a cycle later ``late``, whose last is of weight 1; add up all but that one.
 
-        def held(values, name):
-            # With a reset: without one, a few registers in a row would become shift-register look-up tables.
-            register = Signal(len(values), name=f"{name}{pixel}")
+        Returns the sum and that one. ``mark``: both are those of half the bits, whatever they are.
+        """
+        stages = self._adder_stages(self.config)
+
+        def held(values, register_name, *, marked: int | None = None):
+            # With a reset: without one, a few registers in a row would become shift-register look-up tables. A mark is
+            # one too.
+            register = Signal(len(values), name=f"{register_name}{name}", reset_less=marked is not None)
             m.d.sync += register.eq(Cat(values))
+            if marked is not None:
+                with m.If(mark):
+                    m.d.sync += register.eq(marked)
             return list(register)
 
         ones = held(early, "early")
-        # Two chains of additions beside each other, whose sums are added in the place of the last stage's last one.
-        chains = [count_of(ones[:1]), count_of(ones[1:1 + FIRST_ONES])]
-        ones = ones[1 + FIRST_ONES:]
+        begin = max(1, len(ones) + len(late) - 1 - ONES * (_ADDITIONS * stages - 1))
+        (number, maximum), ones = count_of(ones[:begin]), ones[begin:]
         for stage in range(stages):
-            last = stage == stages - 1
+            last, marks = stage == stages - 1, stage == stages - 2
             for _ in range(_ADDITIONS - last):
-                for chain, (number, maximum) in enumerate(chains):
-                    if ones:
-                        number, maximum, ones = add_ones(number, maximum, ones)
-                        chains[chain] = number, maximum
+                if ones:
+                    number, maximum, ones = add_ones(number, maximum, ones)
             if not last:
-                chains = [(Cat(held(list(number), f"number{stage}_{chain}_")), maximum)
-                          for chain, (number, maximum) in enumerate(chains)]
-                if stage == 0:
-                    ones, late = [*held(ones, "ones0_"), *held(late[:-1], "late")], held(late[-1:], "parity0_")
-                else:
-                    ones, late = held(ones, f"ones{stage}_"), held(late, f"parity{stage}_")
-        (first, _), (second, _) = chains
-        count = Signal(range(bits + 1), name=f"count{pixel}", reset_less=True)
-        # The last of the ones is the carry.
-        assert len(ones) <= 1
-        carry = ones[0] if ones else Const(0)
-        number = (Cat(Const(1), first) + Cat(carry, second))[1:len(count)]
-        m.d.sync += count.eq(Mux(self.half[pixel], bits // 2, Cat(late[-1], number)))
-        m.d.comb += self.counts[pixel].eq(count)
+                number = Cat(held(list(number), f"number{stage}_",
+                                  marked=self.config.binary_bits // 8 if marks else None))
+                more = late[:-1] if stage == 0 else []
+                ones, late = [*held([*ones, *more], f"ones{stage}_", marked=0 if marks else None)], held(
+                    late[-1:], f"parity{stage}_", marked=0 if marks else None)
+        assert stages > 1 and not ones
+        return number, late[0]

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...buffers.input_buffer import BankShape
 from ...config import NpuConfig
 from .binary_row import BinaryRow
-from .popcount import parities
+from .popcount import entry_parities
 
 __all__ = ["BinaryUnit"]
 
@@ -30,10 +30,11 @@ class BinaryUnit(wiring.Component):
         bits, rows, px = config.binary_bits, config.binary_rows, config.pixel_lanes
         super().__init__({
             "pixels": In(data.ArrayLayout(bits, config.banks)),  # as read from the banks
-            "zeros": In(config.banks),            # pixels that count half of their bits
+            "zeros": In(data.ArrayLayout(2, config.banks)),  # of each, which halves count half of their bits
             "first_bank": In(BankShape(config)),  # that pixel 0 was read from
             "weights": In(data.ArrayLayout(bits, rows)),  # of each row, of the next step
-            "weight_parities": In(data.ArrayLayout(bits // 2, rows)),  # `parities` of the weights of the cycle before
+            # Their `entry_parities`, of the weights of the cycle before.
+            "weight_parities": In(data.ArrayLayout(bits // 2, rows)),
             "load": In(1),                        # take the weights over, in the cycle of their first pixels
             "swap": In(1),                        # in the cycle of the counts: pixel 0 came from an odd bank
             # In that cycle: groups of output lanes that get the rows' counts; the others get zero.
@@ -66,15 +67,15 @@ class BinaryUnit(wiring.Component):
         load_parities = Signal()
         m.d.sync += [
             *[x[side].eq(value) for side, value in enumerate(self._sides(list(self.pixels)))],
-            *[x_parities[side].eq(parities(x[side], of_weights=False)) for side in range(px)],
+            *[x_parities[side].eq(entry_parities(x[side], of_weights=False)) for side in range(px)],
             load_parities.eq(self.load),
         ]
-        half = Cat(self._sides(list(self.zeros)))
-        for cycle in range(BinaryRow.latency(config)):
+        marks = Cat(self._sides(list(self.zeros)))
+        for cycle in range(BinaryRow.latency(config) - 1):
             # With a reset: it keeps the registers from becoming a look-up table.
-            delayed = Signal(px, name=f"half{cycle}")
-            m.d.sync += delayed.eq(half)
-            half = delayed
+            delayed = Signal(2 * px, name=f"marks{cycle}")
+            m.d.sync += delayed.eq(marks)
+            marks = delayed
 
         counts = []
         for number in range(config.binary_rows):
@@ -86,7 +87,7 @@ class BinaryUnit(wiring.Component):
                 row.weight_parities.eq(self.weight_parities[number]),
                 row.load.eq(self.load),
                 row.load_parities.eq(load_parities),
-                row.half.eq(half),
+                row.marks.eq(marks),
             ]
             delayed = row.counts
             for cycle in range(self.shortest_latency(config), self.latency):

@@ -6,16 +6,23 @@ that of the three w, each of which serves all rows or all pixels. Parities are p
 to be made for every x and w: n/2 of them, all of weight 2, and one last parity.
 """
 
+from collections.abc import Sequence
 from functools import cache
+from typing import TypeVar
 
 from amaranth.hdl import Cat, Const, Value
 
-__all__ = ["FIRST_ONES", "add_ones", "adders", "carries", "count_of", "parities", "parity_steps"]
+from ...arch.numerics import half_of
+
+__all__ = ["FIRST_ONES", "ONES", "add_ones", "adders", "carries", "count_of", "entry_parities", "halves", "parities",
+           "parity_steps"]
 
 #: Ones that one addition takes: five into the adder's own look-up tables and one as its carry.
-_ONES = 6
+ONES = 6
 #: Ones that a look-up table for each digit counts: what a chain of additions may begin with.
 FIRST_ONES = 3
+
+_T = TypeVar("_T")
 
 
 @cache
@@ -55,6 +62,18 @@ def parities(bits: Value, *, of_weights: bool) -> Value:
     return Cat(items[len(bits):])
 
 
+def halves(bits: Sequence[_T]) -> tuple[list[_T], list[_T]]:
+    """An entry's bits, by halves."""
+    first, second = ([bit for number, bit in enumerate(bits) if half_of(number, len(bits)) == half]
+                     for half in range(2))
+    return first, second
+
+
+def entry_parities(bits: Value, *, of_weights: bool) -> Value:
+    """`parities` of an entry's first half, then those of its second: each is counted by itself."""
+    return Cat(parities(Cat(half), of_weights=of_weights) for half in halves(list(bits)))
+
+
 def _majority(a: Value, b: Value, c: Value) -> Value:
     return (a & b) | (a & c) | (b & c)
 
@@ -78,7 +97,7 @@ def count_of(ones: list[Value]) -> tuple[Value, int]:
 
 def adders(ones: int) -> int:
     """How many times `add_ones` is used to count ``ones`` ones."""
-    return -(-(ones - 1) // _ONES)
+    return -(-(ones - 1) // ONES)
 
 
 def add_ones(number: Value, maximum: int, ones: list[Value]) -> tuple[Value, int, list[Value]]:
@@ -88,13 +107,13 @@ def add_ones(number: Value, maximum: int, ones: list[Value]) -> tuple[Value, int
     written as a subtraction, which fixes that ``number`` goes to the carry chain's data input; the lowest bit makes the
     carry.
     """
-    taken, carry = list(ones[:_ONES - 1]), ones[_ONES - 1] if len(ones) >= _ONES else Const(0)
-    a, b, c, d, e = [*taken, *[Const(0)] * (_ONES - 1 - len(taken))]
+    taken, carry = list(ones[:ONES - 1]), ones[ONES - 1] if len(ones) >= ONES else Const(0)
+    a, b, c, d, e = [*taken, *[Const(0)] * (ONES - 1 - len(taken))]
     low, first = a ^ b ^ c, _majority(a, b, c)
     second = _majority(low, d, e)
     count = Cat(low ^ d ^ e, first ^ second, first & second)
-    maximum += min(len(ones), _ONES)
+    maximum += min(len(ones), ONES)
     width = maximum.bit_length()
     # Above the count's own bits the subtrahend is all ones: nothing is left of it but the carry's way.
     subtrahend = Cat(~carry, ~count, Const(-1, width))[:width + 1]
-    return (Cat(Const(0), number) - subtrahend)[1:width + 1], maximum, ones[_ONES:]
+    return (Cat(Const(0), number) - subtrahend)[1:width + 1], maximum, ones[ONES:]

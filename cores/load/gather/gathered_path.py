@@ -83,6 +83,7 @@ class GatheredPath(wiring.Component):
         m.d.comb += [
             padded.geometry.eq(self.geometry),
             padded.beat.eq(enter.beat),
+            *([padded.enter.eq(enter.valid)] if config.binary_rows else []),
             # Pixels that become tiles are whole and have no signs taken.
             self.pixel.eq(Mux(enter.is_data, enter.beat,
                               self.geometry.pad_value.as_unsigned().replicate(config.beat_bytes))),

@@ -15,8 +15,9 @@ class PaddedBytes(wiring.Component):
     """Replace the bytes of a beat that are not ``data`` by padding, a cycle later; with ``sign`` keep its channels'
     signs.
 
-    The signs of a beat are a run of its first bytes, which goes where the gatherer says. ``present``: bytes that do not
-    count as padding; without ``pad_zero`` that are all (``binary_rows``).
+    The signs of a beat are bytes behind those of the pixel that entered before it, which are its first: runs that go
+    where the gatherer says. ``present``: bytes that do not count as padding; without ``pad_zero`` that are all
+    (``binary_rows``).
 
     Latency `LATENCY`: a beat comes out of block RAM, and late is known what of it is data.
     """
@@ -29,6 +30,7 @@ class PaddedBytes(wiring.Component):
             "geometry": In(instruction_layout(Opcode.LOAD_SET)),  # of the box; stands until its last beat is out
             "beat": In(config.beat_bits),       # as it came from memory
             "data": In(config.beat_bytes),      # bytes of it that are data
+            **({"enter": In(1)} if config.binary_rows else {}),  # it enters
             "bytes": Out(data.ArrayLayout(8, config.beat_bytes)),  # with padding in place of the others
             "present": Out(config.beat_bytes),  # bytes that do not count as padding
         })
@@ -46,9 +48,22 @@ class PaddedBytes(wiring.Component):
         if self.config.binary_rows:
             with m.If(~geometry.pad_zero):
                 m.d.comb += self.present.eq(~0)
+            count = self.config.sign_bytes
+            before = Signal(data.ArrayLayout(8, count), reset_less=True)    # signs of the pixel before
+            there = Signal(count, reset_less=True)      # their ``present``
+            entered = Signal()
+            own = slice(count, 2 * count)
+            m.d.sync += entered.eq(self.enter)
+            with m.If(entered):
+                m.d.sync += [before.eq(Cat(self.bytes[lane] for lane in range(lanes)[own])),
+                             there.eq(self.present[own])]
             with m.If(geometry.sign):
-                for lane in range(lanes // 8):
+                m.d.comb += self.present[:count].eq(there)
+                for lane in range(count):
                     signs = Cat(~beat[8 * channel + 7] for channel in range(8 * lane, 8 * lane + 8))
-                    m.d.comb += self.bytes[lane].eq(
-                        Mux(is_data[lane], signs, (~geometry.pad_value[-1]).replicate(8)))
+                    m.d.comb += [
+                        self.bytes[lane].eq(before[lane]),
+                        self.bytes[count + lane].eq(
+                            Mux(is_data[count + lane], signs, (~geometry.pad_value[-1]).replicate(8))),
+                    ]
         return m

@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigne
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ...arch.numerics import half_of
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
 from .byte_window import ByteWindow
@@ -43,7 +44,7 @@ class RunGatherer(wiring.Component):
             "wrap": Out(1),                    # the next block begins another entry
             "data": Out(config.write_lanes * config.beat_bits),  # of what set out `LATENCY` cycles ago
             "bytes": Out(config.beat_bytes),   # of its entries that it has
-            "zero": Out(config.write_lanes),   # its entries that are padding as a whole
+            "zero": Out(data.ArrayLayout(2, config.write_lanes)),  # of its entries, which halves are padding as a whole
         })
 
     def elaborate(self, platform):
@@ -109,8 +110,10 @@ class RunGatherer(wiring.Component):
             for lane in range(lanes):
                 m.d.comb += self.data.word_select(number * lanes + lane, 8).eq(window.output[number][lane][:8])
             if config.binary_rows:
-                present = Cat(window.output[number][lane][8] for lane in range(lanes))
-                m.d.comb += self.zero[number].eq(~(present & self.bytes).any())
+                present = [window.output[number][lane][8] & self.bytes[lane] for lane in range(lanes)]
+                m.d.comb += self.zero[number].eq(Cat(
+                    ~Cat(bit for lane, bit in enumerate(present) if half_of(lane, lanes) == half).any()
+                    for half in range(2)))
         return m
 
     def _keep_room(self, m: Module, *, behind: Value, beyond: Value, load: Value, waits: Value) -> None:

@@ -19,10 +19,10 @@ __all__ = ["RunSettings"]
 class RunSettings(wiring.Component):
     """The runs of a row, and the beats of padding in front of its data and behind them.
 
-    Behind LOAD_SET a run is a pixel, with ``sign`` the first eighth of one. ``data_beats`` and ``data_bytes``: where
-    data end in a row, counted from its first fetched beat; what is behind them counts as padding. Settings are good
-    when ``ready``: a cycle behind ``setting``, and for LOAD_GATHER `GATHER_CYCLES` more. The span of a LOAD_GATHER has
-    to be there when it is taken.
+    Behind LOAD_SET a run is a pixel, with ``sign`` the second eighth of one, with ``pair`` too the first two of all but
+    the row's first (`PaddedBytes`). ``data_beats`` and ``data_bytes``: where data end in a row, counted from its first
+    fetched beat; what is behind them counts as padding. Settings are good when ``ready``: a cycle behind ``setting``,
+    and for LOAD_GATHER `GATHER_CYCLES` more. The span of a LOAD_GATHER has to be there when it is taken.
     """
 
     #: Cycles in which what follows from the span of a LOAD_GATHER is being made.
@@ -72,13 +72,22 @@ class RunSettings(wiring.Component):
             m.d.sync += [
                 Value.cast(self.runs).eq(0),
                 self.runs.outputs.eq(self.extent),
-                self.runs.length.eq(Mux(plain.sign, lanes // 8, lanes) if self.config.binary_rows else lanes),
+                self.runs.length.eq(lanes),
                 self.runs.step.eq(lanes),
                 self.left.eq(plain.pad_left),
                 self.width.eq(self.extent),
                 self.gathering.eq(0),
                 cols.eq(plain.cols),
             ]
+        if self.config.binary_rows:
+            one, paired = self.config.sign_bytes, plain.sign & plain.pair
+            with m.If(self.setting.load_set & plain.sign):
+                m.d.sync += [
+                    self.runs.outputs.eq(self.extent - paired),
+                    self.runs.length.eq(Mux(paired, 2 * one, one)),
+                    self.runs.offset.eq(Mux(paired, 0, one)),
+                    self.runs.skip.eq(paired),
+                ]
         with m.If(self.setting.load_gather):
             m.d.sync += [
                 self.runs.outputs.eq(gather.outputs),
