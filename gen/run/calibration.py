@@ -107,20 +107,20 @@ def quantize_file(path: Path, calibration: Calibration, shapes: Shapes | None = 
 
     Raises FloatModelError, GraphError, InputError or OSError; each names the file.
     """
-    return _quantized(path, _read(path, calibration, shapes), calibration)
+    return _quantized(path, *_parts(_read(path, calibration, shapes)), calibration)
 
 
 def calibrated(path: Path, calibration: Calibration, shapes: Shapes | None = None) -> Calibrated | SampledRanges:
     """As `quantize_file`; of a model that is quantised in part the ranges of what is not."""
-    model = _read(path, calibration, shapes)
-    if quantised_node(model.proto) is None:
-        return _quantized(path, model, calibration)
+    proto, inputs = _parts(_read(path, calibration, shapes))
+    if quantised_node(proto) is None:
+        return _quantized(path, proto, inputs, calibration)
     if any(getattr(calibration.options, f.name) != f.default for f in fields(QuantizeOptions)
            if f.name not in _OF_RANGES):
         raise FloatModelError(f"{path}: the model is quantised already, or a part of it, and its layers stay as they "
                               "are; leave out --per-tensor, --streams, --bias-correction, --equalize and --keep-float")
-    samples = calibration.read(model_specs(model.inputs))
-    content = model.proto.SerializeToString(deterministic=True)
+    samples = calibration.read(model_specs(inputs))
+    content = proto.SerializeToString(deterministic=True)
     return SampledRanges(path, content, calibration, samples, _remarks(calibration, samples))
 
 
@@ -140,10 +140,16 @@ def _read(path: Path, calibration: Calibration, shapes: Shapes | None) -> Model:
         return read(path, array_shapes(calibration.samples))
 
 
-def _quantized(path: Path, model: Model, calibration: Calibration) -> Calibrated:
+def _parts(model: Model) -> tuple[onnx.ModelProto, Sequence[ModelInput]]:
+    """What is needed of a float model: the weights of large ones are not held as arrays, too, while it is quantised."""
+    return model.proto, model.inputs
+
+
+def _quantized(path: Path, proto: onnx.ModelProto, inputs: Sequence[ModelInput], calibration: Calibration
+               ) -> Calibrated:
     try:
-        samples = calibration.read(float_specs(model.inputs))
-        found = quantize(model.proto, samples.inputs, calibration.options, progress=calibration.progress)
+        samples = calibration.read(float_specs(inputs))
+        found = quantize(proto, samples.inputs, calibration.options, progress=calibration.progress)
     except QuantizeError as error:
         raise FloatModelError(f"{path}: {error}") from None
     return Calibrated(found, samples, _remarks(calibration, samples))
