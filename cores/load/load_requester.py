@@ -70,7 +70,7 @@ class LoadRequester(wiring.Component):
         startable, accept = Signal(), Signal()
         is_set, is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
             Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
-        lacks_stores, asks = Signal(), Signal()
+        lacks_stores, asks, was_set = Signal(), Signal(), Signal()
         next_row = Signal.like(wgt.beats)       # beats of its rows, less one
         m.d.comb += [
             lacks_stores.eq(lacks(self.store_level, act.stores)),
@@ -87,10 +87,11 @@ class LoadRequester(wiring.Component):
             startable.eq(self.queue.valid & ~accept & self.room & ~lacks_stores & ~halted),
             asks.eq(is_weights | is_side | (is_box & (act.rows != 0) & (geometry.cols != 0))),
             kind.eq(Cat(is_box, is_weights, is_side)),
+            was_set.eq(is_set),
             parts.eq(extent_parts(m, self.queue.payload.word)),
             next_row.eq(Mux(is_box, geometry.cols, Mux(is_weights, wgt.beats, side.cols)) - 1),
         ]
-        with m.If(accept & is_set):
+        with m.If(accept & was_set):
             m.d.sync += [geometry[name].eq(word.load_set[name]) for name in ("cols", "row_pitch", "block_pitch")]
 
         # -- the burst at hand ----------------------------------------------------------------------------------------
@@ -114,12 +115,12 @@ class LoadRequester(wiring.Component):
                 running.eq(asks),
                 # The offset is the first field of all three operations.
                 *[signal.eq(act.offset) for signal in (block_offset, row_offset, offset)],
-                row_pitch.eq(Mux(is_box, geometry.row_pitch, side.row_pitch)),
+                row_pitch.eq(Mux(kind.load_act, geometry.row_pitch, side.row_pitch)),
                 row.eq(next_row),
                 whole.eq(next_row[burst_bits:] - 1),
-                rows.eq(Mux(is_box, act.rows, side.rows)),
-                rows_left.eq(Mux(is_weights, 1, Mux(is_box, act.rows, side.rows)) - 2),
-                blocks_left.eq(Mux(is_box, act.blocks, 1) - 2),
+                rows.eq(Mux(kind.load_act, act.rows, side.rows)),
+                rows_left.eq(Mux(kind.load_wgt, 1, Mux(kind.load_act, act.rows, side.rows)) - 2),
+                blocks_left.eq(Mux(kind.load_act, act.blocks, 1) - 2),
             ]
         with m.If(go):
             m.d.sync += [offset.eq(next_offset), whole.eq(count_down(last_burst, whole, row[burst_bits:], first=1))]
