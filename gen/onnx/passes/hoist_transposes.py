@@ -10,7 +10,7 @@ from onnx import NodeProto, helper, numpy_helper
 from gen.onnx.names import unique
 from gen.onnx.passes.constants import constant_of
 
-__all__ = ["ELEMENTWISE", "hoist_transposes", "turned_constants"]
+__all__ = ["ELEMENTWISE", "exchanged", "hoist_transposes", "taken_names", "turned_constants"]
 
 #: Operators between an input and a Transpose at most, for time.
 _MOST = 16
@@ -79,12 +79,31 @@ def _turned_pads(arrays: dict[int, np.ndarray], perm: Sequence[int]) -> dict[int
     return {**arrays, 1: pads.reshape(2, -1)[:, list(perm)].reshape(-1)}
 
 
+def exchanged(graph: onnx.GraphProto, first: NodeProto, second: NodeProto, before: NodeProto, after: NodeProto) -> None:
+    """``before`` and ``after`` in place of two operators, of which the second alone reads what the first makes."""
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        if node.output[:1] == second.output[:1]:
+            nodes += [before, after]
+        elif node.output[:1] != first.output[:1]:
+            nodes.append(node)
+    kept = [value for value in graph.value_info if value.name != first.output[0]]
+    del graph.node[:], graph.value_info[:]
+    graph.node.extend(nodes)
+    graph.value_info.extend(kept)
+
+
+def taken_names(graph: onnx.GraphProto) -> set[str]:
+    """Of nodes and values, which new ones must differ from."""
+    return {name for node in graph.node for name in (node.name, *node.input, *node.output)} | {
+        tensor.name for tensor in graph.initializer}
+
+
 def _swap(graph: onnx.GraphProto, maker: NodeProto, transpose: NodeProto, perm: Sequence[int]) -> None:
     """``transpose`` in front of ``maker``; what comes of both keeps its name."""
     arrays = turned_constants(graph, maker, perm)
     assert arrays is not None
-    taken = {name for node in graph.node for name in (node.name, *node.input, *node.output)}
-    taken |= {tensor.name for tensor in graph.initializer}
+    taken = taken_names(graph)
     place = next(n for n, name in enumerate(maker.input) if name and n not in arrays)
     turned = unique(f"{maker.input[place]}/transposed", taken)
     inputs = list(maker.input)
@@ -98,13 +117,4 @@ def _swap(graph: onnx.GraphProto, maker: NodeProto, transpose: NodeProto, perm: 
     after = NodeProto()
     after.CopyFrom(maker)
     after.input[:], after.output[:] = inputs, transpose.output
-    nodes: list[NodeProto] = []
-    for node in graph.node:
-        if node.output[:1] == maker.output[:1]:
-            nodes += [before, after]
-        elif node.output[:1] != transpose.output[:1]:
-            nodes.append(node)
-    kept = [value for value in graph.value_info if value.name != maker.output[0]]
-    del graph.node[:], graph.value_info[:]
-    graph.node.extend(nodes)
-    graph.value_info.extend(kept)
+    exchanged(graph, maker, transpose, before, after)

@@ -8,7 +8,7 @@ import onnx
 from onnx import NodeProto, numpy_helper
 
 from gen.onnx.names import unique
-from gen.onnx.passes.hoist_transposes import ELEMENTWISE, turned_constants
+from gen.onnx.passes.hoist_transposes import ELEMENTWISE, exchanged, taken_names, turned_constants
 
 __all__ = ["sink_transposes"]
 
@@ -53,8 +53,7 @@ def _swap(graph: onnx.GraphProto, transpose: NodeProto, node: NodeProto, back: S
     """``node`` in front of ``transpose``; what comes of both keeps its name."""
     arrays = turned_constants(graph, node, back)
     assert arrays is not None
-    taken = {name for each in graph.node for name in (each.name, *each.input, *each.output)}
-    taken |= {tensor.name for tensor in graph.initializer}
+    taken = taken_names(graph)
     before, after = NodeProto(), NodeProto()
     before.CopyFrom(node)
     after.CopyFrom(transpose)
@@ -67,13 +66,4 @@ def _swap(graph: onnx.GraphProto, transpose: NodeProto, node: NodeProto, back: S
             graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(arrays[place]), before.input[place]))
     before.output[0] = unique(f"{node.output[0]}/turned", taken)
     after.input[0], after.output[0] = before.output[0], node.output[0]
-    nodes: list[NodeProto] = []
-    for each in graph.node:
-        if each.output[:1] == node.output[:1]:
-            nodes += [before, after]
-        elif each.output[:1] != transpose.output[:1]:
-            nodes.append(each)
-    kept = [value for value in graph.value_info if value.name != transpose.output[0]]
-    del graph.node[:], graph.value_info[:]
-    graph.node.extend(nodes)
-    graph.value_info.extend(kept)
+    exchanged(graph, transpose, node, before, after)
