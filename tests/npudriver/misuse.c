@@ -11,14 +11,6 @@ static void expect(npugen_status found, npugen_status wanted, const char *what) 
     wrong = 1;
 }
 
-static uint8_t *contents(const char *path, size_t size) {
-    uint8_t *data = malloc(size);
-    FILE *file = fopen(path, "rb");
-    if (!data || !file || fread(data, 1, size, file) != size) exit(2);
-    fclose(file);
-    return data;
-}
-
 static unsigned given_back;
 static npugen_status out_of_reach(void *context, size_t size, size_t alignment, npugen_buffer *buffer) {
     const npugen_status status = shim_allocate(context, size, alignment, buffer);
@@ -96,8 +88,8 @@ int main(int argc, char **argv) {
     npugen_backend backend;
     npugen_device device;
     npugen_image image = npugen_model;
-    image.code = contents("code.bin", image.code_size);
-    image.constants = contents("data.bin", image.constants_size);
+    image.code = file_contents("code.bin", image.code_size);
+    image.constants = file_contents("data.bin", image.constants_size);
     open_backend(&backend, argc, argv);
     expect(npugen_open(&device, &backend), NPUGEN_OK, "opening");
     images(&device, &image);

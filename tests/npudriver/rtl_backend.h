@@ -77,4 +77,13 @@ static npugen_status open_backend(npugen_backend *backend, int argc, char **argv
     return NPUGEN_OK;
 }
 
+/* A file of ``size`` bytes; ends the program where it cannot be read. */
+static inline uint8_t *file_contents(const char *path, size_t size) {
+    uint8_t *data = malloc(size);
+    FILE *file = fopen(path, "rb");
+    if (!data || !file || fread(data, 1, size, file) != size) exit(2);
+    fclose(file);
+    return data;
+}
+
 #endif

@@ -12,14 +12,6 @@ static void require(npugen_status status, const char *what) {
     exit(1);
 }
 
-static uint8_t *contents(const char *path, size_t size) {
-    uint8_t *data = malloc(size);
-    FILE *file = fopen(path, "rb");
-    if (!data || !file || fread(data, 1, size, file) != size) exit(2);
-    fclose(file);
-    return data;
-}
-
 static size_t values_of(const npugen_tensor *tensor) {
     return (size_t)tensor->channels * tensor->height * tensor->width;
 }
@@ -29,11 +21,11 @@ int main(int argc, char **argv) {
     npugen_device device;
     npugen_program program;
     npugen_image image = npugen_model;
-    int8_t *values = (int8_t *)contents("input_0.bin", values_of(&image.inputs[0]));
+    int8_t *values = (int8_t *)file_contents("input_0.bin", values_of(&image.inputs[0]));
     int8_t *found = malloc(values_of(&image.outputs[0]));
     if (!found) return 2;
-    image.code = contents("code.bin", image.code_size);
-    image.constants = contents("data.bin", image.constants_size);
+    image.code = file_contents("code.bin", image.code_size);
+    image.constants = file_contents("data.bin", image.constants_size);
     open_backend(&backend, 1, argv);
     require(npugen_open(&device, &backend), "opening");
     require(npugen_load(&device, &program, &image, 1), "loading");
