@@ -38,13 +38,15 @@ def rows(model: onnx.ModelProto, pruner: Pruner, like: float) -> Iterator[tuple[
             print(f"channels by {kind}: {error}", flush=True)
 
 
-def with_paths(session: Session, arguments: argparse.Namespace) -> Session:
+def for_rows(session: Session, arguments: argparse.Namespace) -> Session:
     for part in ("train", "test"):
         path = getattr(arguments, part)
         if path:
             data = msgspec.structs.replace(getattr(session, part), path=str(path.absolute()))
             session = msgspec.structs.replace(session, **{part: data})
-    return session
+    # Rows are pruned already.
+    stages = tuple(msgspec.structs.replace(stage, prune=None) for stage in session.stages)
+    return msgspec.structs.replace(session, stages=stages)
 
 
 def main() -> None:
@@ -57,7 +59,7 @@ def main() -> None:
     parser.add_argument("--only", help="rows that begin so")
     parser.add_argument("--untuned", action="store_true", help="leave fine-tuning out")
     arguments = parser.parse_args()
-    session = with_paths(read_session(arguments.session), arguments)
+    session = for_rows(read_session(arguments.session), arguments)
     model, folder = read_model(arguments.model), arguments.session.parent
     name = model.graph.input[0].name
     shape = tuple(dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim[1:])
