@@ -139,7 +139,8 @@ def test_values_keep_their_size(name: str, rng: np.random.Generator):
         values = first[node.output[0]]
         assert np.isfinite(values).all()
         # A map of few pixels has few values of each channel: they are further from the measured mean.
-        assert 0.5 < values.std() < (2 if prod(values.shape[2:]) >= 16 else 6), node.name
+        least, most = (0.5, 2) if prod(values.shape[2:]) >= 16 else (0.2, 6)
+        assert least < values.std() < most, node.name
         assert np.corrcoef(values.ravel(), second[node.output[0]].ravel())[0, 1] < 0.9, node.name
 
 
