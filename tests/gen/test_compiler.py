@@ -41,30 +41,33 @@ def run_and_compare(program: Program, graph: Graph, seed: int, orders: tuple[fun
         assert np.array_equal(memory[:len(program.constants)], image[:len(program.constants)])
 
 
+def compile_and_compare(seed: int, number: int, config: NpuConfig, orders: tuple[functional.Order, ...], *,
+                        density: float | None) -> bool:
+    """A random graph; False if no tile of it fits: a window with all its padding can be larger than a small buffer."""
+    try:
+        program, graph = compile_kept(random_graph(seed + number), config, density=density)
+    except CompileError as error:
+        assert "; build with " in str(error)
+        return False
+    run_and_compare(program, graph, seed, orders)
+    return True
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.macs}-{c.input_depth}")
 def test_random_graphs(config, seed):
+    compiled = 0
     for number in range(12):
-        graph = random_graph(seed + number)
-        density = 0.25 if number % 3 == 0 else None
-        program, graph = compile_kept(graph, config, density=density)
-        run_and_compare(program, graph, seed, ("load", "compute", "store", number))
+        compiled += compile_and_compare(seed, number, config, ("load", "compute", "store", number),
+                                        density=0.25 if number % 3 == 0 else None)
+    assert compiled >= 10
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.macs}-{c.input_depth}")
 def test_many_random_graphs(config, seed):
-    refused = 0
-    for number in range(300):
-        graph = random_graph(seed + number)
-        try:
-            program, graph = compile_kept(graph, config, density=0.5 if number % 4 == 0 else None)
-        except CompileError as error:
-            # A window with all its padding can be larger than a small input buffer.
-            assert "; build with " in str(error)
-            refused += 1
-        else:
-            run_and_compare(program, graph, seed, ("load", number))
-    assert refused <= 6
+    compiled = sum(compile_and_compare(seed, number, config, ("load", number),
+                                       density=0.5 if number % 4 == 0 else None) for number in range(300))
+    assert compiled >= 294
 
 
 @pytest.mark.parametrize("name", MODELS)
