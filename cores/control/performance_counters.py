@@ -40,7 +40,8 @@ class PerformanceCounters(wiring.Component):
         m.submodules.sums = sums = Memory(shape=COUNTER_BITS, depth=self.count, init=[])
         write, read = sums.write_port(), sums.read_port(domain="comb")
 
-        visit, visited = Signal(range(self.count), name="visit"), Signal(range(self.count), name="visited")
+        visit = Signal(range(self.count), name="visit")
+        visited = Signal(range(self.count), name="visited", init=self.count - 1)    # the one before
         m.d.sync += [visit.eq(Mux(visit == self.count - 1, 0, visit + 1)), visited.eq(visit)]
         # After a clear every counter is visited once with its old sum left out.
         stale = Signal(range(self.count + 1), init=self.count)
