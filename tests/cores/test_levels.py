@@ -28,7 +28,7 @@ LIMITS = {
     LoadEngine: (4, 5), ComputeEngine: (3, 6), StoreEngine: (5, 5), EnginePair: (None, 6),
 }
 #: Of the whole machine: MACs, with all units?
-MACHINE = {(64, False): 4, (64, True): 5, (256, False): 4, (256, True): 8}
+MACHINE = {(64, False): 4, (64, True): 5, (256, False): 4, (256, True): 5}
 
 _BOARD = get_board("zu3eg")
 
