@@ -9,6 +9,8 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 
+from .errors import InputError
+
 __all__ = ["KINDS", "apply"]
 
 
@@ -17,6 +19,9 @@ def _quantize(x: np.ndarray, p: Mapping[str, Any]) -> np.ndarray:
     limits = np.iinfo(number)
     with np.errstate(over="ignore"):    # infinite is as good
         steps = np.rint(x / np.float32(p["scale"])) + p["zero_point"]
+    if np.isnan(steps).any():
+        raise InputError("values that are not numbers (NaN) cannot be quantised; the part of the model in front of "
+                         "them makes them")
     return np.clip(steps, limits.min, limits.max).astype(number)
 
 

@@ -66,16 +66,17 @@ def test_many_random_layers(machine, seed, part):
 @pytest.mark.parametrize("kernel, stride, padding, blocks", [
     ((3, 3), 1, 0, 4), ((3, 3), 2, 0, 4), ((1, 2), 1, None, 2), ((5, 5), 1, 1, 3)])
 def test_pairs(machine, rng, seed, kernel, stride, padding, blocks, chain):
-    """Two taps in a step: values on a random bus and on a plain one, and the time model's cycles within 2 %.
+    """Two taps in a step: values on a random bus and on a plain one, and the time model's cycles.
 
-    With a stride of 2 a wide machine may be faster without, as each pair of columns is a load of its own.
+    So large that each machine is faster by pairs, each of which is a load of its own, and that a cycle is little.
     """
-    graph = pair_graph(rng, blocks * machine.config.ic_lanes, kernel, stride, padding, chain=chain)
+    channels = blocks * machine.config.ic_lanes
+    graph = pair_graph(rng, channels, kernel, stride, padding, size=(14, 18), chain=chain, outputs=4 * channels)
     program, _ = compile_kept(graph, machine.config)
-    assert pair_loads(program) or stride > 1
+    assert pair_loads(program)
     check_on_rtl(machine, program, graph, seed)
     result = check_on_rtl(machine, program, graph, seed, bus=Bus())
-    assert estimate(machine.config, program.code).cycles == pytest.approx(result.counters["cycles"], rel=0.02)
+    assert estimate(machine.config, program.code).cycles == pytest.approx(result.counters["cycles"], rel=0.005)
 
 
 @pytest.mark.parametrize("kinds", ["ib" * 8, "iibb" * 4, "b" * 6 + "i" * 6])

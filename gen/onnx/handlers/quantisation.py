@@ -63,6 +63,8 @@ def quantize_linear(context: Context, inputs: Inputs) -> Value:
 
 def _constant(value: Constant, scale: Value | None, point: Value | None, axis: int) -> QuantisedConstant:
     scales = float_scales(scale)
+    if not np.isfinite(scales).all():
+        raise NodeError("the scales of a constant must be finite")
     points = np.zeros(scales.shape, np.int64) if point is None else parameter(point, "the zero point")
     if scales.size != points.size:
         raise NodeError(f"has {scales.size} scales and {points.size} zero points; their numbers must be equal")
