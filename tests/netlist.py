@@ -29,10 +29,14 @@ def _yosys(component: wiring.Component, folder: Path, script: list[str]) -> subp
 
 
 def xilinx_netlist(component: wiring.Component, folder: Path) -> str:
-    """The netlist as Verilog."""
+    """The netlist as Verilog.
+
+    Verilator may take it for a loop that one bit of a wire follows from another one of it, where models of cells have
+    two bits in one assignment. Real loops are errors of `gen.hw.netlist`, which looks at bits.
+    """
     ran = _yosys(component, folder, [*_MAPPED, "write_verilog -noattr netlist.v"])
     assert not ran.returncode, ran.stdout[-1000:] + ran.stderr
-    return (folder / "netlist.v").read_text()
+    return "/* verilator lint_off UNOPTFLAT */\n" + (folder / "netlist.v").read_text()
 
 
 def prove_netlist(component: wiring.Component, folder: Path) -> str:

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The bits of every register, for the formats that describe registers by their fields."""
 
 from collections.abc import Iterable

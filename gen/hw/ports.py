@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The ports of the machine, as the files beside the Verilog name them."""
 
 from dataclasses import dataclass
