@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "AbortedError", "DeviceError", "DriverError", "FaultError", "InputError", "OutOfMemoryError", "PackageError",
-    "TransportError", "WaitTimeoutError",
+    "AbortedError", "DeviceError", "DriverError", "FaultError", "OutOfMemoryError", "PackageError", "TransportError",
+    "WaitTimeoutError",
 ]
 
 
@@ -26,10 +26,6 @@ class OutOfMemoryError(DriverError):
 
 class PackageError(DriverError):
     """A deployed program that is damaged, or is for another machine; or an input that does not fit it."""
-
-
-class InputError(DriverError):
-    """Values that the machine cannot be given."""
 
 
 class WaitTimeoutError(DriverError):

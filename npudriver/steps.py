@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 
-from .errors import InputError
+from .errors import PackageError
 
 __all__ = ["KINDS", "apply"]
 
@@ -20,8 +20,8 @@ def _quantize(x: np.ndarray, p: Mapping[str, Any]) -> np.ndarray:
     with np.errstate(over="ignore"):    # infinite is as good
         steps = np.rint(x / np.float32(p["scale"])) + p["zero_point"]
     if np.isnan(steps).any():
-        raise InputError("values that are not numbers (NaN) cannot be quantised; the part of the model in front of "
-                         "them makes them")
+        raise PackageError("values that are not numbers (NaN) cannot be quantised: the input has them, or the "
+                           "processor's part of the model makes them")
     return np.clip(steps, limits.min, limits.max).astype(number)
 
 

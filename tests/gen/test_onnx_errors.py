@@ -10,7 +10,9 @@ from onnx import TensorProto, helper
 
 from gen.ir import reference
 from gen.ir.errors import GraphError
+from gen.ir.host import HostStep, apply_step
 from gen.onnx.importer import load
+from npudriver.errors import PackageError
 from tests.gen.qdq import Builder
 
 
@@ -125,6 +127,12 @@ def _zero_scale(b: Builder, x: str) -> str:
     return b.node("Conv", x, weights)
 
 
+def _endless_scale(b: Builder, x: str) -> str:
+    scales = np.array([1, 1, np.nan, np.inf], np.float32)
+    bias = b.node("DequantizeLinear", b.constant(np.ones(4, np.int32)), b.constant(scales), axis=0)
+    return b.node("Conv", x, b.weights(4, 3, 3, 3), bias)
+
+
 def _volume(b: Builder, x: str) -> str:
     return b.node("Conv", b.dequantize(b.input(1, 3, 4, 4, 4, name="volume")), b.weights(4, 3, 1, 1, 1))
 
@@ -228,6 +236,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (_weights_by_input_channel, ("per output channel",)),
     (_wide_weights, ("8 bits", "int32")),
     (_zero_scale, ("scales of its weights must be positive",)),
+    (_endless_scale, ("node dequantizelinear", "scales of a constant must be finite")),
     (_volume, ("node conv", "the machine has two spatial axes")),
     (_turned_map, ("node transpose", "moves no data")),
     (_other_shapes, ("a number for each channel", "--features product")),
@@ -384,3 +393,11 @@ def test_constants_that_are_not_finite(operator: str, rng: np.random.Generator, 
     constants = [one, one, one, np.full(3, bad, np.float32)] if operator == "BatchNormalization" else [np.float32(bad)]
     b.output(b.quantize(b.node(operator, x, *map(b.constant, constants))))
     refuse(b.save(tmp_path), f"node {operator.lower()}", "its constants must be finite")
+
+
+def test_quantising_what_is_no_number() -> None:
+    """A part of a model that the processor computes may make it; infinite is the end of the range."""
+    step = HostStep("quantize", {"scale": 0.5, "zero_point": 0, "unsigned": False})
+    assert apply_step(step, np.array([[np.inf, -np.inf, 1.2]], np.float32)).tolist() == [[127, -128, 2]]
+    with pytest.raises(PackageError, match=r"not numbers \(NaN\)"):
+        apply_step(step, np.array([[np.nan]], np.float32))
