@@ -29,6 +29,8 @@ __all__ = [
 
 #: Largest unfolded input (in values) of a convolution that is made in one matrix product; larger ones go tap by tap.
 _UNFOLDED_ELEMENTS = 1 << 24
+#: Weights that are made float at once: the pages of a larger array take longer than the product.
+_FLOAT_WEIGHTS = 1 << 20
 
 
 def round_shift(value: np.ndarray, shift: np.ndarray | int) -> np.ndarray:
@@ -159,23 +161,26 @@ def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads
     x, weights = np.asarray(x), np.asarray(weights)
     oc, _, *kernel = weights.shape
     # A float product is exact while every partial sum is an integer below 2**(mantissa bits).
-    bound = 128 * int(np.abs(weights.astype(np.int64)).sum(axis=(1, 2, 3)).max(initial=0))
+    bound = 128 * max((int(np.abs(row, dtype=np.int64).sum()) for row in weights), default=0)
     number = np.float32 if bound < 1 << 24 else np.float64
     windows = _windows(x.astype(number), (kernel[0], kernel[1]), stride, pads, pad_value)
     *lead, channels, height, width = windows.shape[:-2]
-    weights = weights.astype(number)
     taps = [(ky, kx) for ky in range(kernel[0]) for kx in range(kernel[1])]
     acc = np.zeros((*lead, oc, height, width), number)
     if depthwise:
         for ky, kx in taps:
-            acc += weights[:, 0, ky, kx, None, None] * windows[..., ky, kx]
+            acc += weights[:, 0, ky, kx, None, None].astype(number) * windows[..., ky, kx]
     elif len(taps) * windows[..., 0, 0].size <= _UNFOLDED_ELEMENTS:
         columns = np.moveaxis(windows, (-2, -1), (-4, -3)).reshape(*lead, channels * len(taps), height * width)
-        acc = (weights.reshape(oc, -1) @ columns).reshape(acc.shape)
+        rows = max(1, _FLOAT_WEIGHTS // max(1, weights[:1].size))
+        for first in range(0, oc, rows):
+            some = weights[first:first + rows]
+            sums = some.reshape(len(some), -1).astype(number) @ columns
+            acc[..., first:first + rows, :, :] = sums.reshape(*lead, len(some), height, width)
     else:
         for ky, kx in taps:
             columns = windows[..., ky, kx].reshape(*lead, channels, height * width)
-            acc += (weights[:, :, ky, kx] @ columns).reshape(acc.shape)
+            acc += (weights[:, :, ky, kx].astype(number) @ columns).reshape(acc.shape)
     return acc.astype(np.int64)
 
 

@@ -23,6 +23,7 @@ from gen.ir.errors import GraphError
 from gen.ir.graph import Graph, Layer, Tensor, second_stage
 from gen.ir.parts import ByChannel, wholes
 from gen.onnx.importer import Imported, load_model
+from gen.onnx.light import without_initializers
 from gen.onnx.runtime import RuntimeModel
 from gen.onnx.scores import answers
 from sim.golden import run_stages
@@ -104,7 +105,7 @@ def _value_info(name: str, tensor: Tensor, order: np.ndarray) -> onnx.ValueInfoP
     return helper.make_tensor_value_info(name, number, order.shape)
 
 
-def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, Tensor]) -> onnx.ModelProto:
+def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, Tensor]) -> RuntimeModel:
     """The model with every tensor that a layer reads as an input of its own; keys are ONNX names."""
     proto = imported.model.proto
     needed, nodes = set(written), []
@@ -122,8 +123,9 @@ def _cut(imported: Imported, read: Mapping[str, Tensor], written: Mapping[str, T
     inputs += [value for value in proto.graph.input if value.name in needed]
     outputs = [_value_info(n, t, imported.orders[t.name]) for n, t in written.items()]
     initializers = [i for i in proto.graph.initializer if i.name in needed]
-    result = helper.make_graph(nodes[::-1], "cut", inputs, outputs, initializers)
-    return helper.make_model(result, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    graph = helper.make_graph(nodes[::-1], "cut", inputs, outputs)
+    cut = helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    return RuntimeModel(cut, initializers=initializers)
 
 
 def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -178,7 +180,7 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
     written = {t.onnx_name: t for *_, t in results}
     if not written:     # all of it are tensors that the model does not have
         return []
-    runtime = RuntimeModel(_cut(imported, sources, written))
+    runtime = _cut(imported, sources, written)
     differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
     for sample in range(len(next(iter(ours.values())))):
         feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
@@ -207,15 +209,14 @@ def _second_name(layer: Layer) -> str:
 def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
                      ours: Mapping[str, np.ndarray]) -> list[OutputDifference]:
     graph = imported.graph
-    whole = onnx.ModelProto()
-    whole.CopyFrom(imported.model.proto)
+    whole = without_initializers(imported.model.proto)
     present = {o.name for o in whole.graph.output}
     ends = {name: graph.tensors[tensor] for name, (tensor, _) in graph.outputs.items()}
     joined = {name: tensor for name, tensor in ends.items() if not tensor.onnx_name}
     ends = {name: tensor for name, tensor in ends.items() if tensor.onnx_name}
     whole.graph.output.extend(_value_info(t.onnx_name, t, imported.orders[t.name])
                               for t in {t.onnx_name: t for t in ends.values()}.values() if t.onnx_name not in present)
-    runtime = RuntimeModel(whole)
+    runtime = RuntimeModel(whole, initializers=imported.model.proto.graph.initializer)
     rows = []
     for output, tensor in ends.items():
         theirs, differing = [], 0

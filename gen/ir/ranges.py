@@ -46,7 +46,7 @@ def product_range(weights: np.ndarray, depthwise: bool, inputs: Range) -> Range:
     """`sum_range` of a convolution."""
     low, high = inputs
     positive = np.maximum(weights, 0).sum(axis=(2, 3), dtype=np.int64)
-    negative = np.minimum(weights, 0).sum(axis=(2, 3), dtype=np.int64)
+    negative = weights.sum(axis=(2, 3), dtype=np.int64) - positive
     if depthwise:
         positive, negative = positive[:, 0], negative[:, 0]
         return positive * low + negative * high, positive * high + negative * low

@@ -1,14 +1,16 @@
 """Models in onnxruntime."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import onnx
 import onnxruntime as ort
+from onnx import TensorProto, numpy_helper
 
 from gen.ir.errors import GraphError
+from gen.onnx.light import add_light, is_large, without_initializers
 
 __all__ = ["OnnxruntimeError", "RuntimeModel", "float_outputs"]
 
@@ -30,6 +32,8 @@ class OnnxruntimeError(GraphError):
 class RuntimeModel:
     """A model that is ready to run.
 
+    ``initializers``: further ones of it, which need not be copied into it. Of large ones, its own or these,
+    onnxruntime has the arrays (`gen.onnx.light`); a model in bytes it copies.
     ``optimised``: "none" computes each node as ONNX defines it, "basic" leaves out what is redundant, "all" takes what
     comes close and is faster: kernels for integers, which saturate on some processors, in place of quantised nodes.
     ``threads``: 0 for as many as the processor has; of several that wait for each other each takes the time of a core.
@@ -38,8 +42,9 @@ class RuntimeModel:
     Raises OnnxruntimeError.
     """
 
-    def __init__(self, model: onnx.ModelProto | bytes, *, optimised: Literal["none", "basic", "all"] = "none",
-                 threads: int = 0, save_to: Path | None = None, without: Sequence[str] = ()) -> None:
+    def __init__(self, model: onnx.ModelProto | bytes, *, initializers: Sequence[TensorProto] = (),
+                 optimised: Literal["none", "basic", "all"] = "none", threads: int = 0, save_to: Path | None = None,
+                 without: Sequence[str] = ()) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = _FATAL     # what goes wrong is raised
         options.graph_optimization_level = _LEVELS[optimised]
@@ -47,7 +52,16 @@ class RuntimeModel:
         if save_to is not None:
             options.optimized_model_filepath = str(save_to)
         try:
-            content = model if isinstance(model, bytes) else model.SerializeToString()
+            if isinstance(model, bytes):
+                content = model
+            else:
+                initializers = [*model.graph.initializer, *initializers]
+                model = without_initializers(model)
+                add_light(model, initializers)
+                content = model.SerializeToString()
+            #: What the session reads in place, as long as it is there.
+            self._arrays = _arrays(initializers)
+            options.add_external_initializers(list(self._arrays), list(self._arrays.values()))
             self._session = ort.InferenceSession(content, options, providers=["CPUExecutionProvider"],
                                                  disabled_optimizers=list(without))
         except Exception as error:      # onnxruntime's own exception types are not public
@@ -72,6 +86,12 @@ def float_outputs(model: onnx.ModelProto) -> list[str]:
     """
     return [value.name for value in model.graph.output
             if value.type.tensor_type.elem_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.UNDEFINED)]
+
+
+def _arrays(initializers: Iterable[TensorProto]) -> dict[str, ort.OrtValue]:
+    """The large ones."""
+    return {tensor.name: ort.OrtValue.ortvalue_from_numpy(numpy_helper.to_array(tensor))
+            for tensor in initializers if is_large(tensor)}
 
 
 def _line(error: Exception) -> str:

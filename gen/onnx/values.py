@@ -67,8 +67,10 @@ class QuantisedConstant:
 
     @property
     def integers(self) -> np.ndarray:
-        """Zero point subtracted, int64."""
-        return self.array.astype(np.int64) - self._along(self.zero_point.astype(np.int64))
+        """Zero point subtracted; int16 of 8 bits, int64 of others."""
+        number = np.int16 if self.array.itemsize == 1 else np.int64
+        difference: np.ndarray = np.subtract(self.array, self._along(self.zero_point), dtype=number, casting="unsafe")
+        return difference
 
     @property
     def real(self) -> np.ndarray:

@@ -68,7 +68,7 @@ def weights_of(value: Value | None, axis: int) -> tuple[np.ndarray, np.ndarray]:
     if not (np.isfinite(value.scale).all() and (value.scale > 0).all()):
         raise NodeError("the scales of its weights must be positive")
     weights = np.moveaxis(value.integers, axis, 0)
-    return weights.astype(np.int16), np.broadcast_to(value.scale.astype(np.float64), (weights.shape[0],)).copy()
+    return weights, np.broadcast_to(value.scale.astype(np.float64), (weights.shape[0],)).copy()
 
 
 def bias_of(value: Value | None, channels: int, *, broadcast: bool) -> np.ndarray:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper, shape_inference
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from gen.onnx.light import inferred
 from gen.prune.sizes import sizes_of
 
 __all__ = ["PrunableLayer", "ModelView", "find_layers"]
@@ -33,7 +34,7 @@ class ModelView:
     @classmethod
     def of(cls, model: onnx.ModelProto) -> "ModelView":
         """Unknown dimensions are 0; values of unknown rank have no shape."""
-        graph = shape_inference.infer_shapes(model, data_prop=True).graph
+        graph = inferred(model, data_prop=True)
         shapes = {value.name: tuple(d.dim_value for d in value.type.tensor_type.shape.dim)
                   for value in (*graph.input, *graph.value_info, *graph.output)
                   if value.type.tensor_type.HasField("shape")}

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from gen.onnx.light import without_initializers
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel, float_outputs
 from gen.onnx.scores import answers, are_scores, why_no_scores
 from gen.prune.errors import PruneError
@@ -23,17 +24,15 @@ def run_model(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray],
     names = float_outputs(model) if values is None else values
     if not names:
         raise PruneError("no output of the model is float, so what is lost cannot be measured")
+    shown = without_initializers(model)
     if values is not None:
-        shown = onnx.ModelProto()
-        shown.CopyFrom(model)
         del shown.graph.output[:]
         shown.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in values)
-        model = shown
     first = next(value for value in model.graph.input if value.name in inputs)
     fixed = first.type.tensor_type.shape.dim[0].dim_value
     samples, step = len(next(iter(inputs.values()))), fixed or _BATCH
     try:
-        runtime = RuntimeModel(model, optimised="all")
+        runtime = RuntimeModel(shown, initializers=model.graph.initializer, optimised="all")
         parts = [runtime.run({name: array[start:start + step] for name, array in inputs.items()}, names)
                  for start in range(0, samples, step)]
     except OnnxruntimeError as error:

@@ -92,7 +92,7 @@ def _last_readers(model: onnx.ModelProto, outputs: list[str], samples: Samples) 
     """Value that is kept -> the number of the last of ``outputs`` that is computed from it."""
     last: dict[str, int] = {}
     for number, output in enumerate(outputs):
-        part = part_of(model, [output], [*samples, *outputs[:number]])
+        part, _ = part_of(model, [output], [*samples, *outputs[:number]])
         last.update((value.name, number) for value in part.graph.input)
     return last
 

@@ -22,7 +22,8 @@ def distributions(model: onnx.ModelProto, tensors: Mapping[str, str], samples: S
     names, total = list(tensors), len(next(iter(samples.values())))
     low = dict.fromkeys(names, np.inf)
     high = dict.fromkeys(names, -np.inf)
-    for number, values in enumerate(values_of(model, names, samples)):
+    found = values_of(model, names, samples)
+    for number, values in enumerate(found):
         progress(number, 2 * total, "calibrating")
         for name in names:
             low[name] = min(low[name], float(values[name].min()))
@@ -32,7 +33,7 @@ def distributions(model: onnx.ModelProto, tensors: Mapping[str, str], samples: S
                 raise QuantizeError(f"{what} has values that are infinite or no numbers on sample {number} of those to "
                                     "calibrate with; check the model's weights and the samples")
     counts = {name: np.zeros(2 * BINS, np.int64) for name in names}
-    for number, values in enumerate(values_of(model, names, samples)):
+    for number, values in enumerate(found):
         progress(total + number, 2 * total, "calibrating")
         for name in names:
             counts[name] += _counted(values[name], max(-low[name], high[name]))

@@ -7,6 +7,7 @@ import onnx
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.calibrate import TensorData
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+from onnxruntime.quantization.quant_utils import add_infer_metadata
 
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import Plan
@@ -17,12 +18,14 @@ __all__ = ["insert"]
 def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float, float]],
            options: QuantizeOptions) -> onnx.ModelProto:
     """``model`` with the tensors of ``plan`` in int8, for these ranges, and its layers' weights and biases in integers.
+    It has the types and shapes of its values.
 
     What to quantise is told tensor by tensor: onnxruntime's own choice, operator by operator, also quantises between a
     layer and the clip behind it.
     """
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
+    add_infer_metadata(copied)      # or it would write the model to a file and read it again, to infer what is there
     data = {name: TensorData(lowest=np.float32(low), highest=np.float32(high)) for name, (low, high) in ranges.items()}
     quantizer = QDQQuantizer(
         copied, per_channel=options.per_channel, reduce_range=False, weight_qType=QuantType.QInt8,

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, shape_inference, version_converter
+from onnx import numpy_helper, version_converter
 
+from gen.onnx.light import inferred, without_initializers
 from gen.onnx.passes import (
     drop_unused,
     find_prelus,
@@ -44,11 +45,12 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     if (node := quantised_node(model)) is not None:
         raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "
                             "the float model it was made from")
-    model = _copied(model)
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _OPSET:
+        whole = _without_initializers(model)
+        whole.graph.initializer.extend(model.graph.initializer)
         try:
-            model = version_converter.convert_version(model, _OPSET)
+            model = version_converter.convert_version(whole, _OPSET)
         except Exception as error:      # a converter in C++ raises anything
             raise QuantizeError(f"cannot be converted from opset {opset} to {_OPSET}, in which weights have a scale "
                                 f"for each channel ({_first_line(error)}); export it in a newer opset") from None
@@ -56,7 +58,11 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     # Some of it once more, as there are more constants now.
     for apply in (hoist_transposes, sink_transposes, merge_pool_padding, find_prelus, drop_unused):
         model = apply(model)
-    model = name_nodes(shape_inference.infer_shapes(model))
+    graph = inferred(model)
+    for name in ("node", "output", "value_info"):
+        del getattr(model.graph, name)[:]
+        getattr(model.graph, name).extend(getattr(graph, name))
+    model = name_nodes(model)
     used = {node.domain for node in model.graph.node} | {""}
     imports = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]
@@ -65,15 +71,13 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, whose initializers are no inputs: onnxruntime folds only what cannot be replaced."""
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)
-    constants = initializers(copied)
-    inputs = [value for value in copied.graph.input if value.name not in constants]
-    del copied.graph.input[:]
-    copied.graph.input.extend(inputs)
-    return copied
+def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of all else; nor are they inputs: onnxruntime folds only what cannot be replaced."""
+    result, constants = without_initializers(model), initializers(model)
+    inputs = [value for value in result.graph.input if value.name not in constants]
+    del result.graph.input[:]
+    result.graph.input.extend(inputs)
+    return result
 
 
 def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -82,7 +86,8 @@ def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory(prefix="npugen.") as folder:
         path = Path(folder) / "optimised.onnx"
         try:
-            RuntimeModel(model, optimised="basic", save_to=path, without=without)
+            RuntimeModel(_without_initializers(model), initializers=model.graph.initializer, optimised="basic",
+                         save_to=path, without=without)
         except OnnxruntimeError as error:
             raise QuantizeError(str(error)) from None
         return onnx.load(path)
@@ -90,7 +95,7 @@ def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _multiplies_pixels(model: onnx.ModelProto) -> bool:
     """Whether a MatMul has more axes than those of samples and channels."""
-    graph = shape_inference.infer_shapes(model).graph
+    graph = inferred(model)
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in (*graph.input, *graph.value_info)}
     constants = initializers(model)
     return any(node.op_type == "MatMul" and node.input[1] in constants and ranks.get(node.input[0], 0) > 2

@@ -1,6 +1,7 @@
 """Runs of ONNX models on samples, by onnxruntime."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import onnx
@@ -17,27 +18,44 @@ Samples = Mapping[str, np.ndarray]
 Progress = Callable[[int, int, str], None]
 
 
-def values_of(model: onnx.ModelProto, names: Sequence[str], samples: Samples) -> Iterator[dict[str, np.ndarray]]:
-    """The values ``names`` of a model on each sample by itself, so that no more than one is in memory. ``samples`` may
-    also be of values inside the model, which are not computed then.
+def values_of(model: onnx.ModelProto, names: Sequence[str], samples: Samples) -> Iterable[dict[str, np.ndarray]]:
+    """The values ``names`` of a model on each sample by itself, so that no more than one is in memory; computed once
+    more each time that they are gone through. ``samples`` may also be of values inside the model, which are not
+    computed then.
 
     Those of a quantised model are computed as ONNX defines them, in float32: kernels for integers, which onnxruntime
     may put in their place, saturate on some processors. Raises QuantizeError for what onnxruntime does not run.
     """
-    made = [name for name in names if name not in samples]
-    try:
-        runtime = RuntimeModel(part_of(model, names, samples), threads=1)
-        for number in range(len(next(iter(samples.values())))):
-            feed = {name: np.ascontiguousarray(array[number:number + 1]) for name, array in samples.items()}
-            yield {**feed, **dict(zip(made, runtime.run(feed, made), strict=True))}
-    except OnnxruntimeError as error:
-        raise QuantizeError(str(error)) from None
+    return _Values(model, names, samples)
 
 
-def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]) -> onnx.ModelProto:
-    """The part of a model that ``names``, which are float, depend on, from the ``known`` values to them.
+class _Values:
+    """One session for all times: large weights are packed when it is made, which takes longer than to run a sample."""
 
-    Those are float, too, but for inputs of the model, which are what they are.
+    def __init__(self, model: onnx.ModelProto, names: Sequence[str], samples: Samples) -> None:
+        self._model, self._names, self._samples = model, names, samples
+
+    @cached_property
+    def _runtime(self) -> RuntimeModel:
+        part, constants = part_of(self._model, self._names, self._samples)
+        return RuntimeModel(part, initializers=constants, threads=1)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        made = [name for name in self._names if name not in self._samples]
+        try:
+            for number in range(len(next(iter(self._samples.values())))):
+                feed = {name: np.ascontiguousarray(array[number:number + 1]) for name, array in self._samples.items()}
+                yield {**feed, **dict(zip(made, self._runtime.run(feed, made), strict=True))}
+        except OnnxruntimeError as error:
+            raise QuantizeError(str(error)) from None
+
+
+def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
+            ) -> tuple[onnx.ModelProto, list[TensorProto]]:
+    """The part of a model that ``names``, which are float, depend on, from the ``known`` values to them; and its
+    initializers, which are not in it.
+
+    Those values are float, too, but for inputs of the model, which are what they are.
     """
     types = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
     needed, nodes = set(names), []
@@ -49,5 +67,5 @@ def part_of(model: onnx.ModelProto, names: Sequence[str], known: Collection[str]
               for name in known if name in needed]
     outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names if name not in known]
     constants = [tensor for tensor in model.graph.initializer if tensor.name in needed]
-    graph = helper.make_graph(nodes[::-1], "part", inputs, outputs, constants)
-    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    graph = helper.make_graph(nodes[::-1], "part", inputs, outputs)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version), constants

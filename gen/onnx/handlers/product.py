@@ -33,8 +33,10 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
     if value.order.size == features:
         real = context.activation(value)
         shape = context.graph.tensors[real.quantised.tensor].shape
-        spread = np.zeros((outputs, features), np.int16)
-        spread[:, real.order.ravel()] = matrix.weights
+        spread = matrix.weights
+        if not is_plain(real.order):
+            spread = np.zeros((outputs, features), np.int16)
+            spread[:, real.order.ravel()] = matrix.weights
         kernel = Kernel(spread.reshape(outputs, *shape), matrix.scale, matrix.bias)
         order = np.arange(outputs).reshape(*before[:-1], outputs)
         return convolved(name, real, kernel, Windows(shape[1:], (1, 1), (0, 0, 0, 0), (1, 1)), order)
@@ -72,7 +74,7 @@ def matrix_product(context: Context, inputs: Inputs) -> Value:
     if not np.isfinite(alpha):
         raise NodeError(f"alpha must be finite, not {alpha}")
     # Scales stay positive.
-    turned = weights * np.int16(np.sign(alpha))
+    turned = weights if alpha > 0 else weights * np.int16(np.sign(alpha))
     return _product(context, inputs[0], Kernel(turned, scale * abs(alpha) if alpha else scale, bias))
 
 
