@@ -56,6 +56,7 @@ def test_convolution(kernel: tuple, stride: tuple, pads: tuple, depthwise: bool,
         monkeypatch.setattr(golden, "_UNFOLDED_ELEMENTS", 0)
     x = rng.integers(-128, 128, (2, 5, 7, 6)).astype(np.int8)
     weights = rng.integers(-255, 256, (5, 1, *kernel) if depthwise else (4, 5, *kernel)).astype(np.int16)
+    monkeypatch.setattr(golden, "_FLOAT_WEIGHTS", 3 * weights[0].size)      # three rows, and then the fourth
     pad_value = int(rng.integers(-128, 128))
     acc = conv2d_accumulate(x, weights, depthwise, stride, pads, pad_value)
     assert acc.dtype == np.int64
