@@ -47,7 +47,7 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
                             "the float model it was made from")
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _OPSET:
-        whole = _without_initializers(model)
+        whole = _without_defaults(model)
         whole.graph.initializer.extend(model.graph.initializer)
         try:
             model = version_converter.convert_version(whole, _OPSET)
@@ -71,8 +71,8 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of all else; nor are they inputs: onnxruntime folds only what cannot be replaced."""
+def _without_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without initializers, nor inputs that they stand for: onnxruntime folds only what cannot be replaced."""
     result, constants = without_initializers(model), initializers(model)
     inputs = [value for value in result.graph.input if value.name not in constants]
     del result.graph.input[:]
@@ -86,7 +86,7 @@ def _optimised(model: onnx.ModelProto) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory(prefix="npugen.") as folder:
         path = Path(folder) / "optimised.onnx"
         try:
-            RuntimeModel(_without_initializers(model), initializers=model.graph.initializer, optimised="basic",
+            RuntimeModel(_without_defaults(model), initializers=model.graph.initializer, optimised="basic",
                          save_to=path, without=without)
         except OnnxruntimeError as error:
             raise QuantizeError(str(error)) from None
