@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--test", type=Path, help="instead of the session's")
     parser.add_argument("--like", type=float, default=0.5, help="the density whose cycles channels are pruned to")
     parser.add_argument("--only", help="rows that begin so")
+    parser.add_argument("--keep", type=Path, help="folder that each row's model is written to, fine-tuned if it was")
     parser.add_argument("--untuned", action="store_true", help="leave fine-tuning out")
     arguments = parser.parse_args()
     session = for_rows(read_session(arguments.session), arguments)
@@ -77,7 +78,11 @@ def main() -> None:
         if not arguments.untuned:
             from gen.train.fit import train  # which needs PyTorch
 
-            tuned = f"{judge.accuracy(train(session, pruned, folder, name=title).model):.2%}"
+            pruned = train(session, pruned, folder, name=title, teacher=model).model
+            tuned = f"{judge.accuracy(pruned):.2%}"
+        if arguments.keep:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
+            onnx.save(pruned, arguments.keep / f"{title.replace(' ', '-').replace('%', '')}.onnx")
         print(f"| {title} | {cycles:,} | {accuracy:.2%} | {tuned} |", flush=True)
 
 

@@ -46,9 +46,10 @@ class Trained:
 
 
 def train(session: Session, model: onnx.ModelProto, folder: Path, *, name: str,
-          progress: Callable[[str], None] = lambda text: None) -> Trained:
+          teacher: onnx.ModelProto | None = None, progress: Callable[[str], None] = lambda text: None) -> Trained:
     """Train ``model``, which errors call ``name``, as the session says, whose paths begin at ``folder``.
 
+    ``teacher``: what ``distill`` compares with, where that is not ``model`` as it is given: one that was pruned before.
     One thread, so that the same session gives the same model. Raises TrainError, OSError.
     """
     torch.set_num_threads(1)
@@ -62,17 +63,18 @@ def train(session: Session, model: onnx.ModelProto, folder: Path, *, name: str,
     data = read_dataset(session.train, session, folder, name=value.name, shape=shape)
     test = session.test and read_dataset(session.test, session, folder, name=value.name, shape=shape)
     try:
-        teacher = Network(model)
+        given = Network(model)
+        taught_by = Network(teacher) if teacher else given
     except TrainError as error:
         raise TrainError(f"{name}: {error}") from None
-    before = accuracy(teacher, test) if test else None
+    before = accuracy(given, test) if test else None
     epochs: list[Epoch] = []
     for number, stage in enumerate(session.stages, 1):
         if stage.prune:
             model = _pruned(model, stage.prune)
         network = Network(model)
         network.keep_zeros(stage.keep_zeros)
-        run = _Run(session, stage, data, teacher, network)
+        run = _Run(session, stage, data, taught_by, network)
         for epoch in range(1, stage.epochs + 1):
             loss = run.epoch()
             found = accuracy(network, test) if test else None
