@@ -23,7 +23,7 @@ from gen.train.data import Dataset  # noqa: E402
 from gen.train.errors import TrainError  # noqa: E402
 from gen.train.fit import accuracy, train  # noqa: E402
 from gen.train.network import Network  # noqa: E402
-from gen.train.session import Data, Session, Stage  # noqa: E402
+from gen.train.session import Data, Prune, Session, Stage  # noqa: E402
 
 
 def everything(rng: np.random.Generator) -> onnx.ModelProto:
@@ -171,6 +171,21 @@ def test_a_session_is_repeatable(extra: dict, tmp_path: Path, rng: np.random.Gen
         files.append((tmp_path / name).read_bytes())
     assert files[0] == files[1]
     assert sorted(densities(read_model(tmp_path / "a.onnx")).values())[:2] == [0.25, 0.25]
+
+
+def test_a_model_pruned_before_is_taught_as_one_that_a_stage_prunes(tmp_path: Path, rng: np.random.Generator):
+    model = small(rng)
+    np.savez(tmp_path / "d.npz", x=rng.normal(size=(32, 2, 8, 8)).astype(np.float32), label=rng.integers(0, 4, 32))
+
+    def trained(start: onnx.ModelProto, prune: Prune | None, teacher: onnx.ModelProto | None) -> bytes:
+        stage = Stage(epochs=1, batch=8, lr=0.1, distill=0.7, prune=prune)
+        session = Session(model="", train=Data(path="d.npz"), stages=(stage,))
+        return train(session, start, tmp_path, name="m", teacher=teacher).model.SerializeToString()
+
+    expected = trained(model, Prune(density=0.25, macs=64), None)
+    pruned = prune_blocks(model, 0.25, NpuConfig.preset(64))
+    assert trained(pruned, None, model) == expected
+    assert trained(pruned, None, None) != expected
 
 
 def test_gammas_get_smaller(tmp_path: Path, rng: np.random.Generator):
