@@ -94,7 +94,7 @@ def _taken(config: NpuConfig, instructions: Sequence[Instruction], stream_shift:
     return program
 
 
-def _clock(process: tuple[Process, Steps]) -> int:
+def _clock(process: tuple[Process, Steps]) -> float:
     return process[0].clock
 
 

@@ -64,7 +64,7 @@ class InputBuffer(wiring.Component):
     """
 
     #: Cycles from an address to its entry: 1, or more with registers behind the memories. All stages follow from it.
-    LATENCY = 1
+    LATENCY = 2
 
     def __init__(self, config: NpuConfig):
         self.config = config

@@ -48,12 +48,13 @@ def read_data_layout(config: NpuConfig) -> data.StructLayout:
 
 
 def write_run_layout(config: NpuConfig) -> data.StructLayout:
-    """A run of ``beats`` >= 1 contiguous beats to write at byte ``address`` for instruction ``index``.
+    """A run of contiguous beats to write at byte ``address`` for instruction ``index``.
 
-    ``last`` marks the instruction's last run; with ``post`` its completion is reported.
+    ``length`` is AXI's, one less than they are. ``last`` marks the instruction's last run; with ``post`` its completion
+    is reported.
     """
     return data.StructLayout({
-        "address": config.address_width, "beats": field_shape(Opcode.STORE_SET, "cols"), "last": 1, "post": 1,
+        "address": config.address_width, "length": field_shape(Opcode.STORE_SET, "cols"), "last": 1, "post": 1,
         "index": INDEX_BITS,
     })
 

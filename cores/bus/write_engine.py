@@ -60,7 +60,7 @@ class WriteEngine(wiring.Component):
         config, axi = self.config, self.axi
         tag_layout = data.StructLayout({"last": 1, "post": 1, "index": INDEX_BITS})
         m.submodules.splitter = splitter = BurstSplitter(
-            address_width=config.address_width, beat_bytes=config.beat_bytes, length_width=len(self.run.p.beats),
+            address_width=config.address_width, beat_bytes=config.beat_bytes, length_width=len(self.run.p.length),
             tag_width=tag_layout.size, burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
         # Bursts behind the one whose beats are sent (AWLEN), and bursts still to be answered (index, whether to
         # report).
@@ -74,7 +74,7 @@ class WriteEngine(wiring.Component):
         m.d.comb += [
             splitter.run.valid.eq(self.run.valid & ~self.halt),
             splitter.run.p.address.eq(self.run.p.address),
-            splitter.run.p.length.eq(self.run.p.beats - 1),
+            splitter.run.p.length.eq(self.run.p.length),
             splitter.run.p.tag.eq(Cat(self.run.p.last, self.run.p.post, self.run.p.index)),
             self.run.ready.eq(splitter.run.ready & ~self.halt),
             # Bursts unanswered include those unsent, so ``lengths`` always has room when ``answers`` has.

@@ -63,6 +63,7 @@ class InstructionCheck(wiring.Component):
             "take": In(1),        # look at it
             "illegal": Out(1),    # there is something wrong with it
             "queue": Out(Queue),  # where it goes
+            "next_queue": Out(Queue),  # the same a cycle earlier
         })
 
     def _rules(self) -> list[tuple[Collection[Opcode], list[int], bool]]:
@@ -106,5 +107,6 @@ class InstructionCheck(wiring.Component):
         with m.Switch(opcode):
             for op in self._operations:
                 with m.Case(op):
-                    m.d.sync += self.queue.eq(op.queue)
+                    m.d.comb += self.next_queue.eq(op.queue)
+        m.d.sync += self.queue.eq(self.next_queue)
         return m

@@ -1,5 +1,7 @@
 """Brings the program from memory to the three queues."""
 
+from typing import ClassVar
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,7 +10,7 @@ from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import INSTRUCTION_BYTES, ErrorCode, Opcode, Queue, used_bits
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
-from ..lib.fifo import Fifo
+from ..lib.fifo import BufferedFifo, Fifo
 from .instruction_check import InstructionCheck
 
 __all__ = ["InstructionFetch"]
@@ -37,6 +39,12 @@ class InstructionFetch(wiring.Component):
     WORD_CYCLES = 1
     #: Cycles from ``start``, or from a beat that makes room, until a request is offered; then from one to the next.
     REQUEST_CYCLES = 2
+    #: Cycles from an entry's leaving a full queue until the next is dispatched, beyond those of the queue itself.
+    ROOM_CYCLES = 1
+    #: Cycles from an instruction's dispatch until its engine sees it. The load queue's is a register: much follows from
+    #: it, and what takes it comes early.
+    QUEUE_LATENCY: ClassVar = {
+        Queue.LOAD: BufferedFifo.LATENCY, Queue.COMPUTE: Fifo.LATENCY, Queue.STORE: Fifo.LATENCY}
     #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
     CALM_CYCLES = 3
 
@@ -74,8 +82,8 @@ class InstructionFetch(wiring.Component):
                     stopped=stopped)
         with m.If(check.take):
             m.d.sync += word.eq(check.word)
-        queues_empty, queue_ready, push = Signal(), Signal(), Signal()
-        self._queues(m, word=word, queue=check.queue, push=push, ready=queue_ready, empty=queues_empty)
+        queues_empty, has_room, push = Signal(), Signal(), Signal()
+        self._queues(m, word=word, queue=check.next_queue, push=push, has_room=has_room, empty=queues_empty)
 
         # Work passes from queue to engine and from engine to engine with a cycle in which neither shows it.
         calm, settled = Signal(range(self.CALM_CYCLES + 1)), Signal()
@@ -124,9 +132,9 @@ class InstructionFetch(wiring.Component):
                     m.d.comb += self.dispatched.eq(settled & (~is_end | quiet))
                 with m.Else():
                     m.d.comb += [
-                        push.eq(queue_ready),
-                        self.dispatched.eq(queue_ready),
-                        self.waiting.eq(~queue_ready),
+                        push.eq(1),
+                        self.dispatched.eq(has_room),
+                        self.waiting.eq(~has_room),
                     ]
                 with m.If(self.dispatched):
                     m.d.comb += [
@@ -146,7 +154,8 @@ class InstructionFetch(wiring.Component):
         beat behind it leaves the buffer; for the room that this makes nothing is asked, as all is ``stopped`` then.
         """
         beat_bytes = self.config.beat_bytes
-        m.submodules.buffer = buffer = Fifo(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
+        m.submodules.buffer = buffer = BufferedFifo(
+            width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS, shallow=True)
         m.d.comb += [
             buffer.w_en.eq(self.data.valid),
             buffer.w_data.eq(Cat(self.data.data, self.data.response)),
@@ -211,23 +220,29 @@ class InstructionFetch(wiring.Component):
             m.d.sync += [left.eq(total), some_left.eq(total != 0), many_left.eq(total >= self.REQUEST_BEATS),
                          request.p.address.eq(self.program_address)]
 
-    def _queues(self, m: Module, *, word, queue, push, ready, empty):
-        """One FIFO for each engine, as wide as the longest instruction that goes there."""
-        none_left = []
+    def _queues(self, m: Module, *, word, queue, push, has_room, empty):
+        """One FIFO for each engine, as wide as the longest instruction that goes there.
+
+        ``queue`` is that of the word at hand, known in the cycle before it may be dispatched: with ``push``, if its
+        queue ``has_room``, which it had in that cycle.
+        """
+        none_left, rooms = [], []
         for name, which in (("load", Queue.LOAD), ("compute", Queue.COMPUTE), ("store", Queue.STORE)):
             used = max(used_bits(op, self.config) for op in Opcode if op.queue == which)
             layout = data.StructLayout({"index": INDEX_BITS, "word": used})
-            m.submodules[f"{name}_queue"] = fifo = Fifo(width=layout.size, depth=self.config.queue_depth)
-            entry, output = data.View(layout, fifo.r_data), getattr(self, name)
+            size = {"width": layout.size, "depth": self.config.queue_depth}
+            buffered = self.QUEUE_LATENCY[which] == BufferedFifo.LATENCY
+            m.submodules[f"{name}_queue"] = fifo = BufferedFifo(**size, shallow=True) if buffered else Fifo(**size)
+            entry, output, room = data.View(layout, fifo.r_data), getattr(self, name), Signal(name=f"{name}_room")
+            m.d.sync += room.eq((queue == which) & fifo.w_rdy)
+            rooms.append(room)
             m.d.comb += [
                 fifo.w_data.eq(Cat(self.index, word[:used])),
-                fifo.w_en.eq(push & (queue == which)),
+                fifo.w_en.eq(push & room),
                 output.valid.eq(fifo.r_rdy),
                 output.p.index.eq(entry.index),
                 output.p.word.eq(entry.word),
                 fifo.r_en.eq(output.ready),
             ]
-            with m.If(queue == which):
-                m.d.comb += ready.eq(fifo.w_rdy)
-            none_left.append(~fifo.r_rdy)
-        m.d.comb += empty.eq(Cat(none_left).all())
+            none_left.append(~(fifo.some if buffered else fifo.r_rdy))
+        m.d.comb += [empty.eq(Cat(none_left).all()), has_room.eq(Cat(rooms).any())]

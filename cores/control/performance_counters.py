@@ -1,6 +1,6 @@
 """The cycle and event counters that the host reads."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -8,6 +8,9 @@ from amaranth.lib.wiring import In, Out
 from ..arch.registers import COUNTER_BITS, COUNTERS
 
 __all__ = ["PerformanceCounters"]
+
+#: Bits of a sum whose carry decides about the others.
+_LOWER_BITS = 20
 
 
 class PerformanceCounters(wiring.Component):
@@ -44,15 +47,18 @@ class PerformanceCounters(wiring.Component):
         visited = Signal(range(self.count), name="visited", init=self.count - 1)    # the one before
         m.d.sync += [visit.eq(Mux(visit == self.count - 1, 0, visit + 1)), visited.eq(visit)]
         # After a clear every counter is visited once with its old sum left out.
-        stale = Signal(range(self.count + 1), init=self.count)
+        stale, is_stale = Signal(range(self.count + 1), init=self.count), Signal(init=1)
         with m.If(self.clear):
-            m.d.sync += stale.eq(self.count)
-        with m.Elif(stale != 0):
-            m.d.sync += stale.eq(stale - 1)
+            m.d.sync += [stale.eq(self.count), is_stale.eq(1)]
+        with m.Elif(is_stale):
+            m.d.sync += [stale.eq(stale - 1), is_stale.eq(stale != 1)]
 
         pending = [Signal(range(self.count + 1), name=f"pending_{index}") for index in range(self.count)]
         before, more = Signal(COUNTER_BITS), Signal(range(self.count + 1))
-        m.d.sync += before.eq(Mux(stale != 0, 0, read.data))
+        # Its upper bits, and one more than they are: a carry from below only chooses.
+        kept, next_upper = Signal(COUNTER_BITS), Signal(COUNTER_BITS - _LOWER_BITS)
+        m.d.comb += kept.eq(Mux(is_stale, 0, read.data))
+        m.d.sync += [before.eq(kept), next_upper.eq(kept[_LOWER_BITS:] + 1)]
         with m.Switch(visit):
             for index, count in enumerate(pending):
                 with m.Case(index):
@@ -63,9 +69,11 @@ class PerformanceCounters(wiring.Component):
             with m.Else():
                 m.d.sync += count.eq(Mux(visit == index, 0, count) + self.events[index])
 
+        lower = Signal(_LOWER_BITS + 1)
         m.d.comb += [
             read.addr.eq(visit),
-            self.value.eq(before + more),
+            lower.eq(before[:_LOWER_BITS] + more),
+            self.value.eq(Cat(lower[:_LOWER_BITS], Mux(lower[_LOWER_BITS], next_upper, before[_LOWER_BITS:]))),
             self.valid.eq(self.select == visited),
             write.addr.eq(visited),
             write.data.eq(self.value),

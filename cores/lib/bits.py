@@ -1,8 +1,8 @@
-"""Selecting among values, and masks."""
+"""Selecting among values, masks, and sums with short carry chains."""
 
 from amaranth.hdl import Cat, Const, Mux, Value
 
-__all__ = ["lanes_below", "select"]
+__all__ = ["difference", "lanes_below", "select"]
 
 
 def select(index: Value, choices: list[Value]) -> Value:
@@ -10,6 +10,16 @@ def select(index: Value, choices: list[Value]) -> Value:
     for bit in index[:(len(choices) - 1).bit_length()]:
         choices = [Mux(bit, high, low) for low, high in zip(choices[::2], choices[1::2], strict=True)]
     return choices[0]
+
+
+def difference(a: Value, b: Value, *, above: int) -> Value:
+    """``a - b`` in the bits of ``a``, which is as long as ``b``: bits from ``above`` on are made for a borrow and for
+    none, and the one from below chooses. A table and two carries for each of these bits; the chain ends there.
+    """
+    low = (a[:above] - b[:above])[:above + 1]
+    high, other = a[above:], b[above:]
+    borrows = (high + ~other)[:len(high)]
+    return Cat(low[:above], Mux(low[above], borrows, (high - other)[:len(high)]))
 
 
 def lanes_below(count: Value, lanes: int) -> Value:

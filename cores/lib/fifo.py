@@ -22,10 +22,12 @@ class _Ring(FIFOInterface, Elaboratable):
             raise ValueError(f"depth must be a power of two above 1, not {depth!r}")
         super().__init__(width=width, depth=depth)
         self.level = Signal(range(depth + 1))  # entries written and not read
+        self._attributes: dict[str, str] = {}   # of the memory, for synthesis
 
     def _ring(self, m: Module, *, capacity: int, level: Signal, some: Signal, take: Value, domain: str) -> ReadPort:
         """Keep ``level``, of at most ``capacity``, and ``some``, whether it is not 0; an entry leaves with ``take``."""
-        m.submodules.storage = storage = Memory(shape=self.width, depth=self.depth, init=[])
+        m.submodules.storage = storage = Memory(
+            shape=self.width, depth=self.depth, init=[], attrs=self._attributes)
         write, read = storage.write_port(), storage.read_port(domain=domain)
         produce, consume = (Signal(exact_log2(self.depth), name=name) for name in ("produce", "consume"))
         push, full = Signal(), Signal()
@@ -60,6 +62,9 @@ class Fifo(_Ring):
     In every cycle it does what amaranth.lib.fifo.SyncFIFO does.
     """
 
+    #: Cycles from a write until it can be read.
+    LATENCY = 1
+
     def elaborate(self, platform):
         m = Module()
         pop = Signal()
@@ -69,11 +74,22 @@ class Fifo(_Ring):
 
 
 class BufferedFifo(_Ring):
-    """In block RAM: what is written can be read two cycles later.
+    """In block RAM, or LUT RAM if it is ``shallow``: what is written can be read two cycles later.
 
     In every cycle it does what amaranth.lib.fifo.SyncFIFOBuffered does. The entry that can be read is in the memory's
-    output register, and one place of the memory stays free.
+    output register, and one place of the memory stays free. Paths from an entry of a shallow one begin in that
+    register instead of at the address of a LUT RAM, which has as many loads as an entry has bits; but what takes one
+    is in front of as many.
     """
+
+    #: Cycles from a write until it can be read.
+    LATENCY = 2
+
+    def __init__(self, *, width: int, depth: int, shallow: bool = False):
+        super().__init__(width=width, depth=depth)
+        self.some = Signal()    # it has an entry, whether that can be read already or not
+        if shallow:
+            self._attributes = {"ram_style": "distributed"}
 
     def elaborate(self, platform):
         m = Module()
@@ -82,6 +98,7 @@ class BufferedFifo(_Ring):
         m.d.comb += [
             fetch.eq(some & (~self.r_rdy | self.r_en)),
             self.level.eq(inner_level + self.r_rdy),
+            self.some.eq(some | self.r_rdy),
             read.en.eq(fetch),
         ]
         with m.If(fetch):

@@ -10,7 +10,7 @@ from ..buffers.input_buffer import BufferWrite, KeptBeat
 from ..bus.axi import AxiResponse, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
-from ..lib.fifo import BufferedFifo, Fifo
+from ..lib.fifo import BufferedFifo
 from .buffer_writer import BufferWriter
 from .gather.run_spans import RunSpans
 from .load_context import LoadContext
@@ -54,7 +54,7 @@ class LoadEngine(wiring.Component):
         config = self.config
         m.submodules.writer = writer = BufferWriter(config)
         m.submodules.requester = requester = LoadRequester(config, depth=self.FIFO_DEPTH)
-        m.submodules.contexts = contexts = Fifo(width=LoadContext.size, depth=self.CONTEXTS)
+        m.submodules.contexts = contexts = BufferedFifo(width=LoadContext.size, depth=self.CONTEXTS, shallow=True)
         m.submodules.fifo = fifo = BufferedFifo(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
 
         # -- requester ------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class LoadEngine(wiring.Component):
             m.d.sync += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.BUFFER),
                          self.error.index.eq(writer.overrun_index)]
         # An instruction that comes now, or is on its way to the writer, is work.
-        coming = self.queue.valid | requester.running | writer.queue.valid
+        coming = self.queue.valid | requester.running | contexts.some
         m.d.sync += [
             self.idle.eq(~coming & writer.idle),
             self.index.eq(Mux(writer.idle, Mux(requester.running, requester.index, self.queue.payload.index),

@@ -105,16 +105,28 @@ class LoadRequester(wiring.Component):
         rows = Signal.like(act.rows)
         rows_left, blocks_left = Signal(len(rows) + 1), Signal(len(act.blocks) + 1)     # behind this one, less one
         last_burst, last_row, last_block = whole[-1], rows_left[-1], blocks_left[-1]
-        go, next_offset = Signal(), Signal(REGION_BITS + 1)
-        m.d.comb += next_offset.eq(
-            Mux(last_burst, Mux(last_row, block_offset, row_offset), offset)
-            + Mux(last_burst, Mux(last_row, geometry.block_pitch, row_pitch), MAX_BURST))
+        go = Signal()
+        # Where the next burst, row and block begin: added while a burst stands, a cycle before it goes out.
+        next_burst, next_row_offset, next_block = (Signal.like(offset, name=name) for name in (
+            "next_burst", "next_row_offset", "next_block"))
+        m.d.sync += [
+            next_burst.eq(offset + MAX_BURST),
+            next_row_offset.eq(row_offset + row_pitch),
+            next_block.eq(block_offset + geometry.block_pitch),
+        ]
+        next_begin = Mux(last_row, next_block, next_row_offset)
+        # While nothing is in hand all is what the next instruction would begin with: that it is taken comes late and
+        # changes little. The offset is the first field of all three operations.
+        with m.If(~running | go):
+            m.d.sync += offset.eq(Mux(running, Mux(last_burst, next_begin, next_burst), act.offset))
+        with m.If(~running | (go & last_burst)):
+            m.d.sync += row_offset.eq(Mux(running, next_begin, act.offset))
+        with m.If(~running | (go & last_burst & last_row)):
+            m.d.sync += block_offset.eq(Mux(running, next_block, act.offset))
         with m.If(accept):
+            m.d.sync += [self.index.eq(self.queue.payload.index), running.eq(asks)]
+        with m.If(~running):
             m.d.sync += [
-                self.index.eq(self.queue.payload.index),
-                running.eq(asks),
-                # The offset is the first field of all three operations.
-                *[signal.eq(act.offset) for signal in (block_offset, row_offset, offset)],
                 row_pitch.eq(Mux(kind.load_act, geometry.row_pitch, side.row_pitch)),
                 row.eq(next_row),
                 whole.eq(next_row[burst_bits:] - 1),
@@ -123,17 +135,17 @@ class LoadRequester(wiring.Component):
                 blocks_left.eq(Mux(kind.load_act, act.blocks, 1) - 2),
             ]
         with m.If(go):
-            m.d.sync += [offset.eq(next_offset), whole.eq(count_down(last_burst, whole, row[burst_bits:], first=1))]
+            m.d.sync += whole.eq(count_down(last_burst, whole, row[burst_bits:], first=1))
             with m.If(last_burst):
-                m.d.sync += [row_offset.eq(next_offset), rows_left.eq(count_down(last_row, rows_left, rows, first=2))]
+                m.d.sync += rows_left.eq(count_down(last_row, rows_left, rows, first=2))
                 with m.If(last_row):
-                    m.d.sync += [block_offset.eq(next_offset), blocks_left.eq(blocks_left - 1)]
+                    m.d.sync += blocks_left.eq(blocks_left - 1)
                     with m.If(last_block):
                         m.d.sync += running.eq(0)
 
         # -- its request ----------------------------------------------------------------------------------------------
         spare = Signal(range(self.depth + 1), init=self.depth)     # room for data that is not reserved
-        ready, fits, popped, inside = Signal(), Signal(), Signal(), Signal()
+        ready, fits, popped, inside, out_of_range = Signal(), Signal(), Signal(), Signal(), Signal()
         rest = row[:burst_bits]
         # Less ``beats`` is plus ~(beats - 1), and the beat that left comes in as the carry: one sum.
         at_hand, reserved = Signal.like(spare), Signal.like(spare)
@@ -147,7 +159,7 @@ class LoadRequester(wiring.Component):
             popped.eq(self.popped),
             spare.eq((Cat(Const(1, 1), spare) + Cat(popped, reserved))[1:]),
             row_end.eq(row_offset + row),
-            ready.eq(running & ~go & fits & ~halted & ~failed),
+            ready.eq(running & ~go & fits & ~halted & ~failed & ~out_of_range),
         ]
         with m.If(go):
             m.d.sync += [
@@ -159,8 +171,10 @@ class LoadRequester(wiring.Component):
             m.d.sync += self.request.valid.eq(0)
 
         # -- errors ---------------------------------------------------------------------------------------------------
-        no_geometry, out_of_range = accept & is_box & (geometry.cols == 0), go & ~inside
+        # A range's error is told a cycle later than it is found; the next instruction has not taken its place by then.
+        no_geometry = accept & is_box & (geometry.cols == 0)
         m.d.sync += [
+            out_of_range.eq(go & ~inside),
             self.error.valid.eq(no_geometry | out_of_range),
             self.error.code.eq(Mux(out_of_range, ErrorCode.READ_RANGE, ErrorCode.ILLEGAL)),
             self.error.index.eq(Mux(out_of_range, self.index, self.queue.payload.index)),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
 from ..arch.numerics import FACTOR_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
-from ..lib.bits import select
+from ..lib.bits import difference, select
 
 __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
 
@@ -15,6 +15,9 @@ __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
 SHIFT_BITS = (MAX_SHIFT - MIN_SHIFT).bit_length()
 #: Bits of the second stage's constant.
 _CONSTANT_BITS = field_shape(Opcode.STORE_ADD, "constant").width
+
+#: Bits of the total that do not wait for the carry chain of the others.
+_LAST_BITS = 13
 
 #: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
 #: value stands.
@@ -123,10 +126,11 @@ class RequantizerLane(wiring.Component):
 
         # Cycles 3 and 4.
         product = Signal(signed(max(self.acc_width + MULTIPLIER_BITS, _CONSTANT_BITS + 1)), reset_less=True)
-        total = Signal.like(product)
+        total, subtracted = Signal.like(product), Signal.like(product)
+        m.d.comb += subtracted.eq(Mux(control.accumulate, total, control.subtrahend))
         m.d.sync += [
             product.eq(wide * narrow),
-            total.eq(product - Mux(control.accumulate, total, control.subtrahend)),
+            total.eq(difference(product.as_unsigned(), subtracted.as_unsigned(), above=len(product) - _LAST_BITS)),
         ]
         shift = Signal(SHIFT_BITS, reset_less=True)
         with m.If(control.load_shift | control.take_shift):

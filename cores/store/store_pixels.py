@@ -1,12 +1,14 @@
 """The order in which a STORE takes its pixels."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
 
 from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import Opcode
 from ..config import NpuConfig
+from ..lib.bits import select
 from ..lib.stream_buffer import StreamBuffer
 from .requantizer import SelectShape
 from .winograd_sums import WinogradSums
@@ -172,8 +174,12 @@ class StorePixels(wiring.Component):
         tile_word = Signal.like(word, name="tile_word", reset_less=True)
         far, address = Signal(len(offset) + 1), Signal.like(output.p.address, name="address", reset_less=True)
 
+        # A position of 16 is four rows of four, each ``words`` behind the one before.
+        words3 = Signal(len(words) + 2, reset_less=True)
+        m.d.sync += words3.eq(words + (words << 1))
+
         def times(number: Value) -> Value:
-            return Mux(number[0], words, 0) + Mux(number[1], words << 1, 0)
+            return select(number, [Const(0, len(words3)), words, words << 1, words3])
 
         m.d.comb += [
             step.eq(active & output.ready & sums.last),
@@ -197,7 +203,7 @@ class StorePixels(wiring.Component):
                 placed.eq(shifted),
                 placed_flags.eq(shifted_flags),
                 address.eq(far),
-                self.beyond.eq(self.beyond | (shifted & (far >= config.acc_depth) & ~self.store.pooled)),
+                self.beyond.eq(self.beyond | (shifted & far[exact_log2(config.acc_depth):].any() & ~self.store.pooled)),
             ]
             with m.If(~geometry.winograd):
                 m.d.sync += offset.eq(0)

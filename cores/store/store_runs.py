@@ -57,16 +57,21 @@ class StoreRuns(wiring.Component):
         blocks_left = Signal.like(store.blocks, name="blocks_left", reset_less=True)
         rows_left = Signal.like(geometry.rows, name="rows_left", reset_less=True)
         one_row, last_row, last_block = Signal(), Signal(), Signal()
+        # Where the next row and block begin: added while this row is placed.
+        next_row = Signal.like(block, name="next_row", reset_less=True)
+        next_block = Signal.like(block, name="next_block", reset_less=True)
+        m.d.sync += [next_row.eq(row + geometry.row_pitch), next_block.eq(block + geometry.block_pitch)]
         valid, accepted, outside = Signal(), Signal(), Signal()
         beat_shift = (config.beat_bytes - 1).bit_length()
 
         # What is offered; the counters are at the next row by then.
         address = Signal(config.address_width, reset_less=True)
         beats = Signal.like(geometry.cols, name="beats", reset_less=True)
+        length = Signal.like(beats, name="length", reset_less=True)     # one less
         last = Signal(reset_less=True)
         m.d.comb += [
             run.p.address.eq(address),
-            run.p.beats.eq(beats),
+            run.p.length.eq(length),
             run.p.last.eq(last),
             run.p.post.eq(store.post_load),
             run.p.index.eq(self.index),
@@ -74,7 +79,7 @@ class StoreRuns(wiring.Component):
         before, behind = Signal(reset_less=True), Signal()      # the region
         m.d.sync += before.eq(row < self.write_start)
         m.d.comb += [behind.eq(end > self.data_beats), outside.eq(before | behind)]
-        m.d.sync += [beats.eq(geometry.cols), one_row.eq(geometry.rows == 1)]
+        m.d.sync += [beats.eq(geometry.cols), length.eq(beats - 1), one_row.eq(geometry.rows == 1)]
         if config.binary_rows:
             with m.If(geometry.binary):
                 m.d.sync += beats.eq((geometry.cols + (MAP_PIXELS - 1)) >> exact_log2(MAP_PIXELS))
@@ -127,16 +132,13 @@ class StoreRuns(wiring.Component):
                 with m.If(~self.halt):
                     m.next = "CHECK"
             with m.State("CHECK"):
-                following = Signal.like(block, name="following")
-                m.d.comb += following.eq(Mux(last_row, block, row) + Mux(last_row, geometry.block_pitch,
-                                                                         geometry.row_pitch))
                 m.d.sync += [
-                    row.eq(following),
+                    row.eq(Mux(last_row, next_block, next_row)),
                     rows_left.eq(Mux(last_row, geometry.rows, rows_left - 1)),
                     last_row.eq(Mux(last_row, one_row, rows_left == 2)),
                 ]
                 with m.If(last_row):
-                    m.d.sync += [block.eq(following), blocks_left.eq(blocks_left - 1), last_block.eq(blocks_left == 2)]
+                    m.d.sync += [block.eq(next_block), blocks_left.eq(blocks_left - 1), last_block.eq(blocks_left == 2)]
                 if config.local_store:
                     m.d.sync += row_is_first.eq(last_row)
                 m.next = "OFFER"

@@ -16,32 +16,40 @@ class Dispatcher:
 
     def __init__(self, shared: Shared) -> None:
         self.shared = shared
-        self.clock = 0
+        self.clock: float = 0
         #: The cycle of END; None until then.
         self.end: int | None = None
+        beat_bytes = shared.config.beat_bytes
+        #: Beats of an instruction, instructions of a beat, and beats of the program.
+        self._halves, self._per_beat = max(1, INSTRUCTION_BYTES // beat_bytes), max(1, beat_bytes // INSTRUCTION_BYTES)
+        self._total = -(-len(shared.program) // self._per_beat) * self._halves
+        #: When each request's first beat is in the buffer, when each beat's place was given back, the last request.
+        self._arrivals: list[int] = []
+        self._given_back: list[int] = []
+        self._offered = MachineControl.START_CYCLES - 1
+
+    def _ask(self) -> Steps:
+        """Make the requests that there is room for, which is two. Each is made when it is known, for loads behind it
+        make way; so does a load of the same cycle."""
+        size, given_back = InstructionFetch.REQUEST_BEATS, self._given_back
+        while (asked := len(self._arrivals) * size) < self._total and (freed := asked - size) <= len(given_back):
+            self._offered = max(self._offered, given_back[freed - 1] if freed > 0 else 0)
+            self._offered += InstructionFetch.REQUEST_CYCLES
+            self.clock = self._offered - 0.5
+            yield None
+            self._arrivals.append(
+                self.shared.bus.fetch(self._offered, min(size, self._total - asked)) + FETCH_ARRIVAL)
 
     def run(self) -> Steps:
-        shared = self.shared
-        beat_bytes = shared.config.beat_bytes
-        request = InstructionFetch.REQUEST_BEATS
-        halves = max(1, INSTRUCTION_BYTES // beat_bytes)    # beats of an instruction
-        per_beat = max(1, beat_bytes // INSTRUCTION_BYTES)  # instructions of a beat
-        total = -(-len(shared.program) // per_beat) * halves
-        arrivals: list[int] = []                            # when each request's first beat is in the buffer
-        given_back: list[int] = []                          # when each beat's place was
-        offered = MachineControl.START_CYCLES - 1
+        shared, halves = self.shared, self._halves
         time = MachineControl.START_CYCLES - InstructionFetch.DISPATCH_CYCLES
+        yield from self._ask()
         for index, instruction in enumerate(shared.program):
-            beat = index // per_beat * halves + halves - 1
-            # There is room for two requests.
-            while len(arrivals) * request <= beat:
-                freed = (len(arrivals) - 1) * request
-                offered = max(offered, given_back[freed - 1] if freed > 0 else 0) + InstructionFetch.REQUEST_CYCLES
-                count = min(request, total - len(arrivals) * request)
-                arrivals.append(shared.bus.fetch(offered, count) + FETCH_ARRIVAL)
-            there = arrivals[beat // request] + beat % request
-            if index % per_beat == per_beat - 1:
-                given_back += [max(there, time + half) for half in range(halves)]
+            request, within = divmod(index // self._per_beat * halves + halves - 1, InstructionFetch.REQUEST_BEATS)
+            there = self._arrivals[request] + within
+            if index % self._per_beat == self._per_beat - 1:
+                self._given_back += [max(there, time + half) for half in range(halves)]
+                yield from self._ask()
             time = max(there + InstructionFetch.WORD_CYCLES + 1,
                        time + InstructionFetch.DISPATCH_CYCLES + (halves > 1))
             if instruction.opcode.queue == Queue.CONTROL:
@@ -56,7 +64,7 @@ class Dispatcher:
                 queue = shared.queues[instruction.opcode.queue]
                 while not queue.room:
                     yield "room in a queue"
-                time = max(time, queue.next_writable())
+                time = max(time, queue.next_writable() + InstructionFetch.ROOM_CYCLES)
                 queue.push_one(time)
                 shared.pending[instruction.opcode.queue].append(index)
             self.clock = time

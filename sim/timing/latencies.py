@@ -4,25 +4,21 @@ from cores.buffers.input_buffer import InputBuffer
 from cores.bus.read_engine import ReadEngine
 from cores.compute.pool_unit import PoolUnit
 from cores.compute.tile_sequencer import TileSequencer
+from cores.lib.fifo import BufferedFifo, Fifo
 from cores.store.channel_parameters import ChannelParameters
 from cores.store.requantizer import Requantizer
 
 __all__ = [
-    "BUFFERED_FIFO", "FETCH_ARRIVAL", "FIFO", "ISSUE_TO_DATA", "LOAD_ARRIVAL", "MEMORY", "POOL_CYCLES",
-    "RELEASE_CYCLES", "STORE_TO_BUS",
+    "FETCH_ARRIVAL", "ISSUE_TO_DATA", "LOAD_ARRIVAL", "MEMORY", "POOL_CYCLES", "RELEASE_CYCLES", "STORE_TO_BUS",
 ]
 
 #: From a read's address on the bus to its first beat, and from a write's last beat to its response, unless said
 #: otherwise: an assumption about the memory.
 MEMORY = 40
 
-#: From a write into a `cores.lib.fifo.Fifo` until it can be read; and of a `BufferedFifo` (rings, load data).
-FIFO = 1
-BUFFERED_FIFO = 2
-
 #: From a beat on the bus until the load engine's writer, or the decoder, can take it.
-LOAD_ARRIVAL = ReadEngine.DATA_LATENCY + BUFFERED_FIFO
-FETCH_ARRIVAL = ReadEngine.DATA_LATENCY + FIFO
+LOAD_ARRIVAL = ReadEngine.DATA_LATENCY + BufferedFifo.LATENCY
+FETCH_ARRIVAL = ReadEngine.DATA_LATENCY + BufferedFifo.LATENCY
 
 #: From an issue of the compute engine until its entries are read.
 ISSUE_TO_DATA = TileSequencer.LATENCY + InputBuffer.LATENCY
@@ -32,4 +28,4 @@ POOL_CYCLES = ISSUE_TO_DATA + PoolUnit.LATENCY
 #: From a pixel's issue until the channel parameters' registers are free again.
 RELEASE_CYCLES = Requantizer.RELEASE + ChannelParameters.RELEASE_CYCLES
 #: From a beat's leaving the requantizer until the bus: store buffer, write buffer.
-STORE_TO_BUS = 2 * FIFO
+STORE_TO_BUS = 2 * Fifo.LATENCY

@@ -94,6 +94,8 @@ class Requester:
                     while shared.load_data.room < count:
                         yield "room for load data"
                     offered = max(ready, int(shared.load_data.writable(count)[-1]) + LoadRequester.ROOM_CYCLES - 1)
+                    self.clock = offered
+                    yield None
                     taken, arrivals = shared.bus.load(offered, offset + begin, count)
                     shared.load_data.push(arrivals + LOAD_ARRIVAL)
                     free = offered + LoadRequester.NEXT_INSTRUCTION

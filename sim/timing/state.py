@@ -9,13 +9,14 @@ from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.pool_unit import PoolUnit
 from cores.config import NpuConfig
+from cores.control.instruction_fetch import InstructionFetch
 from cores.control.token_counter import TokenCounter
+from cores.lib.fifo import BufferedFifo
 from cores.load.load_engine import LoadEngine
 
 from .bus import ReadBus
 from .dram import Dram, DramTiming
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import BUFFERED_FIFO, FIFO
 
 __all__ = ["ENGINES", "STATES", "Process", "Shared", "Steps", "TimedSteps"]
 
@@ -34,7 +35,8 @@ _IMPATIENT = 16
 class Process(Protocol):
     """A part of the machine; ``clock`` is the cycle that it has been simulated up to."""
 
-    clock: int
+    @property
+    def clock(self) -> float: ...
 
     def run(self) -> Steps: ...
 
@@ -62,16 +64,17 @@ class Shared:
         self.config, self.program, self.latency = config, program, latency
         self.dram = None if dram is None else Dram(dram)
         self.bus = ReadBus(config, latency, self.dram)
-        self.queues = {queue: TimedFifo(config.queue_depth, FIFO) for queue in ENGINES}
+        self.queues = {
+            queue: TimedFifo(config.queue_depth, InstructionFetch.QUEUE_LATENCY[queue]) for queue in ENGINES}
         #: Instructions on their way to each engine, as indices, and how many it has finished.
         self.pending: dict[Queue, list[int]] = {queue: [] for queue in ENGINES}
         self.finished = dict.fromkeys(ENGINES, 0)
         self.idle_from = dict.fromkeys(ENGINES, 0)
         #: Loads that have asked for their data and wait to be written, and the beats that are under way for them.
-        self.contexts = TimedFifo(LoadEngine.CONTEXTS, FIFO)
+        self.contexts = TimedFifo(LoadEngine.CONTEXTS, BufferedFifo.LATENCY)
         self.load_data = TimedFifo(LoadEngine.FIFO_DEPTH, 0)
-        self.weights = TimedFifo(config.weight_depth, BUFFERED_FIFO)
-        self.side = TimedFifo(config.side_depth, BUFFERED_FIFO)
+        self.weights = TimedFifo(config.weight_depth, BufferedFifo.LATENCY)
+        self.side = TimedFifo(config.side_depth, BufferedFifo.LATENCY)
         self.pooled = TimedFifo(PoolUnit.SLOTS, 0)
         self.tokens = {(source, sink): Tokens() for source in ENGINES for sink in ENGINES if source != sink}
         self.write_beats = 0

@@ -9,6 +9,7 @@ from cores.arch.isa import Instruction, Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
 from cores.buffers.input_buffer import write_latency
 from cores.bus.write_engine import WriteEngine
+from cores.lib.fifo import Fifo
 from cores.store.local_writer import LocalWriter
 from cores.store.requantizer import Requantizer
 from cores.store.store_engine import StoreEngine
@@ -20,7 +21,7 @@ from cores.store.winograd_sums import WinogradSums
 from .bus import burst_lengths
 from .dram import data_base
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import FIFO, RELEASE_CYCLES, STORE_TO_BUS
+from .latencies import RELEASE_CYCLES, STORE_TO_BUS
 from .state import Shared, Steps, TimedSteps
 from .store_states import StoreStates
 
@@ -131,11 +132,11 @@ class Store:
         # Pixels of a beat.
         group = MAP_PIXELS if geometry["binary"] else 1
         latency = Requantizer.latency(config, add=add) + (ValueTable.LATENCY if config.table else 0)
-        latency += FIFO if local else STORE_TO_BUS
+        latency += Fifo.LATENCY if local else STORE_TO_BUS
         if tiles:
             latency += WinogradSums.WORDS - 1
         # Further cycles of a place that is vacant, until a pixel has it: a beat has moved up into the write engine.
-        vacant = StoreEngine.ROOM_CYCLES - 1 + (0 if local else FIFO)
+        vacant = StoreEngine.ROOM_CYCLES - 1 + (0 if local else Fifo.LATENCY)
         states = self._states = StoreStates(shared, index, go, add=add, tiles=bool(tiles))
         time, sent, run = go, go, go + StoreRuns.RUN_CYCLES
         for block in range(instruction["blocks"]):
@@ -222,7 +223,7 @@ class Store:
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
-        return time if tiles else time - pace + 1, sent - 1 if local else sent - 1 - FIFO
+        return time if tiles else time - pace + 1, sent - 1 if local else sent - 1 - Fifo.LATENCY
 
     def _answered(self, cycle: int, offset: int, beats: int) -> int:
         """The response to a burst whose last beat is on the bus in a cycle."""

@@ -163,7 +163,8 @@ class Environment(Pins):
     def check(self) -> None:
         """Runs, beats, entries and tokens are what the stimulus says."""
         expected = [{"address": DATA_ADDRESS + run["start"] * CONFIG.beat_bytes,
-                     **{name: run[name] for name in ("beats", "last", "post", "index")}} for run in self.stimulus.runs]
+                     "length": run["beats"] - 1, **{name: run[name] for name in ("last", "post", "index")}}
+                    for run in self.stimulus.runs]
         runs = [RUN.from_bits(bits) for bits in self.accepted["run"]]
         assert [{name: run[name] for name in RUN.members} for run in runs] == expected
         assert len(self.accepted["data"]) == len(self.stimulus.beats)

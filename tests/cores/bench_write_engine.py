@@ -43,7 +43,7 @@ class Runs:
 
 
 def run(address: int, beats: int, *, last=False, post=False, index=0) -> int:
-    return RUN.const({"address": address, "beats": beats, "last": last, "post": post, "index": index}).as_bits()
+    return RUN.const({"address": address, "length": beats - 1, "last": last, "post": post, "index": index}).as_bits()
 
 
 def watch_bus(dut):

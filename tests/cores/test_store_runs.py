@@ -54,12 +54,13 @@ class RunsBench(Bench):
             for row in range(geometry["rows"]):
                 at = store["offset"] + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                 last = (block, row) == (store["blocks"] - 1, geometry["rows"] - 1)
-                run = {"beats": self.beats(geometry), "last": int(last), "index": index}
+                run = {"last": int(last), "index": index}
                 if geometry["local"]:
-                    run |= {"entry": at, "one": int(geometry["cols"] == 1),
+                    run |= {"beats": self.beats(geometry), "entry": at, "one": int(geometry["cols"] == 1),
                             "follows": int(row > 0 and not geometry["row_pitch"]), "post": store["post_compute"]}
                 else:
-                    run |= {"address": self.data_address + at * self.config.beat_bytes, "post": store["post_load"]}
+                    run |= {"address": self.data_address + at * self.config.beat_bytes,
+                            "length": self.beats(geometry) - 1, "post": store["post_load"]}
                 runs.append(run)
         return runs
 

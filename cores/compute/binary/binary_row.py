@@ -37,8 +37,8 @@ class BinaryRow(wiring.Component):
 
     @staticmethod
     def _adder_stages(config: NpuConfig) -> int:
-        # A chain for each half; its sum takes the place of the last stage's last addition.
-        return -(-(adders(config.binary_bits // 4 - FIRST_ONES + 1) + 1) // _ADDITIONS)
+        # A chain for each half, then the halves' sum.
+        return -(-adders(config.binary_bits // 4 - FIRST_ONES + 1) // _ADDITIONS) + 1
 
     @classmethod
     def latency(cls, config: NpuConfig) -> int:
@@ -98,11 +98,11 @@ class BinaryRow(wiring.Component):
             return list(register)
 
         ones = held(early, "early")
-        begin = max(1, len(ones) + len(late) - 1 - ONES * (_ADDITIONS * stages - 1))
+        begin = max(1, len(ones) + len(late) - 1 - ONES * _ADDITIONS * (stages - 1))
         (number, maximum), ones = count_of(ones[:begin]), ones[begin:]
         for stage in range(stages):
             last, marks = stage == stages - 1, stage == stages - 2
-            for _ in range(_ADDITIONS - last):
+            for _ in range(0 if last else _ADDITIONS):
                 if ones:
                     number, maximum, ones = add_ones(number, maximum, ones)
             if not last:

@@ -171,22 +171,29 @@ class WinogradInput(wiring.Component):
         with m.If(tile_end):
             m.d.sync += first.eq(first + Mux(row_end, 2, 1))
 
+        # What a tile's end makes of the numbers: known a cycle after the tile began, long before that end.
         next_tile, next_block = Signal(ENTRY_BITS), Signal(ENTRY_BITS)
-        m.d.comb += [next_tile.eq(tile_base + (bank.all() if config.banks > 1 else 1)),
-                     next_block.eq(block_base + load.buf_block_pitch)]
+        ends_block, ends_box = Signal(), Signal()
+        m.d.sync += [
+            next_tile.eq(tile_base + (bank.all() if config.banks > 1 else 1)),
+            next_block.eq(block_base + load.buf_block_pitch),
+            ends_block.eq(row_end & here.block_end),
+            ends_box.eq(row_end & here.end),
+        ]
         with m.If(go):
-            m.d.sync += [position.eq(position + 1), last_position.eq(position == self.TILE_CYCLES - 2),
-                         address.eq(address + load.position_pitch)]
-        with m.If(tile_end):
-            m.d.sync += [tiles_left.eq(count_down(row_end, tiles_left, load.tile_cols, first=2)),
-                         tile_base.eq(next_tile), address.eq(next_tile)]
+            m.d.sync += [position.eq(position + 1), last_position.eq(position == self.TILE_CYCLES - 2)]
+        # What comes next does not ask whether this cycle goes, which is known late.
+        start, base = self.start, self.load.buf_base
+        begin = Mux(start, base, Mux(ends_block, next_block, next_tile))
+        with m.If(start | go):
+            m.d.sync += address.eq(Mux(start | last_position, begin, address + load.position_pitch))
+        with m.If(start | tile_end):
+            m.d.sync += [tile_base.eq(begin), tiles_left.eq(Mux(
+                start, self.load.tile_cols - 2, count_down(row_end, tiles_left, load.tile_cols, first=2)))]
             if config.banks > 1:
-                m.d.sync += bank.eq(bank + 1)
-            with m.If(row_end & here.block_end):
-                m.d.sync += [bank.eq(0), block_base.eq(next_block), tile_base.eq(next_block), address.eq(next_block)]
-        with m.If(self.start):
-            m.d.sync += [signal.eq(self.load.buf_base) for signal in (block_base, tile_base, address)]
-            m.d.sync += [bank.eq(0), tiles_left.eq(self.load.tile_cols - 2)]
+                m.d.sync += bank.eq(Mux(start | ends_block, 0, bank + 1))
+        with m.If(start | (tile_end & ends_block)):
+            m.d.sync += block_base.eq(Mux(start, base, next_block))
         m.d.sync += self.overrun.eq((go & (address >= config.input_depth)) | lines.malformed)
 
         # Cycle 0: two columns of each lane from the memory. The columns of a tile are those of two pairs.
@@ -201,7 +208,7 @@ class WinogradInput(wiring.Component):
             now.invert.eq(inverted),
             now.bank.eq(bank),
             now.address.eq(address),
-            now.end.eq(tile_end & row_end & here.end),
+            now.end.eq(tile_end & ends_box),
         ]
         if narrow:
             m.d.comb += now.shift.eq(load.shifts.word_select(position, 2))
