@@ -27,8 +27,8 @@ DENSITY = 0.25
 class Row:
     """For each MAC of a row of the array: LUTs in all, those of its multiplexers, and multipliers.
 
-    ``multiplexers``: by a line through the LUTs of all fan-ins, as a multiplexer of twice the inputs takes twice as
-    many; the rest are adders and what is around them. ``energy``: percent of the sum of squares of the weights.
+    ``multiplexers``: what the row takes beyond one that selects nothing, of as many multipliers. ``energy``: percent of
+    the sum of squares of the weights, None without a model.
     """
 
     fan_in: int
@@ -41,23 +41,29 @@ class Row:
 
 def measure(board: Board, config: NpuConfig, model: Path | None, cache: Path,
             progress: Callable[[str], None] = lambda remark: None) -> Iterator[Row]:
-    """A row for each fan-in that lanes like ``config``'s can have; ``model``: a trained one in floats, if any."""
-    found = []
-    for fan_in in FAN_INS:
-        if not config.groups_dense <= fan_in <= config.ic_lanes:
-            continue
-        progress(f"a row of {config.nnz_lanes} multipliers that select from {fan_in}")
-        machine = replace(config, select_fanin=fan_in)
-        verilog = emit_component(MacRow(machine), name="row")
-        found.append((machine, synthesize(verilog, "row", board.family, cache=cache).totals))
-    slope = np.polyfit([one.select_fanin for one, _ in found], [totals["lut"] for _, totals in found], 1)[0]
+    """A row for each fan-in that lanes like ``config``'s can have, and one of 1, whose weights have no choice.
+
+    ``model``: a trained one in floats, if any. Raises ConfigError where blocks of ``nnz_lanes`` channels cannot be.
+    """
     macs = config.nnz_lanes * config.pixel_lanes
     proto = None if model is None else onnx.load(model)
-    for machine, totals in found:
-        yield Row(
-            fan_in=machine.select_fanin, row_lut=totals["lut"], lut=totals["lut"] / macs,
-            multiplexers=slope * machine.select_fanin / macs, dsp=totals["dsp"] / macs,
-            energy=None if proto is None else 100 * energy_kept(proto, machine, DENSITY))
+
+    def mapped(machine: NpuConfig) -> dict[str, float]:
+        progress(f"a row of {machine.nnz_lanes} multipliers that select from {machine.select_fanin}")
+        return synthesize(emit_component(MacRow(machine), name="row"), "row", board.family, cache=cache).totals
+
+    def row(machine: NpuConfig, totals: dict[str, float], energy: float | None) -> Row:
+        return Row(fan_in=machine.select_fanin, row_lut=totals["lut"], lut=totals["lut"] / macs,
+                   multiplexers=(totals["lut"] - least["lut"]) / macs, dsp=totals["dsp"] / macs, energy=energy)
+
+    dense = replace(config, oc_lanes=config.nnz_lanes, ic_lanes=config.nnz_lanes, select_fanin=1)
+    least = mapped(dense)
+    for fan_in in FAN_INS:
+        if config.groups_dense <= fan_in <= config.ic_lanes:
+            machine = replace(config, select_fanin=fan_in)
+            yield row(machine, mapped(machine),
+                      None if proto is None else 100 * energy_kept(proto, machine, DENSITY))
+    yield row(dense, least, None)
 
 
 def energy_kept(model: onnx.ModelProto, config: NpuConfig, density: float) -> float:

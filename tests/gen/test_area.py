@@ -36,7 +36,7 @@ def test_a_machine_of_the_table_is_as_synthesised():
 
 
 def test_a_machine_like_those_of_the_table_says_its_error():
-    found = area_of(get_board("zu3eg").config(512), "xcup")
+    found = area_of(get_board("zu3eg").config(1024), "xcup")
     assert found.error is None or 0 < found.error < 0.25
     assert set(found.components) == set(machines()[0].components)
     assert str(replace(found, error=None, now=True)).endswith("its error unknown")

@@ -22,7 +22,8 @@ from gen.hw.synth import Report
 from gen.hw.timing import TimingReport
 
 BOARD = get_board("zu3eg")
-NARROW, WIDE = BOARD.config(16), BOARD.config(512)
+#: None that is in the table of areas.
+NARROW, WIDE = BOARD.config(16), BOARD.config(512, queue_depth=8)
 AREA = Report("xcup", {"lut": 12_345, "ff": 2, "dsp": 3, "bram36": 4.5}, {})
 TIMING = TimingReport("xcup", "-1", 4, 3.5, {4: 1}, {}, [], 3.0)
 
@@ -102,27 +103,27 @@ def test_energy_kept():
     assert fanin.energy_kept(_model(weights), WIDE, 1.0) == 1.0
 
 
-def test_multiplexers_are_what_grows_with_the_fan_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A row whose LUTs are 100 and 20 for each input selected from."""
+def test_multiplexers_are_what_selecting_adds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A row whose LUTs are 100 and 20 for each input selected from, beyond the first."""
     def synthesize(verilog: str, top: str, family: str, **options) -> Report:
-        inputs = int(verilog)
-        return Report(family, {"lut": 100 + 20 * inputs, "ff": 0, "dsp": 8, "bram36": 0}, {})
+        return Report(family, {"lut": 100 + 20 * (int(verilog) - 1), "ff": 0, "dsp": 8, "bram36": 0}, {})
 
     monkeypatch.setattr(fanin, "emit_component", lambda row, name: str(row.config.select_fanin))
     monkeypatch.setattr(fanin, "synthesize", synthesize)
     rows = list(fanin.measure(BOARD, WIDE, None, tmp_path))
-    assert [row.fan_in for row in rows] == [32, 16, 8, 4]
-    assert [row.multiplexers for row in rows] == pytest.approx([20 * inputs / 16 for inputs in (32, 16, 8, 4)])
-    assert (rows[1].row_lut, rows[1].lut, rows[1].dsp, rows[1].energy) == (420, 420 / 16, 0.5, None)
-    assert [row.fan_in for row in fanin.measure(BOARD, BOARD.config(256), None, tmp_path)] == [16, 8, 4]
+    assert [row.fan_in for row in rows] == [32, 16, 8, 4, 1]
+    assert [row.multiplexers for row in rows] == pytest.approx([20 * inputs / 16 for inputs in (31, 15, 7, 3, 0)])
+    assert (rows[1].row_lut, rows[1].lut, rows[1].dsp, rows[1].energy) == (400, 25, 0.5, None)
+    narrow = replace(WIDE, ic_lanes=16, select_fanin=16)
+    assert [row.fan_in for row in fanin.measure(BOARD, narrow, None, tmp_path)] == [16, 8, 4, 1]
 
 
 @pytest.mark.full
-def test_half_the_fan_in_is_half_the_multiplexers(tmp_path: Path):
+def test_what_multiplexers_take(tmp_path: Path):
+    """Of 17 bits for each two MACs: a LUT a bit of four inputs, four of 16, eight and a ninth that joins of 32."""
     rows = {row.fan_in: row for row in fanin.measure(BOARD, WIDE, None, tmp_path)}
-    for fan_in, half in ((32, 16), (16, 8), (8, 4)):
-        saved = rows[fan_in].lut - rows[half].lut
-        assert saved == pytest.approx(rows[half].multiplexers, rel=0.15)
+    for fan_in, luts in ((4, 1), (8, 3), (16, 4), (32, 9)):
+        assert rows[fan_in].multiplexers == pytest.approx(17 / 2 * luts, rel=0.2)
     assert {row.dsp for row in rows.values()} == {0.5}
 
 
