@@ -175,5 +175,6 @@ def plot(sizes: Sequence[Size], rows: Sequence[Inference]) -> bytes:
         axes.set_xticks([size.macs for size in sizes], [f"{size.macs:,}" for size in sizes])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-    worth.legend(fontsize="small")
+    # There nothing is drawn; the right one has all lines.
+    used.legend(*worth.get_legend_handles_labels(), fontsize="small", loc="lower left")
     return png(figure)
