@@ -33,6 +33,9 @@ class Board:
     #: Bits of a bus address of its memory.
     address_width: int
     memory: MemoryPort
+    #: Such ports that the board's project can share reads among, where a beat is wider than the widest (cores/bus,
+    #: `ReadPorts`): 1 or 2.
+    read_ports: int = 1
     #: Address at which the board's processor sees the NPU's registers; None where there is no processor but what the
     #: user's design has.
     registers_base: int | None = None

@@ -11,7 +11,8 @@ BOARDS = (
     Board(
         name="kv260", title="Kria KV260", family="xcup", part="xck26-sfvc784-2LV-c", clock_mhz=300,
         resources={"lut": 117_120, "ff": 234_240, "dsp": 1248, "bram36": 144},
-        multiplier_width=27, memory_bus_bits=(32, 64, 128), address_width=40, registers_base=0xA000_0000,
+        multiplier_width=27, memory_bus_bits=(32, 64, 128), read_ports=2, address_width=40,
+        registers_base=0xA000_0000,
         linux=ZYNQ_ULTRASCALE,
         memory=MemoryPort(
             # Data sheet of the module, DS987: 64 bits at 2400 Mb/s.

@@ -26,6 +26,8 @@ class LinuxTree:
     clock: int | None = None
     #: Registers of ``xlnx,afi-fpga`` that hold the width of the memory port, for reads and for writes.
     port_width_registers: tuple[int, ...] = ()
+    #: The same of a second memory port, where reads go over two.
+    second_port_width_registers: tuple[int, ...] = ()
     #: Labels of bridges that are opened once the fabric is configured.
     bridges: tuple[str, ...] = ()
     #: What bootgen calls the architecture; "" where the tool writes the file above by itself.
@@ -37,10 +39,11 @@ class LinuxTree:
 
 
 #: Linux's zynqmp.dtsi and zynqmp-clk-ccf.dtsi. UG1085: the first of pl_ps_irq0 is interrupt 121, shared ones begin at
-#: 32; S_AXI_HP0_FPD is AFIFM2. Clock 71 is PL0_REF.
+#: 32; S_AXI_HP0_FPD is AFIFM2, S_AXI_HP1_FPD is AFIFM3. Clock 71 is PL0_REF.
 ZYNQ_ULTRASCALE = LinuxTree(
     region="&fpga_full", cells=2, interrupt_controller="gic", interrupt=89, bitstream="npu.bit.bin",
-    clock_provider="zynqmp_clk", clock=71, port_width_registers=(4, 5), bootgen="zynqmp")
+    clock_provider="zynqmp_clk", clock=71, port_width_registers=(4, 5),
+    second_port_width_registers=(6, 7), bootgen="zynqmp")
 #: Linux's zynq-7000.dtsi. UG585: the first of IRQ_F2P is interrupt 61; the memory port is 64 bits wide after a reset.
 #: Clock 15 is FCLK0.
 ZYNQ_7000 = LinuxTree(

@@ -11,7 +11,8 @@ BOARDS = (
     Board(
         name="zu3eg", title="Ultra96-V2", family="xcup", part="xczu3eg-sbva484-1-i", clock_mhz=333,
         resources={"lut": 70_560, "ff": 141_120, "dsp": 360, "bram36": 216},
-        multiplier_width=27, memory_bus_bits=(32, 64, 128), address_width=40, registers_base=0xA000_0000,
+        multiplier_width=27, memory_bus_bits=(32, 64, 128), read_ports=2, address_width=40,
+        registers_base=0xA000_0000,
         linux=ZYNQ_ULTRASCALE,
         memory=MemoryPort(
             device="2 GB LPDDR4", transfers=2133e6, width_bits=32,

@@ -72,7 +72,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 def no_measured_clocks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a developer, or another test, has built here is not what commands under test reckon with."""
     clocks = tmp_path_factory.getbasetemp() / "no clocks"
-    monkeypatch.setattr("gen.hw.clock.cache_folder", lambda: clocks)
+    monkeypatch.setattr("gen.hw.remembered.cache_folder", lambda: clocks)
     yield
     shutil.rmtree(clocks, ignore_errors=True)
 

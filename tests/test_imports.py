@@ -77,7 +77,7 @@ EDGES = {
     "gen.deploy": "boards cores.config cores.errors gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "
-                 "gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "
+                 "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "
                  "sim.stochastic sim.timing",
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.check gen.deploy gen.energy "
                "gen.explore gen.files gen.hw gen.ir gen.name gen.onnx gen.options gen.partition gen.passes "

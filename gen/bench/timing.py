@@ -10,6 +10,7 @@ from cores.config import FEATURES, NpuConfig
 from cores.emit import emit_verilog
 from gen.files.figure import new_figure, png
 from gen.hw.clock import remember_clock
+from gen.hw.remembered import remember_synthesis
 from gen.hw.synth import synthesize
 from gen.hw.timing import TimingReport, measure_timing
 
@@ -56,6 +57,7 @@ def _row(machine: str, board: Board, config: NpuConfig, cache: Path, progress: C
     area = synthesize(verilog, "npu", board.family, cache=cache, progress=remark)
     clock = Clock(timing.estimated_mhz, "estimated")
     remember_clock(board, config, clock)
+    remember_synthesis(board, config, area, timing)
     gops = 2 * config.macs * clock.mhz / 1000
     return Row(machine=machine, levels=timing.levels, over_5=_over(timing, 5), slowest_ns=timing.delay_ns,
                cell_ns=timing.cell_ns, clock=str(clock), gops=gops, gops_a_klut=1000 * gops / area.totals["lut"],

@@ -10,6 +10,7 @@ from operator import add
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from boards.board import Board
 from boards.clock import Basis, Clock
@@ -30,7 +31,7 @@ from gen.zoo.network import make
 from gen.zoo.registry import get_network
 from sim.timing.dram import DramTiming
 
-__all__ = ["NETWORKS", "Fitted", "Row", "ZooNetwork", "measure", "fitted", "plot"]
+__all__ = ["NETWORKS", "Fitted", "Row", "ZooNetwork", "measure", "fitted", "plot", "quantised"]
 
 _SSD = "ssd-mobilenetv1"
 #: Pictures that scales are from.
@@ -131,14 +132,19 @@ def _compiler(network: ZooNetwork, progress: Callable[[str], None]) -> Callable[
     if network.name == _SSD:
         named, cuts, _ = ssd_cuts(progress)
         return lambda config: [work.program for work in of_partition(named, cuts["after"], config, options).workloads]
-    known = get_network(network.name)
-    path = Path(f"{known.name}.onnx")
+    path, content = Path(f"{network.name}.onnx"), quantised(network.name, progress)
+    return lambda config: [open_workload(path, config, options, content=content).program]
+
+
+def quantised(name: str, progress: Callable[[str], None] = lambda remark: None,
+              part: Callable[[onnx.ModelProto], onnx.ModelProto] = lambda model: model) -> bytes:
+    """The ONNX file of a network of the zoo, or of a ``part`` of it, quantised on drawn pictures."""
+    known = get_network(name)
     progress(f"making {known.title}")
     samples = {"image": pictures(np.random.default_rng(1), _PICTURES, (known.channels, *known.size))}
-    model = make(known).model
+    model = part(make(known).model)
     progress(f"quantising {known.title}")
-    content = quantize(model, samples).model.SerializeToString()
-    return lambda config: [open_workload(path, config, options, content=content).program]
+    return quantize(model, samples).model.SerializeToString()
 
 
 def plot(rows: Sequence[Row]) -> bytes:

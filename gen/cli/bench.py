@@ -7,7 +7,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from gen.cli import bench_datapaths, bench_machine, bench_networks, bench_stochastic
+from gen.cli import bench_datapaths, bench_machine, bench_networks, bench_scale, bench_stochastic
 from gen.cli.bench_part import Part, Rows
 from gen.cli.common import add_json_option, console, messages, print_json
 from gen.cli.errors import FAILED, UsageError
@@ -23,7 +23,8 @@ The published figures beside ours are NNgen's, measured from start to done on it
 #: Letters of a remark that is as short as a figure.
 _SHORT = 10
 
-PARTS: dict[str, Part] = {part.name: part for room in (bench_machine, bench_datapaths, bench_networks, bench_stochastic)
+PARTS: dict[str, Part] = {part.name: part for room in (bench_machine, bench_datapaths, bench_networks, bench_scale,
+                                                       bench_stochastic)
                           for part in room.PARTS}
 
 
@@ -33,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "../shared/models beside a checkout); without it that part is left out")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR",
                         help=f"folder for plots of {_plotted(list(PARTS.values()))}")
+    parser.add_argument("--synth", action="store_true",
+                        help="of scale: synthesise what `build --synth` has not, many minutes for large machines")
     add_memory_option(parser)
     add_machine_options(parser)
     add_json_option(parser)

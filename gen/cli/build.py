@@ -181,10 +181,11 @@ def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: b
                   ) -> tuple["Report", "TimingReport", "RouteReport | None"]:
     """Area and timing, two runs of Yosys side by side, and with ``route`` what nextpnr makes of the second's netlist.
 
-    The clock is remembered for other commands' figures.
+    Clock and totals are remembered for other commands' figures.
     """
     from gen.hw.clock import remember_clock
     from gen.hw.flat import flat_design
+    from gen.hw.remembered import remember_synthesis
     from gen.hw.synth import synthesize
     from gen.hw.timing import timing_of
 
@@ -195,6 +196,7 @@ def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: b
             timing = timing_of(design, cache=folder, progress=remark)
             report = area.result()
         remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
+        remember_synthesis(board, config, report, timing)
         return report, timing, place(design, board, config) if route else None
 
 

@@ -24,7 +24,7 @@ __all__ = ["MACHINES", "measure"]
 MACHINES = (
     "zynq7020:16", "zynq7020:64", "zynq7020:128", "zynq7020:256", "zynq7020:16:gather",
     "zu3eg:64:fusion,gather", "zynq7020:64:fusion,gather,binary,winograd",
-    "zu3eg:256:fusion,gather,binary,winograd",
+    "zu3eg:256:fusion,gather,binary,winograd", "zu3eg:512",
     "zynq7020:64:table", "zynq7020:64:product", "zynq7020:64:stochastic",
     "cyclonev:64", "cyclonev:128", "cyclonev:256", "ecp5:16", "ecp5:128",
 )

@@ -1,6 +1,5 @@
 """The clock that reports reckon with: what has been measured of this very machine, else the board's target."""
 
-import hashlib
 import json
 from contextlib import suppress
 from dataclasses import asdict
@@ -10,16 +9,14 @@ from boards.board import Board
 from boards.clock import Clock
 from cores.config import NpuConfig
 from gen.files.write import write_file
-from sim.folders import cache_folder
 
-from .hardware import hardware_digest
+from .remembered import entry_of
 
 __all__ = ["clock_of", "remember_clock"]
 
 
 def _entry(board: Board, config: NpuConfig) -> Path:
-    what = "\0".join([board.family, board.part, config.to_json(), hardware_digest()])
-    return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.clock.json"
+    return entry_of(board, config, "clock")
 
 
 def remember_clock(board: Board, config: NpuConfig, clock: Clock) -> None:

@@ -24,7 +24,9 @@ from cores.arch.registers import (
 )
 from cores.arch.stochastic import LENGTH_BITS
 from cores.bus.axi import LITE_ADDRESS_BITS
+from cores.bus.read_ports import PORTS, ReadPorts
 from cores.config import NpuConfig
+from cores.emit import emit_component
 
 from .families import flat_netlist
 from .fields import described_registers
@@ -96,13 +98,26 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
     environment = _environment("boards")
     # The widest bus that the board's memory port has up to ours; the interconnect converts the rest.
     narrower = [bits for bits in board.memory_bus_bits if bits <= config.beat_bits]
+    shared = _shares_reads(board, config)
     values = {
         "board": board, "config": config, "ports": ports_of(config), "period": f"{1000 / board.clock_mhz:.3f}",
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
+        "read_ports": PORTS if shared else 1, "read_ports_verilog": _read_ports(config) if shared else "",
         "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board), "linux": board.linux,
         "registers_bytes": 1 << LITE_ADDRESS_BITS,
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}
+
+
+def _shares_reads(board: Board, config: NpuConfig) -> bool:
+    """Whether the board's project has two memory ports for reads, as one brings less than a beat a cycle."""
+    return board.read_ports == PORTS and config.beat_bits > max(board.memory_bus_bits)
+
+
+def _read_ports(config: NpuConfig) -> str:
+    """Verilog of `ReadPorts`, module ``npu_read_ports``."""
+    return emit_component(ReadPorts(address_width=config.address_width, data_bits=config.beat_bits),
+                          name="npu_read_ports", separator="_")
 
 
 def _synthesis(board: Board) -> list[str]:

@@ -29,13 +29,14 @@ def _ultra() -> _Cell:
     return _Cell(
         "zynq_ultra_ps_e",
         {"pl_clk0": "out", "pl_resetn0": "out", "maxihpm0_fpd_aclk": "in", "saxihp0_fpd_aclk": "in",
-         "pl_ps_irq0": "in"},
-        {"M_AXI_HPM0_FPD": "master", "S_AXI_HP0_FPD": "slave"},
+         "saxihp1_fpd_aclk": "in", "pl_ps_irq0": "in"},
+        {"M_AXI_HPM0_FPD": "master", "S_AXI_HP0_FPD": "slave", "S_AXI_HP1_FPD": "slave"},
         {"PSU__FPGA_PL0_ENABLE": ("pl_clk0", "pl_resetn0"), "PSU__USE__IRQ0": ("pl_ps_irq0",),
          "PSU__USE__M_AXI_GP0": ("maxihpm0_fpd_aclk", "M_AXI_HPM0_FPD"),
-         "PSU__USE__S_AXI_GP2": ("saxihp0_fpd_aclk", "S_AXI_HP0_FPD")},
+         "PSU__USE__S_AXI_GP2": ("saxihp0_fpd_aclk", "S_AXI_HP0_FPD"),
+         "PSU__USE__S_AXI_GP3": ("saxihp1_fpd_aclk", "S_AXI_HP1_FPD")},
         ("PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ", "PSU__USE__M_AXI_GP1", "PSU__USE__M_AXI_GP2",
-         "PSU__SAXIGP2__DATA_WIDTH"))
+         "PSU__SAXIGP2__DATA_WIDTH", "PSU__SAXIGP3__DATA_WIDTH"))
 
 
 def _seven() -> _Cell:
@@ -67,12 +68,17 @@ def _module(verilog: str, name: str) -> _Cell:
     if f"module {name} (" not in verilog:
         raise MockError(f"no module {name} in the project")
     cell = _Cell(name, {})
+    buses: dict[str, dict[str, str]] = {}
     for kind, bus, signal, direction, port in _PORT.findall(verilog):
         if kind == "xilinx.com:interface:aximm:1.0":
-            if signal == "AWADDR":
-                cell.interfaces[bus] = "slave" if direction == "input" else "master"
+            buses.setdefault(bus, {})[signal] = direction
         else:
             cell.pins[port] = direction.removesuffix("put")
+    for bus, signals in buses.items():
+        # A bus may have reads or writes alone, but each with its addresses.
+        halves = [signals.get(f"{half}ADDR") for half in ("AR", "AW") if f"{half}VALID" in signals]
+        if halves and None not in halves:
+            cell.interfaces[bus] = "slave" if halves[0] == "input" else "master"
     return cell
 
 
@@ -142,6 +148,8 @@ class MockVivado(TclMock):
             if option not in cell.options and option not in cell.needs:
                 raise MockError(f"{cell.kind} has no option {option}")
             cell.values[option] = value
+            if option == "NUM_SI":
+                cell.interfaces.update({f"S{number:02}_AXI": "slave" for number in range(int(value))})
         elif name == "top" and value != "system_wrapper":
             raise MockError(f"no module {value}")
         self.properties[target, name] = value

@@ -12,9 +12,9 @@ from tests.boards.tcl_mock import MockError
 VIVADO = [board for board in BOARDS.values() if "vivado_project.tcl" in board.project]
 
 
-def written(board, folder: Path) -> Path:
+def written(board, folder: Path, macs: int = 64) -> Path:
     (folder / "npu.v").write_text("")
-    for name, text in vendor_project(board, board.config(64)).items():
+    for name, text in vendor_project(board, board.config(macs)).items():
         (folder / name).write_text(text)
     return folder
 
@@ -41,6 +41,22 @@ def test_bit_makes_what_pynq_vitis_and_linux_want(tmp_path: Path):
     for name in ("npu.bit", "npu.hwh", "npu.xsa", board.linux.bitstream):
         assert (tmp_path / name).is_file()
     assert "150 MHz are not reached" in vivado.said[-1]
+
+
+@pytest.mark.parametrize("board", [board for board in VIVADO if board.read_ports > 1], ids=lambda board: board.name)
+def test_reads_over_two_ports(board, tmp_path: Path):
+    """Where a beat is twice as wide as a port: reads on both, writes on the first."""
+    vivado = MockVivado(written(board, tmp_path, 512))
+    vivado.run("vivado_project.tcl")
+    assert [vivado.drivers[f"memory/{port}"] for port in ("S00_AXI", "S01_AXI")] == ["npu/m_axi", "npu/m_axi_read0"]
+    assert vivado.drivers["processor/S_AXI_HP0_FPD"] == "memory/M00_AXI"
+    assert vivado.drivers["memory1/S00_AXI"] == "npu/m_axi_read1"
+    assert vivado.drivers["processor/S_AXI_HP1_FPD"] == "memory1/M00_AXI"
+    assert vivado.properties["processor", "CONFIG.PSU__SAXIGP3__DATA_WIDTH"] == "128"
+    assert "<4 0>, <5 0>, <6 0>, <7 0>;" in (tmp_path / "npu.dtso").read_text()
+    wrapper = (tmp_path / "npu_axi.v").read_text()
+    assert wrapper.count("wire [127:0] m_axi_read") == 2 and "output wire m_axi_araddr" not in wrapper
+    assert "npu_read_ports" not in (written(board, tmp_path) / "npu_axi.v").read_text()
 
 
 def change(path: Path, old: str, new: str) -> None:

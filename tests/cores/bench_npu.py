@@ -10,10 +10,11 @@ from amaranth.lib.wiring import Out
 from cocotb.clock import Clock
 from cocotb.task import bridge, resume
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
-from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiSlave
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiReadBus, AxiSlaveRead, AxiSlaveWrite, AxiWriteBus
 
 from cores.arch.isa import ErrorCode, Instruction, Opcode
 from cores.arch.registers import Control, Status, address_of
+from cores.bus.read_ports import PORTS
 from cores.config import NpuConfig
 from cores.npu import Npu
 from sim.errors import MachineError
@@ -27,6 +28,8 @@ from tests.random_layers import random_graph, random_inputs
 from tests.sim.programs import END, assemble
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
+#: Whether reads go over two ports.
+SHARED = bench_parameters().get("shared", False)
 PROGRAM, DATA = 0x1000_0000, 0x8_FFFF_F000
 #: Long enough for the slowest case with pauses.
 LIMIT_US = 2000
@@ -75,13 +78,19 @@ class Bench:
 
     def __init__(self, dut) -> None:
         self.dut, self.memory = dut, SplitMemory()
-        self.slave = AxiSlave(AxiBus.from_prefix(dut, "m_axi_"), dut.clk, dut.rst, target=self.memory)
+        self.reads, self.write_if = self._memory_ports()
         self.master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi_"), dut.clk, dut.rst)
-        for part in (self.slave.read_if, self.slave.write_if, self.master.read_if, self.master.write_if):
+        for part in (*self.reads, self.write_if, self.master.read_if, self.master.write_if):
             part.log.setLevel("WARNING")
         self.read32 = resume(self.master.read_dword)
         self.write32 = resume(self.master.write_dword)
         self.driver = None
+
+    def _memory_ports(self) -> tuple[list[AxiSlaveRead], AxiSlaveWrite]:
+        clocked = {"clock": self.dut.clk, "reset": self.dut.rst, "target": self.memory}
+        buses = [f"m_axi_read{port}_" for port in range(PORTS)] if SHARED else ["m_axi_"]
+        return ([AxiSlaveRead(AxiReadBus.from_prefix(self.dut, bus), **clocked) for bus in buses],
+                AxiSlaveWrite(AxiWriteBus.from_prefix(self.dut, "m_axi_"), **clocked))
 
     @classmethod
     async def start(cls, dut) -> "Bench":
@@ -102,8 +111,9 @@ class Bench:
             chance = random.Random(seed)
             return (chance.random() < probability for _ in itertools.count())
 
-        read, write, lite = self.slave.read_if, self.slave.write_if, self.master
-        for channel in (read.ar_channel, read.r_channel, write.aw_channel, write.w_channel, write.b_channel,
+        write, lite = self.write_if, self.master
+        reads = [channel for read in self.reads for channel in (read.ar_channel, read.r_channel)]
+        for channel in (*reads, write.aw_channel, write.w_channel, write.b_channel,
                         lite.write_if.aw_channel, lite.write_if.w_channel, lite.write_if.b_channel,
                         lite.read_if.ar_channel, lite.read_if.r_channel):
             channel.set_pause_generator(generator(random.getrandbits(32)))
@@ -178,8 +188,10 @@ async def compiled_layers_run(dut):
 @cocotb.test()
 async def pauses_change_nothing(dut):
     bench = await Bench.start(dut)
-    for channel, names in (("ar", ("addr", "len")), ("aw", ("addr", "len")), ("w", ("data", "strb", "last"))):
-        cocotb.start_soon(watch_stable(dut, f"m_axi__{channel}", names))
+    reads = [f"m_axi_read{port}__ar" for port in range(PORTS)] if SHARED else ["m_axi__ar"]
+    addresses = [(channel, ("addr", "len")) for channel in (*reads, "m_axi__aw")]
+    for channel, names in (*addresses, ("m_axi__w", ("data", "strb", "last"))):
+        cocotb.start_soon(watch_stable(dut, channel, names))
     for pauses in (0.2, 0.6):
         bench.pause(pauses)
         await bench.check(convolutions(CONFIG, random.getrandbits(30)))
@@ -245,7 +257,7 @@ async def a_silent_bus_is_reported_once(dut):
     bench = await Bench.start(dut)
     case = convolutions(CONFIG, 6)
     silent = True
-    for channel in (bench.slave.read_if.r_channel, bench.slave.write_if.b_channel):
+    for channel in (*(read.r_channel for read in bench.reads), bench.write_if.b_channel):
         channel.set_pause_generator(iter(lambda: silent, None))
     await bench.begin(case.code, case.image, case.write_start, timeout=300)
     await bench.interrupt()

@@ -3,6 +3,7 @@
 import random
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import cocotb
 from cocotb.clock import Clock
@@ -14,6 +15,10 @@ __all__ = [
     "PipelinedMemory", "burst_crosses_page", "collect", "send", "start", "watch_resolved", "watch_stable",
     "watch_streams",
 ]
+
+#: Of an AXI memory's ports, those that a `PipelinedMemory` looks at or drives.
+_SIGNALS = ("araddr", "arlen", "arvalid", "arready", "rdata", "rresp", "rlast", "rvalid", "rready", "awaddr", "awlen",
+            "awvalid", "awready", "wdata", "wstrb", "wlast", "wvalid", "wready", "bresp", "bvalid", "bready")
 
 
 async def start(dut, **inputs: int) -> None:
@@ -89,7 +94,8 @@ def burst_crosses_page(address: int, length: int, beat_bytes: int) -> bool:
 
 
 class PipelinedMemory:
-    """An AXI memory on ports ``axi__*`` that answers bursts ``latency`` cycles after their address, several at a time.
+    """An AXI memory on ports ``axi__*``, or of another ``prefix``, that answers bursts ``latency`` cycles after their
+    address, several at a time.
 
     ``stall`` is the chance that a channel pauses in a cycle. ``fail(address)`` gives the response of a burst. Bursts
     are noted in ``reads`` and ``writes`` as (address, length); ``strobes`` holds the strobes of every beat written.
@@ -97,7 +103,9 @@ class PipelinedMemory:
     """
 
     def __init__(self, dut, *, beat_bytes: int, memory: bytearray, latency: int = 40, stall: float = 0.0,
-                 fail: Callable[[int], int] = lambda address: 0):
+                 fail: Callable[[int], int] = lambda address: 0, prefix: str = "axi__"):
+        self.axi = SimpleNamespace(**{name: getattr(dut, prefix + name) for name in _SIGNALS
+                                      if hasattr(dut, prefix + name)})
         self.dut, self.beat_bytes, self.memory = dut, beat_bytes, memory
         self.latency, self.stall, self.fail = latency, stall, fail
         self.reads: list[tuple[int, int]] = []
@@ -115,24 +123,24 @@ class PipelinedMemory:
         self.beats += 1
 
     async def serve_reads(self) -> None:
-        dut, pending = self.dut, deque()     # beats to come: (earliest cycle, address, last, response)
-        dut.axi__arready.value = dut.axi__rvalid.value = 0
+        dut, axi, pending = self.dut, self.axi, deque()     # beats to come: (earliest cycle, address, last, response)
+        axi.arready.value = axi.rvalid.value = 0
         while True:
             ready = not self.pausing()
-            dut.axi__arready.value = ready
+            axi.arready.value = ready
             offered = pending and pending[0][0] <= self.cycle and not self.pausing()
             if offered:
                 _, address, last, response = pending.popleft()
-                dut.axi__rdata.value = int.from_bytes(self.memory[address:address + self.beat_bytes], "little")
-                dut.axi__rlast.value, dut.axi__rresp.value = last, response
-            dut.axi__rvalid.value = bool(offered)
+                axi.rdata.value = int.from_bytes(self.memory[address:address + self.beat_bytes], "little")
+                axi.rlast.value, axi.rresp.value = last, response
+            axi.rvalid.value = bool(offered)
             await RisingEdge(dut.clk)
             self.cycle += 1
             if offered:
-                assert int(dut.axi__rready.value), "read data must always be taken"
+                assert int(axi.rready.value), "read data must always be taken"
                 self._note_beat()
-            if ready and int(dut.axi__arvalid.value):
-                address, length = int(dut.axi__araddr.value), int(dut.axi__arlen.value)
+            if ready and int(axi.arvalid.value):
+                address, length = int(axi.araddr.value), int(axi.arlen.value)
                 assert not burst_crosses_page(address, length, self.beat_bytes), (address, length)
                 self.reads.append((address, length))
                 response = self.fail(address)
@@ -141,27 +149,27 @@ class PipelinedMemory:
 
     async def serve_writes(self) -> None:
         """Takes beats before their addresses too, as AXI allows."""
-        dut, addresses, beats, answers = self.dut, deque(), deque(), deque()
-        dut.axi__awready.value = dut.axi__wready.value = dut.axi__bvalid.value = 0
+        dut, axi, addresses, beats, answers = self.dut, self.axi, deque(), deque(), deque()
+        axi.awready.value = axi.wready.value = axi.bvalid.value = 0
         sent = 0
         while True:
             take_address, take_beat = not self.pausing(), not self.pausing()
-            dut.axi__awready.value, dut.axi__wready.value = take_address, take_beat
+            axi.awready.value, axi.wready.value = take_address, take_beat
             answer = answers and answers[0][0] <= self.cycle and not self.pausing()
             if answer:
-                dut.axi__bresp.value = answers.popleft()[1]
-            dut.axi__bvalid.value = bool(answer)
+                axi.bresp.value = answers.popleft()[1]
+            axi.bvalid.value = bool(answer)
             await RisingEdge(dut.clk)
             self.cycle += 1
             if answer:
-                assert int(dut.axi__bready.value), "responses must always be taken"
-            if take_address and int(dut.axi__awvalid.value):
-                address, length = int(dut.axi__awaddr.value), int(dut.axi__awlen.value)
+                assert int(axi.bready.value), "responses must always be taken"
+            if take_address and int(axi.awvalid.value):
+                address, length = int(axi.awaddr.value), int(axi.awlen.value)
                 assert not burst_crosses_page(address, length, self.beat_bytes), (address, length)
                 self.writes.append((address, length))
                 addresses.append((address, length))
-            if take_beat and int(dut.axi__wvalid.value):
-                beats.append((int(dut.axi__wdata.value), int(dut.axi__wstrb.value), int(dut.axi__wlast.value)))
+            if take_beat and int(axi.wvalid.value):
+                beats.append((int(axi.wdata.value), int(axi.wstrb.value), int(axi.wlast.value)))
                 self.strobes.append(beats[-1][1])
                 self._note_beat()
             while addresses and beats:

@@ -66,8 +66,22 @@ def test_preset(macs):
     assert config.weight_beats * config.beat_bytes == config.oc_lanes * config.nnz_lanes
 
 
+@pytest.mark.parametrize("macs", [512, 1024])
+def test_depthwise_has_lanes_of_its_own(macs):
+    """Where each lane reaches every channel: by field and by feature, with eight binary lanes for each MAC."""
+    plain = NpuConfig.preset(macs)
+    assert (plain.ic_lanes, plain.select_fanin, plain.groups_dense) == (32, 16, 4)
+    by_feature = NpuConfig.preset(macs, **plain.feature_fields(["depthwise", "binary"]))
+    assert dataclasses.replace(by_feature, gather=0, binary_rows=0) == NpuConfig.preset(macs, depthwise=1)
+    assert (by_feature.macs, by_feature.ic_lanes, by_feature.binary_macs) == (macs, 16, 8 * macs)
+    assert dataclasses.replace(plain, **plain.feature_fields(["depthwise", "binary"])) == by_feature
+    assert "ic_lanes" not in plain.feature_fields(["gather", "winograd"])
+    others = dataclasses.replace(plain, ic_lanes=16, select_fanin=16)
+    assert "oc_lanes" not in others.feature_fields(["depthwise"])     # lanes by hand stay
+
+
 def test_preset_of_another_size():
-    with pytest.raises(ConfigError, match=r"macs must be one of 16, 32, .*, 512 \(or give .*\), not 100"):
+    with pytest.raises(ConfigError, match=r"macs must be one of 16, 32, .*, 1024 \(or give .*\), not 100"):
         NpuConfig.preset(100)
 
 

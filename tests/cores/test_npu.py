@@ -7,6 +7,7 @@ import pytest
 from cores.config import FEATURES, NpuConfig
 from cores.npu import Npu
 from tests.bench import LANGUAGES, run_bench, verilog_of
+from tests.cores.npu_on_ports import NpuOnPorts
 
 CONFIG = NpuConfig.preset(16)
 SMALL = NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=1024, acc_depth=64, weight_depth=512)
@@ -29,6 +30,11 @@ def test_machine(verilog):
 def test_a_program_in_four_states(verilog):
     """Read as SystemVerilog by a second simulator, which starts from X."""
     bench(CONFIG, verilog, simulator="icarus", testcase="convolutions_run")
+
+
+def test_machine_on_two_read_ports():
+    run_bench(NpuOnPorts(SMALL), module="tests.cores.bench_npu", name="npu_on_ports",
+              parameters={"config": SMALL.to_dict(), "shared": True})
 
 
 @pytest.mark.full

@@ -41,7 +41,7 @@ def test_a_machine_larger_than_its_board(board: str, totals: dict, warning: str 
 def test_profile_reckons_with_the_clock_that_build_has_estimated(tmp_path: Path, capsys: pytest.CaptureFixture,
                                                                  monkeypatch: pytest.MonkeyPatch):
     """Of the same machine on the same board, and with no other."""
-    monkeypatch.setattr("gen.hw.clock.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("gen.hw.remembered.cache_folder", lambda: tmp_path)
     board = BOARDS["ecp5"]
     config = board.config(16)
     assert clock_of(board, config) == Clock(85, "target")

@@ -16,7 +16,7 @@ from tests.selection import with_full
 from .on_rtl import check_on_rtl
 
 #: One without and one with a choice of blocks in a set of outputs, one with a pixel at a time, narrow selection and as
-#: little memory as can be built.
+#: little memory as can be built; and the largest preset.
 CONFIGS = {
     "16": NpuConfig.preset(16),
     "64": NpuConfig.preset(64, oc_lanes=32, nnz_lanes=1),
@@ -25,10 +25,11 @@ CONFIGS = {
         input_depth=256, acc_depth=64, weight_depth=512, side_depth=512, queue_depth=4, outstanding_reads=4,
         outstanding_writes=2, address_width=32,
     ),
+    "1024": NpuConfig.preset(1024),
 }
 
 
-@pytest.fixture(scope="module", params=with_full(CONFIGS, "64"))
+@pytest.fixture(scope="module", params=with_full(CONFIGS, "64", "1024"))
 def machine(request):
     with RtlMachine(CONFIGS[request.param], seed=1) as machine:
         yield machine

@@ -1,0 +1,53 @@
+"""What synthesis has found of a machine, for reports that cannot wait for it."""
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boards.board import Board
+from cores.config import NpuConfig
+from gen.files.write import write_file
+from sim.folders import cache_folder
+
+from .hardware import hardware_digest
+
+if TYPE_CHECKING:
+    from .synth import Report
+    from .timing import TimingReport
+
+__all__ = ["Synthesis", "entry_of", "remember_synthesis", "synthesis_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesis:
+    """``totals``: resource -> count, as `gen.hw.synth.Report` has them; ``levels``, ``delay_ns`` and ``cell_ns``: as
+    `gen.hw.timing.TimingReport` has them.
+    """
+
+    totals: dict[str, float]
+    levels: int
+    delay_ns: float
+    cell_ns: float | None
+
+
+def entry_of(board: Board, config: NpuConfig, ending: str) -> Path:
+    """The file of what is remembered of a machine on a board, with the hardware as it is."""
+    what = "\0".join([board.family, board.part, config.to_json(), hardware_digest()])
+    return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.{ending}.json"
+
+
+def remember_synthesis(board: Board, config: NpuConfig, area: "Report", timing: "TimingReport") -> None:
+    """For `synthesis_of`."""
+    found = Synthesis(totals=area.totals, levels=timing.levels, delay_ns=timing.delay_ns, cell_ns=timing.cell_ns)
+    with suppress(OSError):     # reports go on with estimates
+        write_file(entry_of(board, config, "machine"), json.dumps(asdict(found)))
+
+
+def synthesis_of(board: Board, config: NpuConfig) -> Synthesis | None:
+    """As ``build --synth`` has found it; None where it has not been run."""
+    with suppress(OSError, ValueError, TypeError):
+        return Synthesis(**json.loads(entry_of(board, config, "machine").read_text()))
+    return None
