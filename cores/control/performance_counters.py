@@ -55,10 +55,11 @@ class PerformanceCounters(wiring.Component):
 
         pending = [Signal(range(self.count + 1), name=f"pending_{index}") for index in range(self.count)]
         before, more = Signal(COUNTER_BITS), Signal(range(self.count + 1))
-        # Its upper bits, and one more than they are: a carry from below only chooses.
-        kept, next_upper = Signal(COUNTER_BITS), Signal(COUNTER_BITS - _LOWER_BITS)
+        # One more than its upper bits, and whether a carry out of the lowest goes up to them: it only chooses.
+        kept, next_upper, passes = Signal(COUNTER_BITS), Signal(COUNTER_BITS - _LOWER_BITS), Signal()
         m.d.comb += kept.eq(Mux(is_stale, 0, read.data))
-        m.d.sync += [before.eq(kept), next_upper.eq(kept[_LOWER_BITS:] + 1)]
+        m.d.sync += [before.eq(kept), next_upper.eq(kept[_LOWER_BITS:] + 1),
+                     passes.eq(kept[len(more):_LOWER_BITS].all())]
         with m.Switch(visit):
             for index, count in enumerate(pending):
                 with m.Case(index):
@@ -69,11 +70,11 @@ class PerformanceCounters(wiring.Component):
             with m.Else():
                 m.d.sync += count.eq(Mux(visit == index, 0, count) + self.events[index])
 
-        lower = Signal(_LOWER_BITS + 1)
+        carry = (before[:len(more)] + more)[-1] & passes
         m.d.comb += [
             read.addr.eq(visit),
-            lower.eq(before[:_LOWER_BITS] + more),
-            self.value.eq(Cat(lower[:_LOWER_BITS], Mux(lower[_LOWER_BITS], next_upper, before[_LOWER_BITS:]))),
+            self.value.eq(Cat((before[:_LOWER_BITS] + more)[:_LOWER_BITS],
+                              Mux(carry, next_upper, before[_LOWER_BITS:]))),
             self.valid.eq(self.select == visited),
             write.addr.eq(visited),
             write.data.eq(self.value),
