@@ -36,8 +36,8 @@ EDGES = {
     "sim.signs": "cores.arch npudriver",
     "sim.table": "cores.arch",
     "sim.hazards": "cores.arch cores.config sim.errors",
-    "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.load cores.store "
-                  "sim.hazards sim.stochastic",
+    "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.lib cores.load "
+                  "cores.store sim.hazards sim.stochastic",
     "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs "
            "sim.stochastic sim.table sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors npudriver sim sim.errors sim.timing",

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cores.config import PRESET_MACS
 from gen.cli import main
 from gen.cli.common import console
 from gen.explore import cluster, evolution
@@ -56,7 +57,8 @@ def test_files_and_table(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypa
 
 def test_the_default_space_is_of_presets(capsys: pytest.CaptureFixture):
     values = explored(capsys, "--method", "random", "--evaluations", "2", "--seed", "5")
-    assert set(values["space"]) == {"macs", "features"} and values["size"] == 30 and len(values["points"]) == 2
+    assert set(values["space"]) == {"macs", "features"} and len(values["points"]) == 2
+    assert values["size"] == 5 * len(PRESET_MACS)
     assert values["seed"] == 5
 
 
