@@ -10,7 +10,7 @@ from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
 from ..arch.isa import INSTRUCTION_BYTES, ErrorCode, Opcode, Queue, used_bits
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
-from ..lib.fifo import BufferedFifo, Fifo
+from ..lib.fifo import Fifo, ShallowFifo
 from .instruction_check import InstructionCheck
 
 __all__ = ["InstructionFetch"]
@@ -41,10 +41,9 @@ class InstructionFetch(wiring.Component):
     REQUEST_CYCLES = 2
     #: Cycles from an entry's leaving a full queue until the next is dispatched, beyond those of the queue itself.
     ROOM_CYCLES = 1
-    #: Cycles from an instruction's dispatch until its engine sees it. The load queue's is a register: much follows from
-    #: it, and what takes it comes early.
-    QUEUE_LATENCY: ClassVar = {
-        Queue.LOAD: BufferedFifo.LATENCY, Queue.COMPUTE: Fifo.LATENCY, Queue.STORE: Fifo.LATENCY}
+    #: What the queues are; the cycles from dispatch until an engine sees its instruction are theirs. Of a load much
+    #: follows, and what takes it comes early; it is the other way round with the others.
+    QUEUES: ClassVar = {Queue.LOAD: ShallowFifo, Queue.COMPUTE: Fifo, Queue.STORE: Fifo}
     #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
     CALM_CYCLES = 3
 
@@ -154,8 +153,7 @@ class InstructionFetch(wiring.Component):
         beat behind it leaves the buffer; for the room that this makes nothing is asked, as all is ``stopped`` then.
         """
         beat_bytes = self.config.beat_bytes
-        m.submodules.buffer = buffer = BufferedFifo(
-            width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS, shallow=True)
+        m.submodules.buffer = buffer = ShallowFifo(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)
         m.d.comb += [
             buffer.w_en.eq(self.data.valid),
             buffer.w_data.eq(Cat(self.data.data, self.data.response)),
@@ -230,9 +228,8 @@ class InstructionFetch(wiring.Component):
         for name, which in (("load", Queue.LOAD), ("compute", Queue.COMPUTE), ("store", Queue.STORE)):
             used = max(used_bits(op, self.config) for op in Opcode if op.queue == which)
             layout = data.StructLayout({"index": INDEX_BITS, "word": used})
-            size = {"width": layout.size, "depth": self.config.queue_depth}
-            buffered = self.QUEUE_LATENCY[which] == BufferedFifo.LATENCY
-            m.submodules[f"{name}_queue"] = fifo = BufferedFifo(**size, shallow=True) if buffered else Fifo(**size)
+            fifo = self.QUEUES[which](width=layout.size, depth=self.config.queue_depth)
+            m.submodules[f"{name}_queue"] = fifo
             entry, output, room = data.View(layout, fifo.r_data), getattr(self, name), Signal(name=f"{name}_room")
             m.d.sync += room.eq((queue == which) & fifo.w_rdy)
             rooms.append(room)
@@ -244,5 +241,5 @@ class InstructionFetch(wiring.Component):
                 output.p.word.eq(entry.word),
                 fifo.r_en.eq(output.ready),
             ]
-            none_left.append(~(fifo.some if buffered else fifo.r_rdy))
+            none_left.append(~fifo.some)
         m.d.comb += [empty.eq(Cat(none_left).all()), has_room.eq(Cat(rooms).any())]

@@ -1,15 +1,17 @@
 """FIFOs whose ready and valid are registers."""
 
+from typing import ClassVar
+
 from amaranth.hdl import Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib.fifo import FIFOInterface
 from amaranth.lib.memory import Memory, ReadPort
 from amaranth.utils import exact_log2
 
-__all__ = ["BufferedFifo", "Fifo"]
+__all__ = ["BufferedFifo", "Fifo", "ShallowFifo"]
 
 
 class _Ring(FIFOInterface, Elaboratable):
-    """What both have: a memory of ``depth`` entries, a power of two, written and read in a circle.
+    """What all have: a memory of ``depth`` entries, a power of two, written and read in a circle.
 
     ``w_rdy``, and whether the memory has an entry, come from registers and not from comparisons of its level: paths
     from one engine to the next begin behind them.
@@ -17,17 +19,22 @@ class _Ring(FIFOInterface, Elaboratable):
     Raises ValueError unless ``depth`` is a power of two above 1.
     """
 
+    #: Cycles from a write until it can be read.
+    LATENCY: int
+    #: Of the memory, for synthesis.
+    _ATTRIBUTES: ClassVar[dict[str, str]] = {}
+
     def __init__(self, *, width: int, depth: int):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two above 1, not {depth!r}")
         super().__init__(width=width, depth=depth)
         self.level = Signal(range(depth + 1))  # entries written and not read
-        self._attributes: dict[str, str] = {}   # of the memory, for synthesis
+        self.some = Signal()    # there is one, whether it can be read already or not
 
     def _ring(self, m: Module, *, capacity: int, level: Signal, some: Signal, take: Value, domain: str) -> ReadPort:
         """Keep ``level``, of at most ``capacity``, and ``some``, whether it is not 0; an entry leaves with ``take``."""
         m.submodules.storage = storage = Memory(
-            shape=self.width, depth=self.depth, init=[], attrs=self._attributes)
+            shape=self.width, depth=self.depth, init=[], attrs=self._ATTRIBUTES)
         write, read = storage.write_port(), storage.read_port(domain=domain)
         produce, consume = (Signal(exact_log2(self.depth), name=name) for name in ("produce", "consume"))
         push, full = Signal(), Signal()
@@ -62,34 +69,24 @@ class Fifo(_Ring):
     In every cycle it does what amaranth.lib.fifo.SyncFIFO does.
     """
 
-    #: Cycles from a write until it can be read.
     LATENCY = 1
 
     def elaborate(self, platform):
         m = Module()
         pop = Signal()
-        m.d.comb += pop.eq(self.r_en & self.r_rdy)
+        m.d.comb += [pop.eq(self.r_en & self.r_rdy), self.some.eq(self.r_rdy)]
         self._ring(m, capacity=self.depth, level=self.level, some=self.r_rdy, take=pop, domain="comb")
         return m
 
 
 class BufferedFifo(_Ring):
-    """In block RAM, or LUT RAM if it is ``shallow``: what is written can be read two cycles later.
+    """In block RAM: what is written can be read two cycles later.
 
     In every cycle it does what amaranth.lib.fifo.SyncFIFOBuffered does. The entry that can be read is in the memory's
-    output register, and one place of the memory stays free. Paths from an entry of a shallow one begin in that
-    register instead of at the address of a LUT RAM, which has as many loads as an entry has bits; but what takes one
-    is in front of as many.
+    output register, and one place of the memory stays free.
     """
 
-    #: Cycles from a write until it can be read.
     LATENCY = 2
-
-    def __init__(self, *, width: int, depth: int, shallow: bool = False):
-        super().__init__(width=width, depth=depth)
-        self.some = Signal()    # it has an entry, whether that can be read already or not
-        if shallow:
-            self._attributes = {"ram_style": "distributed"}
 
     def elaborate(self, platform):
         m = Module()
@@ -106,3 +103,11 @@ class BufferedFifo(_Ring):
         with m.Elif(self.r_en):
             m.d.sync += self.r_rdy.eq(0)
         return m
+
+
+class ShallowFifo(BufferedFifo):
+    """A `BufferedFifo` in LUT RAM: paths from its entry begin in a register, and not at the address of a LUT RAM, which
+    has as many loads as an entry has bits. What takes an entry is in front of as many, so it must come early.
+    """
+
+    _ATTRIBUTES: ClassVar[dict[str, str]] = {"ram_style": "distributed"}

@@ -10,7 +10,7 @@ from ..buffers.input_buffer import BufferWrite, KeptBeat
 from ..bus.axi import AxiResponse, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
-from ..lib.fifo import BufferedFifo
+from ..lib.fifo import BufferedFifo, ShallowFifo
 from .buffer_writer import BufferWriter
 from .gather.run_spans import RunSpans
 from .load_context import LoadContext
@@ -54,7 +54,7 @@ class LoadEngine(wiring.Component):
         config = self.config
         m.submodules.writer = writer = BufferWriter(config)
         m.submodules.requester = requester = LoadRequester(config, depth=self.FIFO_DEPTH)
-        m.submodules.contexts = contexts = BufferedFifo(width=LoadContext.size, depth=self.CONTEXTS, shallow=True)
+        m.submodules.contexts = contexts = ShallowFifo(width=LoadContext.size, depth=self.CONTEXTS)
         m.submodules.fifo = fifo = BufferedFifo(width=config.beat_bits + 2, depth=self.FIFO_DEPTH)
 
         # -- requester ------------------------------------------------------------------------------------------

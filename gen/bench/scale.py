@@ -18,7 +18,7 @@ from cores.emit import emit_verilog
 from gen.bench.zoo import ZooNetwork, quantised
 from gen.files.figure import new_figure, png
 from gen.hw.area import area_of
-from gen.hw.clock import clock_of, remember_clock
+from gen.hw.clock import clock_of
 from gen.hw.remembered import remember_synthesis, synthesis_of
 from gen.hw.synth import synthesize
 from gen.hw.timing import measure_timing
@@ -108,7 +108,6 @@ def synthesise(board: Board, config: NpuConfig, cache: Path,
     verilog = emit_verilog(config)
     timing = measure_timing(verilog, "npu", board.family, cache=cache, progress=progress)
     area = synthesize(verilog, "npu", board.family, cache=cache, progress=progress)
-    remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
     remember_synthesis(board, config, area, timing)
 
 

@@ -9,7 +9,6 @@ from boards.clock import Clock
 from cores.config import FEATURES, NpuConfig
 from cores.emit import emit_verilog
 from gen.files.figure import new_figure, png
-from gen.hw.clock import remember_clock
 from gen.hw.remembered import remember_synthesis
 from gen.hw.synth import synthesize
 from gen.hw.timing import TimingReport, measure_timing
@@ -56,7 +55,6 @@ def _row(machine: str, board: Board, config: NpuConfig, cache: Path, progress: C
     timing = measure_timing(verilog, "npu", board.family, cache=cache, progress=remark)
     area = synthesize(verilog, "npu", board.family, cache=cache, progress=remark)
     clock = Clock(timing.estimated_mhz, "estimated")
-    remember_clock(board, config, clock)
     remember_synthesis(board, config, area, timing)
     gops = 2 * config.macs * clock.mhz / 1000
     return Row(machine=machine, levels=timing.levels, over_5=_over(timing, 5), slowest_ns=timing.delay_ns,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError, UsageError
@@ -183,7 +182,6 @@ def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: b
 
     Clock and totals are remembered for other commands' figures.
     """
-    from gen.hw.clock import remember_clock
     from gen.hw.flat import flat_design
     from gen.hw.remembered import remember_synthesis
     from gen.hw.synth import synthesize
@@ -195,19 +193,18 @@ def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: b
             area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
             timing = timing_of(design, cache=folder, progress=remark)
             report = area.result()
-        remember_clock(board, config, Clock(timing.estimated_mhz, "estimated"))
         remember_synthesis(board, config, report, timing)
         return report, timing, place(design, board, config) if route else None
 
 
 def place(design: "FlatDesign", board: "Board", config: "NpuConfig") -> "RouteReport":
     """Place and route; the clock is remembered for other commands' figures."""
-    from gen.hw.clock import remember_clock
+    from gen.hw.clock import remember_route
     from gen.hw.route import place_and_route
 
     with status(f"nextpnr, {board.family}") as remark:
         report = place_and_route(design, board, cache=cache_folder() / "synth", progress=remark)
-    remember_clock(board, config, Clock(report.mhz, "placed and routed"))
+    remember_route(board, config, report.mhz)
     return report
 
 

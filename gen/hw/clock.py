@@ -2,33 +2,29 @@
 
 import json
 from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
 
 from boards.board import Board
 from boards.clock import Clock
 from cores.config import NpuConfig
 from gen.files.write import write_file
 
-from .remembered import entry_of
+from .remembered import entry_of, synthesis_of
 
-__all__ = ["clock_of", "remember_clock"]
+__all__ = ["clock_of", "remember_route"]
+
+#: Ending of the entry with what a place-and-route has reached.
+_ROUTED = "routed"
 
 
-def _entry(board: Board, config: NpuConfig) -> Path:
-    return entry_of(board, config, "clock")
-
-
-def remember_clock(board: Board, config: NpuConfig, clock: Clock) -> None:
-    """For `clock_of`. One that is placed and routed is not replaced by an estimate."""
-    if clock.basis == "estimated" and clock_of(board, config).basis == "placed and routed":
-        return
-    with suppress(OSError):     # reports go on with the board's target
-        write_file(_entry(board, config), json.dumps(asdict(clock)))
+def remember_route(board: Board, config: NpuConfig, mhz: float) -> None:
+    """A clock that was placed and routed, for `clock_of`."""
+    with suppress(OSError):     # reports go on with what else is known
+        write_file(entry_of(board, config, _ROUTED), json.dumps(mhz))
 
 
 def clock_of(board: Board, config: NpuConfig) -> Clock:
-    """Of ``config`` on ``board``: as ``build`` has measured it, if it has, else the board's target."""
+    """Of ``config`` on ``board``: placed and routed, if it has been; else as synthesis estimates; else the target."""
     with suppress(OSError, ValueError, TypeError):
-        return Clock(**json.loads(_entry(board, config).read_text()))
-    return Clock(board.clock_mhz, "target")
+        return Clock(float(json.loads(entry_of(board, config, _ROUTED).read_text())), "placed and routed")
+    found = synthesis_of(board, config)
+    return Clock(found.estimated_mhz, "estimated") if found else Clock(board.clock_mhz, "target")

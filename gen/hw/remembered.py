@@ -23,14 +23,13 @@ __all__ = ["Synthesis", "entry_of", "remember_synthesis", "synthesis_of"]
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesis:
-    """``totals``: resource -> count, as `gen.hw.synth.Report` has them; ``levels``, ``delay_ns`` and ``cell_ns``: as
+    """``totals``: resource -> count, as `gen.hw.synth.Report` has them; ``levels`` and ``estimated_mhz``: as
     `gen.hw.timing.TimingReport` has them.
     """
 
     totals: dict[str, float]
     levels: int
-    delay_ns: float
-    cell_ns: float | None
+    estimated_mhz: float
 
 
 def entry_of(board: Board, config: NpuConfig, ending: str) -> Path:
@@ -40,8 +39,8 @@ def entry_of(board: Board, config: NpuConfig, ending: str) -> Path:
 
 
 def remember_synthesis(board: Board, config: NpuConfig, area: "Report", timing: "TimingReport") -> None:
-    """For `synthesis_of`."""
-    found = Synthesis(totals=area.totals, levels=timing.levels, delay_ns=timing.delay_ns, cell_ns=timing.cell_ns)
+    """For `synthesis_of`, and for `gen.hw.clock.clock_of`."""
+    found = Synthesis(totals=area.totals, levels=timing.levels, estimated_mhz=timing.estimated_mhz)
     with suppress(OSError):     # reports go on with estimates
         write_file(entry_of(board, config, "machine"), json.dumps(asdict(found)))
 

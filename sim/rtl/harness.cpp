@@ -82,7 +82,7 @@ public:
     }
 
     // One access of the register port. Returns response << 32 | data, or -1 when the port does not answer.
-    int64_t access(bool write, unsigned address, uint32_t value) {
+    int64_t access_register(bool write, unsigned address, uint32_t value) {
         Random& random = memory.random;
         const double p = memory.settings.stall;
         bool address_done = false, data_done = !write;
@@ -267,7 +267,7 @@ void npu_add_fault(Machine* machine, int write, int64_t burst, uint64_t low, uin
 }
 
 int64_t npu_access(Machine* machine, int write, unsigned address, uint32_t value) {
-    return machine->access(write != 0, address, value);
+    return machine->access_register(write != 0, address, value);
 }
 
 void npu_trace(Machine* machine, uint64_t instructions, uint32_t* counts, int64_t* first, int64_t* last) {

@@ -4,7 +4,7 @@ from cores.buffers.input_buffer import InputBuffer
 from cores.bus.read_engine import ReadEngine
 from cores.compute.pool_unit import PoolUnit
 from cores.compute.tile_sequencer import TileSequencer
-from cores.lib.fifo import BufferedFifo, Fifo
+from cores.lib.fifo import BufferedFifo, Fifo, ShallowFifo
 from cores.store.channel_parameters import ChannelParameters
 from cores.store.requantizer import Requantizer
 
@@ -18,7 +18,7 @@ MEMORY = 40
 
 #: From a beat on the bus until the load engine's writer, or the decoder, can take it.
 LOAD_ARRIVAL = ReadEngine.DATA_LATENCY + BufferedFifo.LATENCY
-FETCH_ARRIVAL = ReadEngine.DATA_LATENCY + BufferedFifo.LATENCY
+FETCH_ARRIVAL = ReadEngine.DATA_LATENCY + ShallowFifo.LATENCY
 
 #: From an issue of the compute engine until its entries are read.
 ISSUE_TO_DATA = TileSequencer.LATENCY + InputBuffer.LATENCY

@@ -11,7 +11,7 @@ from cores.compute.pool_unit import PoolUnit
 from cores.config import NpuConfig
 from cores.control.instruction_fetch import InstructionFetch
 from cores.control.token_counter import TokenCounter
-from cores.lib.fifo import BufferedFifo
+from cores.lib.fifo import BufferedFifo, ShallowFifo
 from cores.load.load_engine import LoadEngine
 
 from .bus import ReadBus
@@ -65,13 +65,13 @@ class Shared:
         self.dram = None if dram is None else Dram(dram)
         self.bus = ReadBus(config, latency, self.dram)
         self.queues = {
-            queue: TimedFifo(config.queue_depth, InstructionFetch.QUEUE_LATENCY[queue]) for queue in ENGINES}
+            queue: TimedFifo(config.queue_depth, InstructionFetch.QUEUES[queue].LATENCY) for queue in ENGINES}
         #: Instructions on their way to each engine, as indices, and how many it has finished.
         self.pending: dict[Queue, list[int]] = {queue: [] for queue in ENGINES}
         self.finished = dict.fromkeys(ENGINES, 0)
         self.idle_from = dict.fromkeys(ENGINES, 0)
         #: Loads that have asked for their data and wait to be written, and the beats that are under way for them.
-        self.contexts = TimedFifo(LoadEngine.CONTEXTS, BufferedFifo.LATENCY)
+        self.contexts = TimedFifo(LoadEngine.CONTEXTS, ShallowFifo.LATENCY)
         self.load_data = TimedFifo(LoadEngine.FIFO_DEPTH, 0)
         self.weights = TimedFifo(config.weight_depth, BufferedFifo.LATENCY)
         self.side = TimedFifo(config.side_depth, BufferedFifo.LATENCY)

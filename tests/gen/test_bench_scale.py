@@ -16,7 +16,6 @@ from gen.bench import fanin, scale
 from gen.bench.zoo import ZooNetwork, quantised
 from gen.cli import main
 from gen.cli.common import console
-from gen.hw.clock import remember_clock
 from gen.hw.remembered import remember_synthesis, synthesis_of
 from gen.hw.synth import Report
 from gen.hw.timing import TimingReport
@@ -33,7 +32,6 @@ def test_a_size_is_as_synthesised_once_it_has_been():
     assert (before.lanes, before.bus, before.macs, before.levels) == ("32 x 32 -> 8", 256, 512, None)
     assert "of synthesis" in before.area and before.resources["dsp"] == 288 and before.clock.basis == "target"
     remember_synthesis(BOARD, WIDE, AREA, TIMING)
-    remember_clock(BOARD, WIDE, Clock(285.7, "estimated"))
     after = scale.size_of(BOARD, WIDE)
     assert (after.resources, after.area, after.levels) == (AREA.totals, "synthesised", 4)
     assert after.clock == Clock(285.7, "estimated")

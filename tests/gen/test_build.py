@@ -10,7 +10,8 @@ import pytest
 from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli import main
-from gen.hw.clock import clock_of, remember_clock
+from gen.hw.clock import clock_of, remember_route
+from gen.hw.remembered import remember_synthesis
 from gen.hw.synth import Report
 from gen.hw.timing import PathGroup, TimingReport
 
@@ -45,11 +46,11 @@ def test_profile_reckons_with_the_clock_that_build_has_estimated(tmp_path: Path,
     board = BOARDS["ecp5"]
     config = board.config(16)
     assert clock_of(board, config) == Clock(85, "target")
-    remember_clock(board, config, Clock(88.5, "estimated"))
+    remember_synthesis(board, config, Report("ecp5", {}, {}), TimingReport("ecp5", "-6", 5, 11.3, {}, {}, []))
     assert str(clock_of(board, config)) == "88.5 MHz, estimated"
     assert clock_of(board, board.config(32)).basis == clock_of(BOARDS["zu3eg"], config).basis == "target"
-    remember_clock(board, config, Clock(71, "placed and routed"))
-    remember_clock(board, config, Clock(90, "estimated"))
+    remember_route(board, config, 71)
+    remember_synthesis(board, config, Report("ecp5", {}, {}), TimingReport("ecp5", "-6", 5, 11.1, {}, {}, []))
     assert clock_of(board, config) == Clock(71, "placed and routed")
     model = Path(__file__).parents[2] / "examples/digits/digits_int8.onnx"
     assert main(["profile", str(model), "--board", "ecp5", "--macs", "16"]) == 0
