@@ -25,7 +25,7 @@ from sim.folders import cache_folder
 #: says what is left.
 LIMITS = {
     InstructionFetch: (4, 6), ReadEngine: (3, 3), WriteEngine: (5, 5), RegisterFile: (5, 5),
-    LoadEngine: (4, 5), ComputeEngine: (3, 6), StoreEngine: (5, 5), EnginePair: (None, 6),
+    LoadEngine: (3, 5), ComputeEngine: (3, 6), StoreEngine: (4, 5), EnginePair: (None, 6),
 }
 #: Of the whole machine: MACs, with all units?
 MACHINE = {(64, False): 4, (64, True): 5, (256, False): 4, (256, True): 5}
