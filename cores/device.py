@@ -1,6 +1,7 @@
 """What the driver has to know of a machine, from the tables that the hardware is made from."""
 
-from cores.arch.isa import ERROR_TEXTS, HEADER, INSTRUCTION_BYTES, Opcode
+from cores.arch.error_codes import ERROR_TEXTS
+from cores.arch.isa import HEADER, INSTRUCTION_BYTES, Opcode
 from cores.arch.registers import BASE_ALIGNMENT, COUNTERS, LANES, MAGIC, VERSION, Control, Status, registers_of
 from cores.config import NpuConfig
 from npudriver.machine import ErrorText, Machine

@@ -4,8 +4,9 @@ from amaranth.hdl import Cat, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from .arch.error_codes import ErrorCode
 from .arch.instruction_layout import INDEX_BITS
-from .arch.isa import ErrorCode, Queue
+from .arch.isa import Queue
 from .arch.registers import COUNTERS, ENGINE_STATES, STATE_BITS
 from .bus.axi import Axi4Read, Axi4Write, AxiLite
 from .bus.read_engine import ReadEngine

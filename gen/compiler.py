@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import Instruction
+from cores.arch.instruction import Instruction
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph

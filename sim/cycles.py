@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, as_taken, decode, missing
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, decode
+from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, Opcode
+from cores.arch.units import as_taken, missing
 from cores.config import NpuConfig
 
 from .errors import MachineError

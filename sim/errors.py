@@ -1,6 +1,6 @@
 """How a program can fail, on the simulators and on the hardware alike."""
 
-from cores.arch.isa import ErrorCode
+from cores.arch.error_codes import ErrorCode
 from cores.errors import NpugenError
 
 __all__ = ["HazardError", "MachineError"]

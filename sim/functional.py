@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.isa import INSTRUCTION_BYTES
 from cores.config import NpuConfig
 
 from .engines.compute import compute_engine

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import Instruction
+from cores.arch.instruction import Instruction
 from cores.arch.numerics import half_of
 from cores.config import NpuConfig
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Queue
 from cores.arch.numerics import SIGN_BLOCKS
 from cores.config import NpuConfig
 

@@ -5,18 +5,10 @@ from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
-from cores.arch.isa import (
-    GEOMETRY,
-    INSTRUCTION_BYTES,
-    ErrorCode,
-    Instruction,
-    Opcode,
-    Queue,
-    absent_fields,
-    as_taken,
-    decode,
-    missing,
-)
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, decode
+from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, Opcode, Queue
+from cores.arch.units import absent_fields, as_taken, missing
 from cores.config import NpuConfig
 
 from .errors import HazardError, MachineError

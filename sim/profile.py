@@ -13,7 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cores.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, decode
+from cores.arch.instruction import Instruction, decode
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode
 from cores.arch.numerics import MAP_PIXELS, POSITIONS
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine

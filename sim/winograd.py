@@ -3,7 +3,9 @@
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from cores.arch.isa import MAX_TILE_COLS, ErrorCode, Instruction
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import MAX_TILE_COLS
 from cores.arch.numerics import POSITIONS
 
 from . import golden

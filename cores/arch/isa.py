@@ -15,10 +15,8 @@ from .numerics import CONSTANT_BITS, FIRST_BITS, MULTIPLIER_BITS
 from .stochastic import LENGTH_BITS
 
 __all__ = [
-    "ERROR_TEXTS", "ErrorCode", "FIELD_FEATURES", "Field", "GEOMETRY", "HEADER", "INSTRUCTION_BYTES", "Instruction",
-    "LAYOUTS", "MAX_TILE_COLS", "NOT_ALL_ZERO", "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "absent_fields",
-    "as_taken", "decode", "disassemble", "encode", "is_supported", "largest_field",
-    "missing", "reserved_fields", "used_bits",
+    "Field", "GEOMETRY", "HEADER", "HEADER_BITS", "INSTRUCTION_BYTES", "LAYOUTS", "MAX_TILE_COLS", "NOT_ALL_ZERO",
+    "Opcode", "Queue", "SETTERS", "TOKEN_FLAGS", "largest_field",
 ]
 
 INSTRUCTION_BYTES = 16
@@ -62,41 +60,6 @@ class Opcode(enum.IntEnum):
         return Queue.COMPUTE if self <= Opcode.POOL else Queue.STORE
 
 
-class ErrorCode(enum.IntEnum):
-    """Why the machine stopped; readable in the register file beside the instruction's index."""
-
-    NONE = 0
-    ILLEGAL = 1
-    READ_RANGE = 2
-    WRITE_RANGE = 3
-    READ_SLVERR = 4
-    READ_DECERR = 5
-    WRITE_SLVERR = 6
-    WRITE_DECERR = 7
-    BUFFER = 8
-    NO_END = 9
-    TIMEOUT = 10
-    TOKEN = 11
-
-
-#: What each code means, for whoever reads a register map or an error of the driver.
-ERROR_TEXTS: Mapping[ErrorCode, str] = {
-    ErrorCode.NONE: "no error",
-    ErrorCode.ILLEGAL: "unknown opcode, reserved bit set, zero count, foreign token flag, or geometry never set",
-    ErrorCode.READ_RANGE: "a load outside the data region",
-    ErrorCode.WRITE_RANGE: "a store outside the writable part of the data region",
-    ErrorCode.READ_SLVERR: "the memory answered a read with an error",
-    ErrorCode.READ_DECERR: "nothing on the bus answers at the address of a read",
-    ErrorCode.WRITE_SLVERR: "the memory answered a write with an error",
-    ErrorCode.WRITE_DECERR: "nothing on the bus answers at the address of a write",
-    ErrorCode.BUFFER: "an input-buffer or accumulator address out of bounds",
-    ErrorCode.NO_END: "the program's length was reached without END",
-    ErrorCode.TIMEOUT: "no progress for so many cycles as the timeout register has: a missing token, a starved ring "
-                       "or a silent bus",
-    ErrorCode.TOKEN: "a token counter overflowed",
-}
-
-
 @dataclass(frozen=True)
 class Field:
     """``bits`` wide; ``signed`` in two's complement; a ``minimum`` of 1 makes zero illegal."""
@@ -124,24 +87,6 @@ HEADER: tuple[Field, ...] = (
 SETTERS = frozenset({Opcode.LOAD_SET, Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD, Opcode.COMPUTE_SET, Opcode.STORE_SET,
                      Opcode.STORE_ADD, Opcode.STORE_TABLE})
 
-#: Operations and fields that only a machine with an optional unit has: the field of `NpuConfig` that says so. Elsewhere
-#: the operation is illegal, and the hardware takes the field for zero.
-_OPCODE_FEATURES: Mapping[Opcode, str] = {Opcode.LOAD_GATHER: "gather", Opcode.LOAD_WINOGRAD: "winograd",
-                                         Opcode.STORE_TABLE: "table"}
-FIELD_FEATURES: Mapping[Opcode, Mapping[str, str]] = {
-    Opcode.LOAD_SET: {"sign": "binary_rows", "pad_zero": "binary_rows"},
-    Opcode.COMPUTE_SET: dict.fromkeys(("spread", "window", "alternate", "shift"), "depthwise"),
-    Opcode.COMPUTE: {"binary": "binary_rows", "acc_base": "winograd"},
-    Opcode.STORE_SET: {"spread": "depthwise", "alternate": "depthwise", "binary": "binary_rows",
-                       "winograd": "winograd", "local": "local_store"},
-}
-
-#: The same of fields that are among the reserved bits of machines without the unit.
-_LATER_FIELDS: Mapping[Opcode, Mapping[str, str]] = {
-    Opcode.STORE_ADD: {"product": "product", "broadcast": "product"},
-    Opcode.COMPUTE: dict.fromkeys(("stochastic", "length", "made"), "stochastic_rows"),
-    Opcode.LOAD_SET: {"pair": "binary_rows"},
-}
 
 #: The SET that an operation needs in front of it in its queue.
 GEOMETRY: Mapping[Opcode, Opcode] = {
@@ -307,144 +252,12 @@ LAYOUTS: Mapping[Opcode, tuple[Field, ...]] = {
 #: Fields of which at least one must not be zero: a box without rows has no last pixel.
 NOT_ALL_ZERO: Mapping[Opcode, tuple[str, ...]] = {Opcode.LOAD_ACT: ("rows", "pad_top", "pad_bottom")}
 
-_HEADER_BITS = sum(field.bits for field in HEADER)
+HEADER_BITS = sum(field.bits for field in HEADER)
 
 for _opcode, _fields in LAYOUTS.items():
-    assert _HEADER_BITS + sum(field.bits for field in _fields) <= 8 * INSTRUCTION_BYTES, _opcode
+    assert HEADER_BITS + sum(field.bits for field in _fields) <= 8 * INSTRUCTION_BYTES, _opcode
 
 
 def largest_field(opcode: Opcode, name: str) -> int:
     """The largest value of an instruction's unsigned field."""
     return (1 << next(field.bits for field in LAYOUTS[opcode] if field.name == name)) - 1
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """An operation and its fields; fields not named are zero.
-
-    Raises ValueError for an unknown field or a value that does not fit.
-    """
-
-    opcode: Opcode
-    fields: Mapping[str, int]
-
-    def __init__(self, opcode: Opcode, **fields: int) -> None:
-        layout = {field.name: field for field in HEADER[1:] + LAYOUTS[opcode]}
-        for name, value in fields.items():
-            if name not in layout:
-                raise ValueError(f"{opcode.name} has no field {name!r}")
-            field = layout[name]
-            low = -(1 << field.bits - 1) if field.signed else field.minimum
-            high = (1 << field.bits - int(field.signed)) - 1
-            if not low <= value <= high:
-                raise ValueError(f"{opcode.name}.{name} must be in {low}..{high}, not {value}")
-        object.__setattr__(self, "opcode", opcode)
-        object.__setattr__(self, "fields", {name: int(fields.get(name, 0)) for name in layout})
-
-    def __getitem__(self, name: str) -> int:
-        return self.fields[name]
-
-    def illegal(self) -> str | None:
-        """Why hardware would refuse this instruction, or None."""
-        for field in LAYOUTS[self.opcode]:
-            if self.fields[field.name] < field.minimum and not field.signed:
-                return f"{field.name} must be at least {field.minimum}"
-        needed = NOT_ALL_ZERO.get(self.opcode, ())
-        if needed and not any(self.fields[name] for name in needed):
-            return f"one of {', '.join(needed)} must be at least 1"
-        for field in HEADER[1:]:
-            if self.fields[field.name] and field.name not in TOKEN_FLAGS[self.opcode]:
-                return f"{field.name} must be 0"
-        return None
-
-
-def is_supported(opcode: Opcode, config: object) -> bool:
-    """Whether a machine of this `NpuConfig` has the operation."""
-    return opcode not in _OPCODE_FEATURES or bool(getattr(config, _OPCODE_FEATURES[opcode]))
-
-
-def reserved_fields(opcode: Opcode, config: object) -> frozenset[str]:
-    """Fields of an operation whose bits are reserved in a machine of this `NpuConfig`."""
-    later = _LATER_FIELDS.get(opcode, {})
-    return frozenset(name for name, feature in later.items() if not getattr(config, feature))
-
-
-def used_bits(opcode: Opcode, config: object) -> int:
-    """Bits of an operation up to its last field that is not reserved in a machine of this `NpuConfig`."""
-    position = used = _HEADER_BITS
-    reserved = reserved_fields(opcode, config)
-    for field in LAYOUTS[opcode]:
-        position += field.bits
-        if field.name not in reserved:
-            used = position
-    return used
-
-
-def missing(instruction: Instruction, config: object) -> str | None:
-    """What makes a legal instruction an illegal one to a machine of this `NpuConfig`, or None."""
-    opcode = instruction.opcode
-    if not is_supported(opcode, config):
-        return f"this machine has no {opcode.name}"
-    reserved = sorted(name for name in reserved_fields(opcode, config) if instruction[name])
-    return f"this machine's {opcode.name} has no {reserved[0]}" if reserved else None
-
-
-def absent_fields(instruction: Instruction, config: object) -> dict[str, str]:
-    """Fields that are not zero and that a machine of this `NpuConfig` takes for zero, and what each needs."""
-    return {name: feature for name, feature in FIELD_FEATURES.get(instruction.opcode, {}).items()
-            if instruction[name] and not getattr(config, feature)}
-
-
-def as_taken(instruction: Instruction, config: object) -> Instruction:
-    """The instruction as a machine of this `NpuConfig` understands it."""
-    absent = absent_fields(instruction, config)
-    if not absent:
-        return instruction
-    return Instruction(instruction.opcode, **{**instruction.fields, **dict.fromkeys(absent, 0)})
-
-
-def encode(instruction: Instruction) -> bytes:
-    """The 16 bytes of an instruction."""
-    word, position = int(instruction.opcode), HEADER[0].bits
-    for field in HEADER[1:] + LAYOUTS[instruction.opcode]:
-        word |= (instruction.fields[field.name] & (1 << field.bits) - 1) << position
-        position += field.bits
-    return word.to_bytes(INSTRUCTION_BYTES, "little")
-
-
-def decode(data: bytes) -> Instruction:
-    """The instruction in 16 bytes.
-
-    Raises ValueError for what the hardware's dispatcher finds ILLEGAL: unknown opcode, reserved bits, zero counts,
-    foreign tokens.
-    """
-    word = int.from_bytes(data[:INSTRUCTION_BYTES], "little")
-    number = word & (1 << HEADER[0].bits) - 1
-    try:
-        opcode = Opcode(number)
-    except ValueError:
-        raise ValueError(f"unknown opcode {number}") from None
-    word >>= HEADER[0].bits
-    values = {}
-    for field in HEADER[1:] + LAYOUTS[opcode]:
-        value = word & (1 << field.bits) - 1
-        word >>= field.bits
-        if field.signed and value >> field.bits - 1:
-            value -= 1 << field.bits
-        values[field.name] = value
-    if word:
-        raise ValueError(f"{opcode.name}: reserved bits are set")
-    instruction = Instruction.__new__(Instruction)
-    object.__setattr__(instruction, "opcode", opcode)
-    object.__setattr__(instruction, "fields", values)
-    reason = instruction.illegal()
-    if reason:
-        raise ValueError(f"{opcode.name}: {reason}")
-    return instruction
-
-
-def disassemble(instruction: Instruction) -> str:
-    """One line: the operation, its tokens, its fields."""
-    tokens = [f"{f.name}={instruction[f.name]}" if f.bits > 1 else f.name for f in HEADER[1:] if instruction[f.name]]
-    fields = [f"{f.name}={instruction[f.name]}" for f in LAYOUTS[instruction.opcode]]
-    return " ".join([f"{instruction.opcode.name.lower():12}", *fields, *(["|", *tokens] if tokens else [])]).rstrip()

@@ -5,8 +5,9 @@ import enum
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, field_shape
-from ..arch.isa import ErrorCode, Opcode
+from ..arch.isa import Opcode
 from ..config import NpuConfig
 
 __all__ = [
@@ -33,7 +34,7 @@ class AxiResponse(enum.IntEnum):
     DECERR = 3
 
 
-#: A pulse that stops the machine: what went wrong (``isa.ErrorCode``) and in which instruction.
+#: A pulse that stops the machine: what went wrong (`ErrorCode`) and in which instruction.
 ErrorReport = data.StructLayout({"valid": 1, "code": ErrorCode, "index": INDEX_BITS})
 
 

@@ -4,8 +4,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, field_shape, instruction_layout, opcode_of
-from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.isa import Opcode, Queue
 from ..arch.registers import STATE_CODES
 from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators

@@ -7,17 +7,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import opcode_of
-from ..arch.isa import (
-    HEADER,
-    INSTRUCTION_BYTES,
-    LAYOUTS,
-    NOT_ALL_ZERO,
-    TOKEN_FLAGS,
-    Opcode,
-    Queue,
-    is_supported,
-    reserved_fields,
-)
+from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue
+from ..arch.units import is_supported, reserved_fields
 from ..config import NpuConfig
 
 __all__ = ["InstructionCheck"]
@@ -47,8 +38,8 @@ def _forbidden(opcode: Opcode, config: NpuConfig) -> set[int]:
 class InstructionCheck(wiring.Component):
     """``illegal`` and ``queue`` of the ``word`` of the last ``take``, `LATENCY` cycles behind it.
 
-    Illegal is what ``isa.decode`` refuses: unknown opcodes, reserved bits, zeros where the minimum is one, foreign
-    tokens; and what the configuration does not have (`isa.missing`).
+    Illegal is what `instruction.decode` refuses: unknown opcodes, reserved bits, zeros where the minimum is one,
+    foreign tokens; and what the configuration does not have (`units.missing`).
     """
 
     #: Cycles: which groups of bits have a 1; whether the operation has a rule that this breaks.

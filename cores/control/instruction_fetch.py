@@ -6,8 +6,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry, opcode_of
-from ..arch.isa import INSTRUCTION_BYTES, ErrorCode, Opcode, Queue, used_bits
+from ..arch.isa import INSTRUCTION_BYTES, Opcode, Queue
+from ..arch.units import used_bits
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..lib.fifo import Fifo, ShallowFifo

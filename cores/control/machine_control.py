@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
-from ..arch.isa import ErrorCode
 from ..bus.axi import ErrorReport
 
 __all__ = ["MachineControl"]

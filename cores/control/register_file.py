@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
-from ..arch.isa import ErrorCode
 from ..arch.registers import (
     COUNTER_BITS,
     COUNTERS,

@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import instruction_layout, queue_layout
-from ..arch.isa import Opcode, Queue, is_supported
+from ..arch.isa import Opcode, Queue
+from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
 from .load_context import LoadContext

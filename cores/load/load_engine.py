@@ -4,7 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 
-from ..arch.isa import ErrorCode, Queue
+from ..arch.error_codes import ErrorCode
+from ..arch.isa import Queue
 from ..arch.registers import REGION_BITS, STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat
 from ..bus.axi import AxiResponse, read_data_layout, read_request_layout

@@ -4,8 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import field_shape, queue_layout
-from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.isa import Opcode, Queue
 from ..arch.registers import REGION_BITS
 from ..bus.axi import MAX_BURST, read_request_layout
 from ..config import NpuConfig

@@ -4,8 +4,9 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS, field_shape
-from ..arch.isa import ErrorCode, Opcode
+from ..arch.isa import Opcode
 from ..buffers.input_buffer import KeptBeat, buffer_address_bits, write_latency
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig

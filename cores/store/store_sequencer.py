@@ -4,8 +4,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import instruction_layout, opcode_of
-from ..arch.isa import ErrorCode, Opcode, Queue
+from ..arch.isa import Opcode, Queue
 from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks

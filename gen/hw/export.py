@@ -11,7 +11,8 @@ from typing import Any
 import jinja2
 
 from boards.board import Board
-from cores.arch.isa import ERROR_TEXTS, HEADER, INSTRUCTION_BYTES, LAYOUTS, ErrorCode, Opcode
+from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
+from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
 from cores.arch.registers import (
     BASE_ALIGNMENT,
     COUNTERS,

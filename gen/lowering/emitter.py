@@ -7,7 +7,8 @@ becomes one post and one take, and every counter ends at zero.
 
 from dataclasses import dataclass, field
 
-from cores.arch.isa import SETTERS, Instruction, Opcode, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import SETTERS, Opcode, Queue
 
 __all__ = ["Emitter"]
 

@@ -1,6 +1,6 @@
 """Placed graph -> instructions."""
 
-from cores.arch.isa import Instruction
+from cores.arch.instruction import Instruction
 from gen.lowering.placed import PlacedGraph
 from gen.lowering.tiles import Tiles
 

@@ -1,9 +1,10 @@
-"""Programs as text: one instruction a line, as `cores.arch.isa.disassemble` writes it."""
+"""Programs as text: one instruction a line, as `cores.arch.instruction.disassemble` writes it."""
 
 import re
 from collections.abc import Iterable, Iterator
 
-from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Instruction, Opcode, decode, disassemble, encode
+from cores.arch.instruction import Instruction, decode, disassemble, encode
+from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
 from cores.errors import NpugenError
 from gen.files.printable import printable
 from gen.program.program import Program

@@ -15,7 +15,8 @@ import numpy as np
 from msgspec import Meta
 
 from boards.registry import get_board
-from cores.arch.isa import INSTRUCTION_BYTES, Instruction, decode
+from cores.arch.instruction import Instruction, decode
+from cores.arch.isa import INSTRUCTION_BYTES
 from cores.arch.numerics import POSITIONS
 from cores.arch.registers import VERSION
 from cores.config import NpuConfig

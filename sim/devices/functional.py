@@ -10,7 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.isa import INSTRUCTION_BYTES
 from cores.arch.stochastic import LENGTH_BITS
 from cores.config import NpuConfig
 from cores.device import driver_machine

@@ -2,7 +2,8 @@
 
 import time
 
-from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.isa import INSTRUCTION_BYTES
 
 from .functional import FunctionalBackend, program_cycles
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import SIGN_BLOCKS
 
 from ..errors import HazardError

@@ -4,7 +4,9 @@ from collections.abc import Generator
 
 import numpy as np
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode, Queue
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, TABLE_BYTES
 
 from .. import golden

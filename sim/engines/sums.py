@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cores.arch.isa import Instruction
+from cores.arch.instruction import Instruction
 
 from ..errors import HazardError
 from ..machine import Machine

@@ -1,6 +1,6 @@
 """The driver's registers for simulations, which speak of errors as the simulators do."""
 
-from cores.arch.isa import ErrorCode
+from cores.arch.error_codes import ErrorCode
 from cores.arch.registers import Status
 from cores.config import NpuConfig
 from cores.device import driver_machine

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.isa import INSTRUCTION_BYTES
 from cores.arch.registers import Status
 from sim.errors import MachineError
 from sim.timing.dram import PROGRAM_BASE, data_base

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from cores.arch.isa import INSTRUCTION_BYTES, Instruction, Opcode, Queue, decode
+from cores.arch.instruction import Instruction, decode
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from sim.standstill import nothing_moves, tokens_of
 
 from .machine import Standing

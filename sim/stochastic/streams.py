@@ -6,7 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.arch.stochastic import (
     MAX_LENGTH_LOG,
     MIN_LENGTH_LOG,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode, Queue
 from cores.buffers.accumulators import Accumulators
 from cores.compute.binary.binary_unit import BinaryUnit
 from cores.compute.compute_engine import ComputeEngine

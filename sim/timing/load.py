@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import SETTERS, Instruction, Opcode, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import SETTERS, Opcode, Queue
 from cores.bus.axi import MAX_BURST
 from cores.load.gather.gathered_path import GatheredPath
 from cores.load.gather.run_settings import RunSettings

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import Instruction
+from cores.arch.instruction import Instruction
 from cores.config import NpuConfig
 from cores.load.gather.byte_window import ByteWindow
 from cores.load.gather.gathered_path import GatheredPath

@@ -5,7 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode, Queue
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.pool_unit import PoolUnit
 from cores.config import NpuConfig

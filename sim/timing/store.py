@@ -5,7 +5,8 @@ from collections.abc import Generator
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
 from cores.buffers.input_buffer import write_latency
 from cores.bus.write_engine import WriteEngine

@@ -8,7 +8,9 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.compute.compute_engine import ComputeEngine
 from tests.cores.bench_binary_compute import compute
 from tests.cores.bench_compute_engine import CONFIG, PX, TN, Environment, Tile

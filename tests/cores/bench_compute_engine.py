@@ -7,8 +7,10 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import QueueEntry
-from cores.arch.isa import ErrorCode, Instruction, Opcode, encode
+from cores.arch.isa import Opcode
 from cores.arch.numerics import POOL_WIDTH
 from cores.bus.axi import ErrorReport
 from cores.compute.compute_engine import ComputeEngine

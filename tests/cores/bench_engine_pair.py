@@ -5,7 +5,9 @@ import random
 import cocotb
 import numpy as np
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair

@@ -6,7 +6,9 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim.gather import gather_box
 from tests.bench import bench_parameters

@@ -6,8 +6,10 @@ from collections import deque
 import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import QueueEntry
-from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, encode
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from cores.bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters

@@ -7,8 +7,10 @@ import cocotb
 import numpy as np
 from cocotb.triggers import ClockCycles, RisingEdge
 
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import QueueEntry
-from cores.arch.isa import ErrorCode, Instruction, Opcode, encode
+from cores.arch.isa import Opcode
 from cores.buffers.input_buffer import KeptBeat
 from cores.bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig

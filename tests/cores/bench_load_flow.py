@@ -8,8 +8,8 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction_layout import QueueEntry
-from cores.arch.isa import ErrorCode
 from cores.arch.registers import ENGINE_STATES
 from cores.buffers.input_buffer import write_latency
 from cores.bus.axi import AxiResponse, ErrorReport, read_request_layout

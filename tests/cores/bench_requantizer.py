@@ -8,7 +8,8 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
 from cores.config import NpuConfig
 from cores.store.requantizer import PixelIssue, Requantizer

@@ -6,7 +6,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import RisingEdge
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim.gather import gather_box
 from sim.signs import sign_runs

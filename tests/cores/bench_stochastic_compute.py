@@ -3,7 +3,8 @@
 import cocotb
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.compute.compute_engine import ComputeEngine
 from sim.stochastic.fast import accumulate
 from sim.stochastic.streams import Streams

@@ -6,7 +6,7 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiRamWrite, AxiWriteBus
 
-from cores.arch.isa import ErrorCode
+from cores.arch.error_codes import ErrorCode
 from cores.bus.axi import AxiResponse, ErrorReport, write_run_layout
 from cores.config import NpuConfig
 from tests.bench import bench_parameters

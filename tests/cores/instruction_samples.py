@@ -2,19 +2,9 @@
 
 import random
 
-from cores.arch.isa import (
-    HEADER,
-    INSTRUCTION_BYTES,
-    LAYOUTS,
-    NOT_ALL_ZERO,
-    TOKEN_FLAGS,
-    Instruction,
-    Opcode,
-    Queue,
-    encode,
-    is_supported,
-    reserved_fields,
-)
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue
+from cores.arch.units import is_supported, reserved_fields
 from cores.config import NpuConfig
 from cores.load.load_context import LoadKind
 from cores.load.load_dispatch import Setting

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.bus.axi import MAX_BURST
 from cores.config import NpuConfig
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim.storage import Accumulators
 

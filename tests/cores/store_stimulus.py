@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.arch.numerics import FIRST_BITS, POOL_WIDTH
 from cores.config import NpuConfig
 from sim.golden import requantize, winograd_output

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.arch.isa import decode
+from cores.arch.instruction import decode
 from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
 from cores.load.buffer_writer import BufferWriter

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from amaranth.hdl import Value
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from cores.load.gather.gathered_path import GatheredPath
 from cores.load.padded_walk import PaddedWalk

@@ -2,7 +2,9 @@
 
 import pytest
 
-from cores.arch.isa import Opcode, decode, encode, missing
+from cores.arch.instruction import decode, encode
+from cores.arch.isa import Opcode
+from cores.arch.units import missing
 from cores.config import NpuConfig
 from cores.control.instruction_check import InstructionCheck
 from tests.cores.instruction_samples import broken_word, random_instruction, random_word

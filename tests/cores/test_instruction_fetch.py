@@ -1,10 +1,12 @@
-"""Instruction fetch: see bench_instruction_fetch; its instruction check alone against isa.decode."""
+"""Instruction fetch: see bench_instruction_fetch; its instruction check against `cores.arch.instruction.decode`."""
 
 import random
 
 import pytest
 
-from cores.arch.isa import Opcode, Queue, decode, missing
+from cores.arch.instruction import decode
+from cores.arch.isa import Opcode, Queue
+from cores.arch.units import missing
 from cores.config import NpuConfig
 from cores.control.instruction_check import InstructionCheck
 from cores.control.instruction_fetch import InstructionFetch

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cores.arch.isa import HEADER, LAYOUTS, TOKEN_FLAGS, Instruction, Opcode, Queue, decode, disassemble, encode
+from cores.arch.instruction import Instruction, decode, disassemble, encode
+from cores.arch.isa import HEADER, LAYOUTS, TOKEN_FLAGS, Opcode, Queue
 
 
 def random_instruction(rng, opcode: Opcode) -> Instruction:

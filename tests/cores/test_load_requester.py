@@ -2,7 +2,9 @@
 
 import pytest
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode, decode, encode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, decode, encode
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from cores.load.load_context import LoadContext
 from cores.load.load_requester import LoadRequester

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.arch.isa import ErrorCode
+from cores.arch.error_codes import ErrorCode
 from cores.config import NpuConfig
 from cores.load.buffer_writer import BufferWriter
 from cores.store.local_writer import LocalWriter

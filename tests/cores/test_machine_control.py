@@ -2,7 +2,7 @@
 
 import pytest
 
-from cores.arch.isa import ErrorCode
+from cores.arch.error_codes import ErrorCode
 from cores.control.machine_control import MachineControl
 from tests.cores.simulation import simulate
 

@@ -6,7 +6,8 @@ from amaranth.hdl import Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.arch.numerics import half_of
 from cores.config import NpuConfig
 from cores.load.gather.run_gatherer import RunGatherer

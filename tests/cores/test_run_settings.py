@@ -3,7 +3,8 @@
 import pytest
 from amaranth.hdl import Value
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from cores.load.gather.run_settings import RunSettings
 from cores.load.gather.run_spans import SPAN_BITS

@@ -3,7 +3,8 @@
 import pytest
 from amaranth.hdl import Value
 
-from cores.arch.isa import Opcode, Queue, encode
+from cores.arch.instruction import encode
+from cores.arch.isa import Opcode, Queue
 from cores.config import NpuConfig
 from cores.load.gather.run_spans import RunSpans
 from tests.cores.instruction_samples import random_instruction, span_of

@@ -3,7 +3,8 @@
 import pytest
 from amaranth.hdl import Value
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from cores.store.store_pixels import StorePixels
 from sim.golden import winograd_output

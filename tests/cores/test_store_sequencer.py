@@ -4,8 +4,10 @@ from collections import deque
 
 import pytest
 
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import instruction_layout
-from cores.arch.isa import ErrorCode, Instruction, Opcode, encode
+from cores.arch.isa import Opcode
 from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
 from cores.store.store_sequencer import StoreSequencer

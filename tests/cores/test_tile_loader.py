@@ -3,7 +3,8 @@
 import pytest
 from amaranth.hdl import Value
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from cores.load.winograd.tile_loader import TileLoader
 from tests.cores.instruction_samples import setting_of

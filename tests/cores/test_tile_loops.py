@@ -3,7 +3,8 @@
 import pytest
 from amaranth.hdl import Value
 
-from cores.arch.isa import Opcode, encode
+from cores.arch.instruction import encode
+from cores.arch.isa import Opcode
 from cores.compute.tile_loops import TileLoops
 from cores.config import NpuConfig
 from tests.cores.simulation import Bench, random_bits

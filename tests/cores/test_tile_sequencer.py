@@ -2,7 +2,9 @@
 
 import pytest
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode, encode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from cores.arch.registers import ENGINE_STATES
 from cores.arch.stochastic import MIN_LENGTH_LOG, Circuit
 from cores.buffers.accumulators import Accumulators

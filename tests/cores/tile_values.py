@@ -6,7 +6,8 @@ from itertools import product
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim.storage import entry_places
 

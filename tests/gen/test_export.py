@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from boards.registry import BOARDS, get_board
-from cores.arch.isa import ErrorCode, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.isa import Opcode
 from cores.arch.registers import address_of, registers_of
 from cores.config import NpuConfig
 from cores.emit import emit_verilog

@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim import golden
 from sim.functional import ORDERS, run

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 
 from .programs import Memory, Requantize, entries, pad, to_blocks, windows

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run

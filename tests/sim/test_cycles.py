@@ -5,7 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.arch.isa import INSTRUCTION_BYTES, ErrorCode, Instruction, Opcode, Queue, decode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, decode
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.arch.isa import Instruction, Opcode, encode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import Opcode
 from sim import golden
 from sim.functional import run
 

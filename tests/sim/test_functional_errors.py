@@ -6,7 +6,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from cores.arch.isa import HEADER, ErrorCode, Instruction, Opcode, encode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction, encode
+from cores.arch.isa import HEADER, Opcode
 from cores.config import NpuConfig
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError

@@ -5,7 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError

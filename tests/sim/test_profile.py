@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cores.arch.isa import Opcode, decode
+from cores.arch.instruction import decode
+from cores.arch.isa import Opcode
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.weight_loader import WeightLoader

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cores.arch.isa import ErrorCode
+from cores.arch.error_codes import ErrorCode
 from cores.arch.registers import VERSION
 from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cores.arch.isa import Instruction, Opcode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, binary_layers, layer_graph
 from gen.bench.layers import measure_graph

@@ -8,7 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.arch.registers import Status
 from cores.bus.axi import AxiResponse
 from cores.config import NpuConfig

@@ -6,7 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from cores.arch.isa import ErrorCode, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from gen.mapping.fused import FusedPair
 from gen.mapping.trial import Trial

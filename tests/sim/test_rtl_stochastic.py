@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cores.arch.isa import Instruction, Opcode, Queue
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode, Queue
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError

@@ -7,7 +7,9 @@ from math import floor
 import numpy as np
 import pytest
 
-from cores.arch.isa import ErrorCode, Instruction, Opcode
+from cores.arch.error_codes import ErrorCode
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim import golden
 from sim.errors import HazardError, MachineError

@@ -1,0 +1,95 @@
+"""An instruction: its fields, its bytes, its text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode
+
+__all__ = ["Instruction", "decode", "disassemble", "encode"]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An operation and its fields; fields not named are zero.
+
+    Raises ValueError for an unknown field or a value that does not fit.
+    """
+
+    opcode: Opcode
+    fields: Mapping[str, int]
+
+    def __init__(self, opcode: Opcode, **fields: int) -> None:
+        layout = {field.name: field for field in HEADER[1:] + LAYOUTS[opcode]}
+        for name, value in fields.items():
+            if name not in layout:
+                raise ValueError(f"{opcode.name} has no field {name!r}")
+            field = layout[name]
+            low = -(1 << field.bits - 1) if field.signed else field.minimum
+            high = (1 << field.bits - int(field.signed)) - 1
+            if not low <= value <= high:
+                raise ValueError(f"{opcode.name}.{name} must be in {low}..{high}, not {value}")
+        object.__setattr__(self, "opcode", opcode)
+        object.__setattr__(self, "fields", {name: int(fields.get(name, 0)) for name in layout})
+
+    def __getitem__(self, name: str) -> int:
+        return self.fields[name]
+
+    def illegal(self) -> str | None:
+        """Why hardware would refuse this instruction, or None."""
+        for field in LAYOUTS[self.opcode]:
+            if self.fields[field.name] < field.minimum and not field.signed:
+                return f"{field.name} must be at least {field.minimum}"
+        needed = NOT_ALL_ZERO.get(self.opcode, ())
+        if needed and not any(self.fields[name] for name in needed):
+            return f"one of {', '.join(needed)} must be at least 1"
+        for field in HEADER[1:]:
+            if self.fields[field.name] and field.name not in TOKEN_FLAGS[self.opcode]:
+                return f"{field.name} must be 0"
+        return None
+
+
+def encode(instruction: Instruction) -> bytes:
+    """The 16 bytes of an instruction."""
+    word, position = int(instruction.opcode), HEADER[0].bits
+    for field in HEADER[1:] + LAYOUTS[instruction.opcode]:
+        word |= (instruction.fields[field.name] & (1 << field.bits) - 1) << position
+        position += field.bits
+    return word.to_bytes(INSTRUCTION_BYTES, "little")
+
+
+def decode(data: bytes) -> Instruction:
+    """The instruction in 16 bytes.
+
+    Raises ValueError for what the hardware's dispatcher finds ILLEGAL: unknown opcode, reserved bits, zero counts,
+    foreign tokens.
+    """
+    word = int.from_bytes(data[:INSTRUCTION_BYTES], "little")
+    number = word & (1 << HEADER[0].bits) - 1
+    try:
+        opcode = Opcode(number)
+    except ValueError:
+        raise ValueError(f"unknown opcode {number}") from None
+    word >>= HEADER[0].bits
+    values = {}
+    for field in HEADER[1:] + LAYOUTS[opcode]:
+        value = word & (1 << field.bits) - 1
+        word >>= field.bits
+        if field.signed and value >> field.bits - 1:
+            value -= 1 << field.bits
+        values[field.name] = value
+    if word:
+        raise ValueError(f"{opcode.name}: reserved bits are set")
+    instruction = Instruction.__new__(Instruction)
+    object.__setattr__(instruction, "opcode", opcode)
+    object.__setattr__(instruction, "fields", values)
+    reason = instruction.illegal()
+    if reason:
+        raise ValueError(f"{opcode.name}: {reason}")
+    return instruction
+
+
+def disassemble(instruction: Instruction) -> str:
+    """One line: the operation, its tokens, its fields."""
+    tokens = [f"{f.name}={instruction[f.name]}" if f.bits > 1 else f.name for f in HEADER[1:] if instruction[f.name]]
+    fields = [f"{f.name}={instruction[f.name]}" for f in LAYOUTS[instruction.opcode]]
+    return " ".join([f"{instruction.opcode.name.lower():12}", *fields, *(["|", *tokens] if tokens else [])]).rstrip()
