@@ -219,8 +219,8 @@ class Requantizer(wiring.Component):
             chosen = select(place, choices)
             bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
-            unit = RequantizerLane(acc_width=config.acc_width, packs=bool(config.binary_rows),
-                                   multiplies=bool(config.product))
+            unit = RequantizerLane(acc_width=config.acc_width, multiplier_width=config.multiplier_width,
+                                   packs=bool(config.binary_rows), multiplies=bool(config.product))
             from_outside = Mux(from_pool, pooled[lane], 0)
             if config.product:
                 from_outside = from_outside | Mux(returns, unit.total, 0)

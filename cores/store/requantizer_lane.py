@@ -1,6 +1,6 @@
 """Arithmetic of one channel of the requantizer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,6 +18,10 @@ _CONSTANT_BITS = field_shape(Opcode.STORE_ADD, "constant").width
 
 #: Bits of the total that do not wait for the carry chain of the others.
 _LAST_BITS = 13
+
+#: Width of the multipliers whose products would be joined by look-up tables, in one cycle with them. Wider ones have an
+#: adder behind them for it, or do not need it.
+_JOINED_BY_TABLES = 18
 
 #: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
 #: value stands.
@@ -66,7 +70,7 @@ def _shift_narrow(value: Value, amount: Value, *, step: int, keep: int) -> tuple
 
 class RequantizerLane(wiring.Component):
     """``clip((((source + bias) * multiplier) >> shift) + zero_point)``, rounded, on one multiplier of ``acc_width`` x
-    18 bits.
+    18 bits, or where the device's have 18 bits (``multiplier_width``) on two.
 
     Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends
     ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
@@ -80,10 +84,11 @@ class RequantizerLane(wiring.Component):
     Raises ValueError unless ``acc_width`` is in 24..32.
     """
 
-    def __init__(self, *, acc_width: int, packs: bool = False, multiplies: bool = False):
+    def __init__(self, *, acc_width: int, multiplier_width: int, packs: bool = False, multiplies: bool = False):
         if not 24 <= acc_width <= 32:
             raise ValueError(f"acc_width must be in 24..32, not {acc_width!r}")
         self.acc_width = acc_width
+        self.multiplier_width = multiplier_width
         self.packs = packs
         self.multiplies = multiplies
         super().__init__({
@@ -125,13 +130,11 @@ class RequantizerLane(wiring.Component):
             m.d.sync += narrow.eq(Mux(control.load_factor, channel.multiplier, result_or_residual))
 
         # Cycles 3 and 4.
-        product = Signal(signed(max(self.acc_width + MULTIPLIER_BITS, _CONSTANT_BITS + 1)), reset_less=True)
-        total, subtracted = Signal.like(product), Signal.like(product)
+        total = Signal(signed(max(self.acc_width + MULTIPLIER_BITS, _CONSTANT_BITS + 1)), reset_less=True)
+        subtracted = Signal.like(total)
         m.d.comb += subtracted.eq(Mux(control.accumulate, total, control.subtrahend))
-        m.d.sync += [
-            product.eq(wide * narrow),
-            total.eq(difference(product.as_unsigned(), subtracted.as_unsigned(), above=len(product) - _LAST_BITS)),
-        ]
+        a, b = self._product(m, wide, narrow, subtracted.as_unsigned())
+        m.d.sync += total.eq(difference(a, b, above=len(total) - _LAST_BITS))
         shift = Signal(SHIFT_BITS, reset_less=True)
         with m.If(control.load_shift | control.take_shift):
             m.d.sync += shift.eq(Mux(control.load_shift, channel.shift, control.shift))
@@ -168,3 +171,27 @@ class RequantizerLane(wiring.Component):
         if self.multiplies:
             m.d.comb += self.total.eq(total[:FACTOR_BITS])
         return m
+
+    def _product(self, m: Module, wide: Value, narrow: Value, subtracted: Value) -> tuple[Value, Value]:
+        """What is subtracted of what, both as long as ``subtracted``, for ``wide * narrow - subtracted`` a cycle on.
+
+        What two multipliers make is not added up here: their products and what is subtracted become two numbers by an
+        adder without carries, so that no more than a multiplier stands in front of the registers, and no more than
+        tables in front of the chain.
+        """
+        bits = len(subtracted)
+        if self.multiplier_width > _JOINED_BY_TABLES:
+            product = Signal(signed(bits), reset_less=True)
+            m.d.sync += product.eq(wide * narrow)
+            return product.as_unsigned(), subtracted
+        split = self.multiplier_width - 1
+        halves = []
+        for name, part in (("low", Cat(wide[:split], Const(0, 1)).as_signed()), ("high", wide[split:].as_signed())):
+            half = Signal(signed(len(part) + len(narrow)), name=f"{name}_product", reset_less=True)
+            m.d.sync += half.eq(part * narrow)
+            halves.append(half)
+        low, high = Signal(bits), Signal(bits - split)
+        m.d.comb += [low.eq(halves[0]), high.eq(halves[1])]
+        x, y, z = low[split:], high, ~subtracted[split:]
+        carries = (x & y | z & (x | y))[:-1]
+        return Cat(low[:split], x ^ y ^ z), ~Cat(~subtracted[:split], 0, carries)

@@ -115,10 +115,11 @@ class Schedule:
             await ctx.tick()
 
 
-@pytest.mark.parametrize("acc_width, packs", [(24, False), (27, True), (32, False)])
+@pytest.mark.parametrize("acc_width, multiplier_width, packs", [(24, 27, False), (27, 18, True), (32, 18, False),
+                                                                (32, 25, False)])
 @pytest.mark.parametrize("idle", [0.0, 0.4])
-def test_one_stage(acc_width, packs, idle, rng):
-    lane = RequantizerLane(acc_width=acc_width, packs=packs)
+def test_one_stage(acc_width, multiplier_width, packs, idle, rng):
+    lane = RequantizerLane(acc_width=acc_width, multiplier_width=multiplier_width, packs=packs)
     bench = Bench(lane, rng=rng)
 
     async def compare(ctx):
@@ -140,10 +141,10 @@ def test_one_stage(acc_width, packs, idle, rng):
     bench.run(compare)
 
 
-@pytest.mark.parametrize("acc_width", [24, 32])
+@pytest.mark.parametrize("acc_width, multiplier_width", [(24, 18), (27, 18), (32, 27)])
 @pytest.mark.parametrize("idle", [0.0, 0.4])
-def test_two_stages(acc_width, idle, rng):
-    lane = RequantizerLane(acc_width=acc_width)
+def test_two_stages(acc_width, multiplier_width, idle, rng):
+    lane = RequantizerLane(acc_width=acc_width, multiplier_width=multiplier_width)
     bench = Bench(lane, rng=rng)
 
     async def compare(ctx):
@@ -165,4 +166,4 @@ def test_two_stages(acc_width, idle, rng):
 @pytest.mark.parametrize("acc_width", [23, 33])
 def test_accumulator_width(acc_width):
     with pytest.raises(ValueError, match=f"acc_width must be in 24..32, not {acc_width}"):
-        RequantizerLane(acc_width=acc_width)
+        RequantizerLane(acc_width=acc_width, multiplier_width=27)
