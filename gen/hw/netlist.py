@@ -99,6 +99,8 @@ class Netlist:
             self._intel_carry(pins, delays)
         elif _LUT_RAM.match(kind):
             self._lut_ram(name, inputs, outputs, delays)
+        elif _MULTIPLIER.match(kind) and not delays.multiplier_registers:
+            self._multiplier(inputs, outputs, delays)
         else:
             self._clocked(name, kind, inputs, outputs, delays)
 
@@ -176,6 +178,14 @@ class Netlist:
         for port, bits in inputs.items():
             for net in _nets(bits):
                 self._end(net, label, port, delays.setup)
+
+    def _multiplier(self, inputs: Mapping[str, list], outputs: Mapping[str, list], delays: Delays) -> None:
+        """Without registers. Every bit of a product follows every bit of the operands, by way of one net of no name."""
+        inside = -len(self.arcs) - 1
+        for source in _nets(*inputs.values()):
+            self._follow(inside, Arc(source, 0, delays.multiplier))
+        for output in _nets(*outputs.values()):
+            self._follow(output, Arc(inside, 0, 0.0, routed=False))
 
     def _clocked(self, name: str, kind: str, inputs: Mapping[str, list], outputs: Mapping[str, list],
                  delays: Delays) -> None:

@@ -112,6 +112,21 @@ def test_multiplier_paths_are_inside_between_registers():
     assert found.ends == ends[2:]
 
 
+def test_a_multiplier_whose_registers_are_not_inside():
+    """ECP5: from the operand's registers through the wires and the multiplier to the product's."""
+    delays = FAMILIES["ecp5"].delays
+    found = Netlist(starts={1: delays.clock_to_output})
+    directions = {"A0": "input", "B0": "input", "P0": "output"}
+    for name, operands, product in (("first", (1, 1), 2), ("second", (1, 2), 3)):
+        found._add(name, {"type": "MULT18X18D", "port_directions": directions, "connections": dict(
+            zip(directions, ([operands[0]], [operands[1]], [product]), strict=True))}, delays)
+    found._end(3, "register", "DI", delays.setup)
+    report = analyse(found, "ecp5")
+    assert report.levels == 0
+    assert report.delay_ns == pytest.approx(delays.clock_to_output + delays.wire(3) + 2 * delays.multiplier
+                                            + 2 * delays.wire(1) + delays.setup, abs=1e-3)
+
+
 def test_unknown_family(verilog: str):
     with pytest.raises(ValueError, match="family must be one of xcup, xc7, cyclonev, ecp5, not 'virtex'"):
         measure_timing(verilog, "chain", "virtex")
