@@ -8,6 +8,9 @@ from boards.projects import ECP5
 
 __all__ = ["BOARDS"]
 
+#: Placer of nextpnr (0.7 or newer): of 16 MACs it makes two thirds of the wires that the default makes, in less time.
+_PLACER = ("--placer", "static")
+
 _ULX3S = Board(
     name="ecp5", title="ULX3S-85F", family="ecp5", part="LFE5U-85F-6BG381C", clock_mhz=85,
     resources={"lut": 83_640, "ff": 83_640, "dsp": 156, "ebr": 208},
@@ -20,7 +23,7 @@ _ULX3S = Board(
         # MT48LC16M16: 8,192 refreshes in 64 ms, tRFC 66 ns, rows of 512 columns; tRP and tRCD 20 ns.
         refresh_interval_ns=7812.5, refresh_ns=66, row_bytes=1024, banks=4, row_miss_ns=40, write_to_read_ns=0),
     amaranth_platform="amaranth_boards.ulx3s:ULX3S_85F_Platform",
-    nextpnr=("nextpnr-ecp5", "--85k", "--package", "CABGA381", "--speed", "6"),
+    nextpnr=("nextpnr-ecp5", "--85k", "--package", "CABGA381", "--speed", "6", *_PLACER),
     driver_device="tcp://localhost:1234", project=ECP5,
 )
 
@@ -36,5 +39,5 @@ BOARDS = (
             refresh_interval_ns=7812.5, refresh_ns=260, row_bytes=2048, banks=8, row_miss_ns=27.5,
             write_to_read_ns=7.5),
         amaranth_platform="amaranth_boards.ecpix5:ECPIX585Platform",
-        nextpnr=("nextpnr-ecp5", "--um5g-85k", "--package", "CABGA554", "--speed", "8")),
+        nextpnr=("nextpnr-ecp5", "--um5g-85k", "--package", "CABGA554", "--speed", "8", *_PLACER)),
 )

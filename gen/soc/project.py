@@ -73,10 +73,8 @@ def board_files(target: Target, config: NpuConfig, *, clock_mhz: float, baud: in
     with litex_quiet():
         system = board_system(target, config, clock_mhz=clock_mhz, baud=baud)
         files = _finished(system)
-        toolchain = system.platform.toolchain
-        device = [f"--{toolchain._architecture}", "--package", toolchain._package, "--speed", toolchain._speed_grade]
-        values = {"target": target, "config": config, "clock_mhz": clock_mhz, "name": NAME, "device": device,
-                  "script": _synthesis_script(target)}
+        values = {"target": target, "config": config, "clock_mhz": clock_mhz, "name": NAME,
+                  "options": target.board.nextpnr[1:], "script": _synthesis_script(target)}
         return {**files, "npu.v": emit_verilog(config), "config.json": config.to_json() + "\n",
                 "Makefile": _template("soc.mk.jinja").render(values), f"{NAME}.ys": _synthesis_script(target),
                 "system.json": json.dumps(describe(system, target, clock_mhz, baud), indent=2) + "\n"}

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -207,11 +208,18 @@ def test_the_driver_is_python_3_8(path):
         assert all(name.partition(".")[0] in {*sys.stdlib_module_names, "numpy"} for name in names)
 
 
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("build") / "npu"
+    assert main(["build", "--board", "zu3eg", "--macs", "16", "-o", str(folder)]) == 0
+    return folder
+
+
 @pytest.fixture
-def built(tmp_path: Path) -> Path:
+def built(build: Path, tmp_path: Path) -> Path:
     """A build of the machine, whose bitstream has been made: what the vendor's tool leaves is there."""
     folder = tmp_path / "npu"
-    assert main(["build", "--board", "zu3eg", "--macs", "16", "-o", str(folder)]) == 0
+    shutil.copytree(build, folder)
     for name in ("npu.bit", "npu.hwh", "npu.bit.bin"):
         (folder / name).write_text(name)
     return folder

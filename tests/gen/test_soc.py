@@ -265,6 +265,18 @@ def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
     assert commands["Precharge All" if name == "ecp5" else "ZQ Calibration"] == {"ecp5": 11, "ecpix-5": 3}[name]
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_boards_device_is_litexs(name: str, litex):
+    from gen.soc.system import board_system
+
+    target = get_target(name)
+    with project.litex_quiet():
+        platform = board_system(target, target.board.config(16), clock_mhz=target.clock_mhz, baud=115_200).platform
+    family, size, grade, package = platform.toolchain.nextpnr_ecp5_parse_device(platform.device)
+    device = platform.toolchain.nextpnr_ecp5_architectures[f"{family}-{size}"]
+    assert target.board.nextpnr[1:6] == (f"--{device}", "--package", package, "--speed", grade)
+
+
 @pytest.mark.parametrize("arguments, status, message", [
     (["--address-width", "40"], 2, "address_width must be at most 32 in LiteX, not 40"),
     (["--clock", "399"], 1, "LiteX cannot make this system: a lower --clock may help"),
