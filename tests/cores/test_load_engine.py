@@ -22,9 +22,13 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("bench", ["bench_load_engine", "bench_load_flow"])
-@pytest.mark.parametrize("name", with_full(CONFIGS, "one_pixel", "128", "four_banks", "exact", "winograd_gather",
-                                           "winograd_local", "gather_local", "wide"))
+#: Bench -> configurations that are in `make test`.
+QUICK = {"bench_load_engine": ("16", "gather", "winograd"), "bench_load_flow": ("16", "gather")}
+
+
+@pytest.mark.parametrize("bench, name", [
+    pytest.param(bench, name, marks=() if name in quick else pytest.mark.full)
+    for bench, quick in QUICK.items() for name in CONFIGS])
 def test_load_engine(name, bench):
     config = CONFIGS[name]
     run_bench(LoadEngine(config), module=f"tests.cores.{bench}", name=f"load_engine_{name}",
@@ -55,7 +59,7 @@ SIGNS = {
 }
 
 
-@pytest.mark.parametrize("name", with_full(SIGNS, "two_banks"))
+@pytest.mark.parametrize("name", with_full(SIGNS, "two_banks", "one_pixel"))
 def test_loads_of_signs(name):
     config = SIGNS[name]
     run_bench(LoadEngine(config), module="tests.cores.bench_sign_loads", name=f"sign_loads_{name}",
