@@ -28,6 +28,8 @@ class Board:
     resources: Mapping[str, int]
     #: See `NpuConfig.multiplier_width`.
     multiplier_width: int
+    #: See `NpuConfig.bare_blocks`.
+    bare_blocks: int = 0
     #: Data bus widths that the board's memory ports take without a converter.
     memory_bus_bits: tuple[int, ...]
     #: Bits of a bus address of its memory.
@@ -59,8 +61,12 @@ class Board:
 
         Raises ConfigError for what cannot be built.
         """
-        fixed = {"multiplier_width": self.multiplier_width, "address_width": self.address_width}
-        return NpuConfig.preset(macs, **{**fixed, **overrides})
+        return NpuConfig.preset(macs, **{**self.machine_fields, **overrides})
+
+    @property
+    def machine_fields(self) -> dict[str, int]:
+        """Fields of `NpuConfig` that are the device's."""
+        return {name: getattr(self, name) for name in ("multiplier_width", "bare_blocks", "address_width")}
 
     def platform(self) -> type:
         """The class of the Amaranth platform."""

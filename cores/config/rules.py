@@ -57,7 +57,7 @@ def _memories(config: Derived) -> None:
 
 
 def _switches(config: Derived) -> None:
-    for name in ("depthwise", "gather", "binary_engine", "local_store", "table", "product"):
+    for name in ("bare_blocks", "depthwise", "gather", "binary_engine", "local_store", "table", "product"):
         _require(config, name, getattr(config, name) in (0, 1), "be 0 or 1")
 
 

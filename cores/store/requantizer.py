@@ -43,12 +43,12 @@ class Requantizer(wiring.Component):
 
     Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` is taken then,
     ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. With ``winograd`` in the configuration a source is a
-    sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later. With
-    ``add`` every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no
-    residual, none sets out `SECOND` cycles behind another. ``add``, ``first`` and
-    ``second`` stand still while pixels are under way. ``released`` follows an issue's ``release`` once ``channels``
-    may change. Golden models: ``sim.golden.requantize``, ``sim.golden.residual_add``, ``sim.golden.bend``,
-    ``sim.golden.product``.
+    sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later; with
+    ``bare_blocks`` a word has a register in front of the selection, and the same is a cycle later. With ``add`` every
+    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no residual, none
+    sets out `SECOND` cycles behind another. ``add``, ``first`` and ``second`` stand still while pixels are under way.
+    ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
+    ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``.
 
     With ``second.product`` the residual has its turn `FACTOR` cycles behind its pixel, so that its total is there when
     the first stage's result comes back: it takes the place of an accumulator, and the result that of a multiplier.
@@ -58,7 +58,7 @@ class Requantizer(wiring.Component):
     look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
     """
 
-    #: Cycles from issue to output, without the adders of ``winograd``.
+    #: Cycles from issue to output; `late` more.
     LATENCY = 10
     #: Cycles from a pixel's turn at the multipliers to that of its first result; the residual's is one before it.
     SECOND = 8
@@ -71,7 +71,7 @@ class Requantizer(wiring.Component):
     ADD_CYCLES = 3
     #: Cycle in which the residual is taken.
     RESIDUAL = 2
-    #: Cycles from an issue with ``release`` to ``released``.
+    #: Cycles from an issue with ``release`` to ``released``; `late` more.
     RELEASE = 4
     #: Further cycles of a beat of signs, behind its last pixel.
     PACKING = SignPacker.LATENCY
@@ -79,7 +79,12 @@ class Requantizer(wiring.Component):
     @classmethod
     def latency(cls, config: NpuConfig, *, add: bool) -> int:
         """Cycles from issue to output."""
-        return (cls.ADD_LATENCY if add else cls.LATENCY) + (config.winograd != 0)
+        return (cls.ADD_LATENCY if add else cls.LATENCY) + cls.late(config)
+
+    @staticmethod
+    def late(config: NpuConfig) -> int:
+        """Cycles by which all but reading a word is later: words are added up, or have a register of their own."""
+        return int(bool(config.winograd or config.bare_blocks))
 
     def __init__(self, config: NpuConfig):
         self.config = config
@@ -107,7 +112,7 @@ class Requantizer(wiring.Component):
         config = self.config
         first, second, add = self.first, self.second, self.add
         issue, pooled_source, residual = self.issue, self.pooled, self.residual
-        if config.winograd:
+        if self.late(config):
             late = []
             for signal, name in ((issue, "issue"), (pooled_source, "pooled"), (residual, "residual")):
                 late.append(Signal.like(signal, name=f"late_{name}"))
@@ -204,9 +209,13 @@ class Requantizer(wiring.Component):
         m.d.sync += [
             from_bank.eq(issue.valid & ~issue.pooled),
             from_pool.eq(issue.valid & issue.pooled),
-            place.eq(self.issue.select),
+            place.eq(issue.select if config.bare_blocks else self.issue.select),
             pooled.eq(pooled_source),
         ]
+        accumulators = self.accumulators
+        if config.bare_blocks:
+            accumulators = Signal.like(self.accumulators, name="accumulators_read", reset_less=True)
+            m.d.sync += accumulators.eq(self.accumulators)
         if config.winograd:
             # The word of the cycle before, in step with it. A sum is masked unless it is complete and asked for.
             starts, negate, complete = Signal(), Signal(), Signal()
@@ -215,11 +224,11 @@ class Requantizer(wiring.Component):
             returns = Signal()      # the total of the residual's turn stands in the lanes
             m.d.sync += returns.eq(in_second[a] & multiplies)
         for lane in range(config.ic_lanes):
-            choices = [self.accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
+            choices = [accumulators[base + lane] for base in range(0, config.acc_lanes, config.ic_lanes)]
             chosen = select(place, choices)
             bank_source = Signal(signed(config.acc_width), name=f"bank{lane}", reset_less=True)
             pool_source = Signal(signed(POOL_WIDTH), name=f"pool{lane}", reset_less=True)
-            unit = RequantizerLane(acc_width=config.acc_width, multiplier_width=config.multiplier_width,
+            unit = RequantizerLane(acc_width=config.acc_width, halves=bool(config.bare_blocks),
                                    packs=bool(config.binary_rows), multiplies=bool(config.product))
             from_outside = Mux(from_pool, pooled[lane], 0)
             if config.product:
@@ -227,11 +236,12 @@ class Requantizer(wiring.Component):
             m.d.sync += pool_source.eq(from_outside)
             if config.winograd:
                 word = Signal(signed(config.acc_width), name=f"word{lane}", reset_less=True)
+                domain = m.d.comb if config.bare_blocks else m.d.sync
                 total = Signal(signed(config.acc_width), name=f"sum{lane}", reset_less=True)
                 before = Mux(starts, 0, Mux(negate, ~total, total))
                 # word + before + carry; as a subtraction for the reason given in `RequantizerLane`.
-                m.d.sync += [word.eq(chosen),
-                             total.eq((Cat(0, word) - Cat(starts | ~negate, ~before))[1:])]
+                domain += word.eq(chosen)
+                m.d.sync += total.eq((Cat(0, word) - Cat(starts | ~negate, ~before))[1:])
                 m.d.comb += bank_source.eq(Mux(complete, total, 0))
             else:
                 m.d.sync += bank_source.eq(Mux(from_bank, chosen, 0))

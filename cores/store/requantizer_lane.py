@@ -19,9 +19,8 @@ _CONSTANT_BITS = field_shape(Opcode.STORE_ADD, "constant").width
 #: Bits of the total that do not wait for the carry chain of the others.
 _LAST_BITS = 13
 
-#: Width of the multipliers whose products would be joined by look-up tables, in one cycle with them. Wider ones have an
-#: adder behind them for it, or do not need it.
-_JOINED_BY_TABLES = 18
+#: Bits of the lower half of a wide operand that two multipliers of 18 bits share: its sign bit is 0.
+_HALF_BITS = 17
 
 #: Controls that all lanes share. The comment is the cycle, counted from a pixel's issue, in which the first stage's
 #: value stands.
@@ -70,7 +69,7 @@ def _shift_narrow(value: Value, amount: Value, *, step: int, keep: int) -> tuple
 
 class RequantizerLane(wiring.Component):
     """``clip((((source + bias) * multiplier) >> shift) + zero_point)``, rounded, on one multiplier of ``acc_width`` x
-    18 bits, or where the device's have 18 bits (``multiplier_width``) on two.
+    18 bits, or of ``halves`` on two of 18 x 18 bits.
 
     Latency 8 from ``source`` (cycle 2) to ``output`` (cycle 10), one value a cycle. The second stage sends
     ``residual``, then ``output`` through the same multiplier: the first total is -b * multiplier_b - constant, the
@@ -84,11 +83,11 @@ class RequantizerLane(wiring.Component):
     Raises ValueError unless ``acc_width`` is in 24..32.
     """
 
-    def __init__(self, *, acc_width: int, multiplier_width: int, packs: bool = False, multiplies: bool = False):
+    def __init__(self, *, acc_width: int, halves: bool = False, packs: bool = False, multiplies: bool = False):
         if not 24 <= acc_width <= 32:
             raise ValueError(f"acc_width must be in 24..32, not {acc_width!r}")
         self.acc_width = acc_width
-        self.multiplier_width = multiplier_width
+        self.halves = halves
         self.packs = packs
         self.multiplies = multiplies
         super().__init__({
@@ -175,23 +174,22 @@ class RequantizerLane(wiring.Component):
     def _product(self, m: Module, wide: Value, narrow: Value, subtracted: Value) -> tuple[Value, Value]:
         """What is subtracted of what, both as long as ``subtracted``, for ``wide * narrow - subtracted`` a cycle on.
 
-        What two multipliers make is not added up here: their products and what is subtracted become two numbers by an
-        adder without carries, so that no more than a multiplier stands in front of the registers, and no more than
-        tables in front of the chain.
+        What two multipliers make is not added up in front of their registers: both products and what is subtracted
+        become two numbers by an adder without carries, which puts no more than tables in front of the chain.
         """
         bits = len(subtracted)
-        if self.multiplier_width > _JOINED_BY_TABLES:
+        if not self.halves:
             product = Signal(signed(bits), reset_less=True)
             m.d.sync += product.eq(wide * narrow)
             return product.as_unsigned(), subtracted
-        split = self.multiplier_width - 1
-        halves = []
-        for name, part in (("low", Cat(wide[:split], Const(0, 1)).as_signed()), ("high", wide[split:].as_signed())):
-            half = Signal(signed(len(part) + len(narrow)), name=f"{name}_product", reset_less=True)
-            m.d.sync += half.eq(part * narrow)
-            halves.append(half)
-        low, high = Signal(bits), Signal(bits - split)
-        m.d.comb += [low.eq(halves[0]), high.eq(halves[1])]
-        x, y, z = low[split:], high, ~subtracted[split:]
+        products = []
+        for name, half in (("low", Cat(wide[:_HALF_BITS], Const(0, 1)).as_signed()),
+                           ("high", wide[_HALF_BITS:].as_signed())):
+            product = Signal(signed(len(half) + len(narrow)), name=f"{name}_product", reset_less=True)
+            m.d.sync += product.eq(half * narrow)
+            products.append(product)
+        low, high = Signal(bits), Signal(bits - _HALF_BITS)
+        m.d.comb += [low.eq(products[0]), high.eq(products[1])]
+        x, y, z = low[_HALF_BITS:], high, ~subtracted[_HALF_BITS:]
         carries = (x & y | z & (x | y))[:-1]
-        return Cat(low[:split], x ^ y ^ z), ~Cat(~subtracted[:split], 0, carries)
+        return Cat(low[:_HALF_BITS], x ^ y ^ z), ~Cat(~subtracted[:_HALF_BITS], 0, carries)

@@ -36,7 +36,7 @@ class Row:
 def measure(folder: Path, config: NpuConfig, progress: Callable[[str], None] = lambda remark: None) -> Iterator[Row]:
     """A row for each board and network, of the machine as it would be on the board, at the clock known of it there."""
     for board in BOARDS.values():
-        machine = replace(config, multiplier_width=board.multiplier_width, address_width=board.address_width)
+        machine = replace(config, **board.machine_fields)
         clock = clock_of(board, machine)
         bus = bus_of(board.memory, machine, clock.mhz)
         for network in NETWORKS:

@@ -89,7 +89,7 @@ def fitted(config: NpuConfig, boards: Iterable[Board]) -> tuple[list[Fitted], li
     found: dict[tuple, Fitted] = {}
     small = []
     for board in boards:
-        machine = replace(config, multiplier_width=board.multiplier_width, address_width=board.address_width)
+        machine = replace(config, **board.machine_fields)
         if area_of(machine, board.family).too_much(board):
             small.append(board)
             continue

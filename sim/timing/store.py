@@ -223,7 +223,7 @@ class Store:
                 run = max(run + StoreRuns.RUN_CYCLES, self._address_free)
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
-            self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES
+            self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES + Requantizer.late(config)
         return time if tiles else time - pace + 1, sent - 1 if local else sent - 1 - Fifo.LATENCY
 
     def _answered(self, cycle: int, offset: int, beats: int) -> int:

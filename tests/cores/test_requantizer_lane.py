@@ -115,11 +115,11 @@ class Schedule:
             await ctx.tick()
 
 
-@pytest.mark.parametrize("acc_width, multiplier_width, packs", [(24, 27, False), (27, 18, True), (32, 18, False),
-                                                                (32, 25, False)])
+@pytest.mark.parametrize("acc_width, halves, packs", [(24, False, False), (27, True, True), (32, True, False),
+                                                      (32, False, False)])
 @pytest.mark.parametrize("idle", [0.0, 0.4])
-def test_one_stage(acc_width, multiplier_width, packs, idle, rng):
-    lane = RequantizerLane(acc_width=acc_width, multiplier_width=multiplier_width, packs=packs)
+def test_one_stage(acc_width, halves, packs, idle, rng):
+    lane = RequantizerLane(acc_width=acc_width, halves=halves, packs=packs)
     bench = Bench(lane, rng=rng)
 
     async def compare(ctx):
@@ -141,10 +141,10 @@ def test_one_stage(acc_width, multiplier_width, packs, idle, rng):
     bench.run(compare)
 
 
-@pytest.mark.parametrize("acc_width, multiplier_width", [(24, 18), (27, 18), (32, 27)])
+@pytest.mark.parametrize("acc_width, halves", [(24, True), (27, True), (32, False)])
 @pytest.mark.parametrize("idle", [0.0, 0.4])
-def test_two_stages(acc_width, multiplier_width, idle, rng):
-    lane = RequantizerLane(acc_width=acc_width, multiplier_width=multiplier_width)
+def test_two_stages(acc_width, halves, idle, rng):
+    lane = RequantizerLane(acc_width=acc_width, halves=halves)
     bench = Bench(lane, rng=rng)
 
     async def compare(ctx):
@@ -166,4 +166,4 @@ def test_two_stages(acc_width, multiplier_width, idle, rng):
 @pytest.mark.parametrize("acc_width", [23, 33])
 def test_accumulator_width(acc_width):
     with pytest.raises(ValueError, match=f"acc_width must be in 24..32, not {acc_width}"):
-        RequantizerLane(acc_width=acc_width, multiplier_width=27)
+        RequantizerLane(acc_width=acc_width)
