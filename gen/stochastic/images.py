@@ -1,14 +1,17 @@
 """Labelled images that networks learn, split into those to learn from and those to be tested on."""
 
 import gzip
+import hashlib
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from .backbone import Backbone
 from .errors import BackboneError, DataError
+from .recipe import DIGITS, Recipe
 
 __all__ = ["Images", "MNIST_FILES", "read_mnist"]
 
@@ -24,14 +27,22 @@ _HEADS = (16, 8)
 class Images:
     """``pixels`` (n, height, width, channels) float32 from 0 to 1, ``labels`` (n,); the first ``trained`` to learn.
 
-    ``name`` is for people, ``digest`` of the content.
+    ``name`` is for people; ``recipe``: how networks learn from them.
     """
 
     name: str
-    digest: str
     pixels: np.ndarray
     labels: np.ndarray
     trained: int
+    recipe: Recipe
+
+    @cached_property
+    def digest(self) -> str:
+        """Of all pixels and labels; 64 hexadecimal digits."""
+        state = hashlib.sha256(repr((self.pixels.shape, self.pixels.dtype, self.labels.dtype)).encode())
+        for values in (self.pixels, self.labels):
+            state.update(np.ascontiguousarray(values).data)
+        return state.hexdigest()
 
     @property
     def classes(self) -> int:
@@ -59,8 +70,6 @@ class Images:
 
 def read_mnist(folder: Path, trained: int = _TRAINED) -> Images:
     """MNIST's test images. Raises DataError for damaged files, OSError for missing ones."""
-    import hashlib
-
     contents = [_unpacked(folder / name) for name in MNIST_FILES]
     images, labels = (np.frombuffer(content, np.uint8, offset=min(head, len(content)))
                       for content, head in zip(contents, _HEADS, strict=True))
@@ -69,8 +78,7 @@ def read_mnist(folder: Path, trained: int = _TRAINED) -> Images:
     if len(labels) <= trained:
         raise DataError(f"{folder / MNIST_FILES[0]}: {len(labels):,} images, where more than {trained:,} are needed")
     pixels = images.reshape(-1, _SIDE, _SIDE, 1).astype(np.float32) / 255
-    digest = hashlib.sha256(b"".join(contents)).hexdigest()
-    return Images("mnist", digest, pixels, labels.astype(np.int64), trained)
+    return Images("mnist", pixels, labels.astype(np.int64), trained, DIGITS)
 
 
 def _unpacked(path: Path) -> bytes:

@@ -49,7 +49,7 @@ def test_trained_once(tmp_path: Path, rng: np.random.Generator):
     first = examiner.network(backbone)
     (kept,) = (tmp_path / "kept").glob("*.npz")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("gen.stochastic.training._train", lambda *_: pytest.fail("trained again"))
+        patched.setattr("gen.stochastic.training.fitted", lambda *_: pytest.fail("trained again"))
         again = Examiner(images, tmp_path / "kept").network(backbone)
         patched.setattr(Examiner, "_measured", lambda *_: pytest.fail("tested again"))
         assert Examiner(images, tmp_path / "kept").accuracy(backbone, None, 0) == right[None]
