@@ -73,7 +73,7 @@ class Examiner:
                 results = max(one.rows * one.cols * one.outputs for one in backbone.layers)
                 count = min(_CALIBRATED, self.images.trained, max(1, _MOST_RESULTS // results))
                 pixels, _ = self.images.for_backbone(backbone, slice(0, count))
-                self._networks[backbone.word] = quantised(backbone, network, pixels)
+                self._networks[backbone.word] = quantised(backbone, network, pixels, self.images.in_range)
             return self._networks[backbone.word]
 
     def tested(self, circuit: Circuit | None) -> int:

@@ -20,6 +20,8 @@ __all__ = ["CIFAR_FILES", "read_cifar"]
 #: Archives to learn from, and to test on.
 CIFAR_FILES = ("cifar10_train_jpg_1500_a_class.zip", "cifar10_test_jpg_0000-0099.zip")
 _SIDE = 32
+#: More than for digits, as the networks are deeper.
+_IN_RANGE = 0.99
 
 
 def read_cifar(folder: Path, kept: Path | None) -> Images:
@@ -48,7 +50,7 @@ def read_cifar(folder: Path, kept: Path | None) -> Images:
 
 
 def _images(pixels: np.ndarray, labels: np.ndarray, trained: int) -> Images:
-    return Images("cifar-10", pixels.astype(np.float32) / 255, labels, trained, PHOTOGRAPHS)
+    return Images("cifar-10", pixels.astype(np.float32) / 255, labels, trained, PHOTOGRAPHS, _IN_RANGE)
 
 
 def _in_turn(pixels: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

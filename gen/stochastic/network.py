@@ -26,8 +26,6 @@ Float = tuple[np.ndarray, np.ndarray]
 FAN_IN = 16
 #: Circuits to whose sums zeros add nothing, in whichever units of so many inputs they are.
 _INDIFFERENT = {Circuit.AND_LOOP: 1, Circuit.AND_ACC: ACC_BLOCK}
-#: Share of a layer's results that is in the range of its int8: a wider one would leave most streams nearly empty.
-_IN_RANGE = 0.97
 #: Values of an input that is unfolded at once, and of the largest results of images that are computed together.
 _AT_ONCE = 1 << 25
 
@@ -102,13 +100,15 @@ def _float_sums(x: np.ndarray, product: Product, layer: Float) -> np.ndarray:
     return _products(x, product, multiply, weights) + bias
 
 
-def quantised(backbone: Backbone, network: Sequence[Float], pixels: np.ndarray) -> list[Layer]:
-    """int8 layers of a float network; activations' ranges are those of most results for ``pixels`` (n, H, W, C)."""
+def quantised(backbone: Backbone, network: Sequence[Float], pixels: np.ndarray, in_range: float) -> list[Layer]:
+    """int8 layers of a float network; activations' ranges are those of the share ``in_range`` of the results for
+    ``pixels`` (n, H, W, C).
+    """
     layers, scale, x = [], 1 / 127, pixels
     for product, (weights, bias) in zip(backbone.layers, network, strict=True):
         weight_scale = float(np.abs(weights).max()) / 127 or 1.0
         x = np.maximum(_float_sums(x, product, (weights, bias)), 0)
-        following = float(np.quantile(x, _IN_RANGE)) / 127 or 1.0
+        following = float(np.quantile(x, in_range)) / 127 or 1.0
         layers.append(Layer(product, np.rint(weights / weight_scale).astype(np.int8),
                             np.rint(bias / (scale * weight_scale)).astype(np.int64), scale * weight_scale / following))
         scale, x = following, _pooled(x, product.pool)
