@@ -65,7 +65,7 @@ def plot(rows: Sequence[AccuracyRow]) -> bytes:
             mine = {row.length: 100 * row.right for row in some if row.circuit == circuit.label and row.length}
             if not mine:
                 continue
-            axes.plot(list(mine), list(mine.values()), marker="o", label=circuit.label)
+            axes.plot(list(mine), list(mine.values()), marker="o", color=f"C{circuit.value}", label=circuit.label)
         axes.set_xscale("log", base=2)
         axes.set(xlabel="bits of a stream", ylabel="right answers, %", title=word)
         axes.legend()
