@@ -1,8 +1,6 @@
 """Float networks quantised: labels and values of the float model, of onnxruntime and of the machine."""
 
 import gzip
-import io
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from gen.check.compare import compare_model
+from gen.files.photographs import read_photographs
 from gen.ir import reference
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.read import read
@@ -25,6 +24,8 @@ __all__ = ["NETWORKS", "QuantizedNetwork", "Result", "measure"]
 _CALIBRATION, _COMPARED = 200, 10
 #: Samples that the machine's reference computes at once.
 _BATCH = 50
+#: Rows and columns of CIFAR's.
+_PHOTOGRAPH = (32, 32)
 
 
 class Images(NamedTuple):
@@ -67,15 +68,8 @@ class Result:
 
 def _zipped(path: Path, a_class: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, 3, H, W) of 0..255 from an archive with a folder for each class, and labels."""
-    images, labels = [], []
-    with zipfile.ZipFile(path) as archive:
-        names = sorted(name for name in archive.namelist() if name.endswith(".jpg"))
-        classes = sorted({name.split("/")[0] for name in names})
-        for label, folder in enumerate(classes):
-            for name in [name for name in names if name.startswith(f"{folder}/")][:a_class]:
-                images.append(np.asarray(Image.open(io.BytesIO(archive.read(name))).convert("RGB")))
-                labels.append(label)
-    return np.stack(images).transpose(0, 3, 1, 2).astype(np.float32), np.array(labels)
+    images, labels = read_photographs(path, size=_PHOTOGRAPH, a_class=a_class)
+    return images.transpose(0, 3, 1, 2).astype(np.float32), labels
 
 
 def _cifar(folder: Path) -> Images:

@@ -1,7 +1,6 @@
 """What Winograd gains and what it costs: VGG16's layers against the direct form, and the narrow form's errors."""
 
 import errno
-import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
 from gen.bench.comparisons import Case, Comparison, Goal, compare
 from gen.bench.layers import LayerBenchmark, measure_layer
+from gen.files.photographs import read_photographs
 from gen.ir import reference
 from gen.ir.graph import Conv, Graph
 from gen.mapping.winograd.calibrate import calibrate
@@ -33,6 +32,8 @@ EXACT = NpuConfig(oc_lanes=32, ic_lanes=16, nnz_lanes=8, pixel_lanes=1, acc_widt
 
 #: How many times as fast as the direct form on the same machine, from start to done.
 _GOAL = 2.0
+#: Rows and columns of CIFAR's photographs.
+_PHOTOGRAPH = (32, 32)
 
 #: VGG16's dense 3x3 layers; those of the same shape are here once.
 VGG16: tuple[LayerBenchmark, ...] = tuple(
@@ -88,12 +89,8 @@ def resnet8_errors(folder: Path) -> dict[str, FormErrors]:
     archive = next(iter(sorted(folder.glob("cifar10_test_jpg_*.zip"))), None)
     if archive is None:
         raise FileNotFoundError(errno.ENOENT, "no photographs", str(folder))
-    with zipfile.ZipFile(archive) as photographs:
-        names = sorted(name for name in photographs.namelist() if name.endswith(".jpg"))
-        pixels = [np.asarray(Image.open(photographs.open(name)).convert("RGB")) for name in names]
-    classes = [Path(name).parent.name for name in names]
-    labels = [sorted(set(classes)).index(name) for name in classes]
-    inputs = {next(iter(graph.inputs)): (np.stack(pixels).transpose(0, 3, 1, 2) ^ 128).view(np.int8)}
+    pixels, labels = read_photographs(archive, size=_PHOTOGRAPH)
+    inputs = {next(iter(graph.inputs)): (pixels.transpose(0, 3, 1, 2) ^ 128).view(np.int8)}
     return {"2 bits everywhere": errors(graph, inputs, labels=labels),
             "chosen by these photographs": errors(graph, inputs, samples=inputs, labels=labels)}
 

@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", action="store_true",
                         help="with each circuit by itself, too; the first time that takes minutes")
     parser.add_argument("--images", type=Path, metavar="DIR",
-                        help="folder of MNIST's images (default: NPUGEN_MODELS, or ../shared/models beside a checkout)")
+                        help="folder of MNIST's and CIFAR-10's images (default: NPUGEN_MODELS, or ../shared/models "
+                             "beside a checkout)")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=f"write {' and '.join(_FILES)} there")
     add_machine_options(parser)
     add_json_option(parser)
@@ -133,13 +134,14 @@ def _plan(arguments: argparse.Namespace, backbone: "Backbone", levels: "Levels")
 
     circuit, bounds = _circuit(arguments.circuit), _bounds(arguments, levels)
     board, config = chosen_board(arguments), chosen_config(arguments)
-    judge = required_examiner(named_folder(arguments.images, "--images"))
+    folder = named_folder(arguments.images, "--images")
     with status(backbone.word) as remark:
         try:
+            judge = required_examiner(folder, backbone)
             accuracy = {}
             for length in sorted(set(arguments.lengths or lengths_of(circuit))):
                 remark(f"{circuit.label}, {length} bits")
-                accuracy[length] = judge.accuracy(backbone, circuit, length)
+                accuracy[length] = judge.accuracy(backbone, circuit, length, remark=remark)
         except BackboneError as error:
             raise UsageError(f"--backbone {error}") from None
 

@@ -21,7 +21,7 @@ EXAMPLE = """example:
 The published figures beside ours are NNgen's, measured from start to done on its own bus model, and SAF-CNN's."""
 
 #: Letters of a remark that is as short as a figure.
-_SHORT = 10
+_SHORT = 15
 
 PARTS: dict[str, Part] = {part.name: part for room in (bench_machine, bench_datapaths, bench_networks, bench_scale,
                                                        bench_stochastic)

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,39 +49,40 @@ def _area(arguments: argparse.Namespace) -> Rows:
                 for row in measure_area(chosen_board(arguments).family, cache_folder() / "synth", remark)]
 
 
-def _examiner(arguments: argparse.Namespace) -> "Examiner | None":
+def _examiner(folder: Path, backbone: "Backbone") -> "Examiner | None":
     """None where something is missing, which is said."""
-    folder = models_folder(arguments)
-    if folder is None:
-        return None
-    lacking = lacks(folder)
+    lacking = lacks(folder, backbone)
     if lacking:
-        messages.print(lacking, soft_wrap=True)
+        messages.print(f"{backbone.word}: {lacking}", soft_wrap=True)
         return None
-    return examiner(folder)
+    return examiner(folder, backbone)
 
 
 def _network(arguments: argparse.Namespace) -> Rows:
-    """Right answers; none without the images or PyTorch, which is said."""
-    from gen.bench.stochastic_network import BACKBONES, measure_accuracy, plot
+    """Right answers; those of networks without their images or PyTorch are left out, which is said."""
+    from gen.bench.stochastic_network import ALEXNET, BACKBONES, AccuracyRow, measure_accuracy, plot
     from gen.stochastic.backbone import Backbone
 
-    judge = _examiner(arguments)
-    if judge is None:
-        return []
-    with status("networks") as remark:
-        if arguments.output is not None:
-            for name, word in (("mlp", BACKBONES[0]), ("lenet", _LENET)):
+    folder = models_folder(arguments)
+    rows: list[AccuracyRow] = []
+    for words, files in ((BACKBONES, {"mlp": BACKBONES[0], "lenet": _LENET}), ((ALEXNET,), {"alexnet": ALEXNET})):
+        backbones = [Backbone(word) for word in words]
+        judge = folder and _examiner(folder, backbones[0])
+        if not judge:
+            continue
+        with status("networks") as remark:
+            for name, word in files.items() if arguments.output is not None else ():
                 remark(f"{word}: training")
-                _write_network(arguments.output, name, judge, Backbone(word))
-        rows = list(measure_accuracy(judge, [Backbone(word) for word in BACKBONES], remark))
-    if arguments.output is not None:
+                _write_network(arguments.output, name, judge, Backbone(word), remark)
+            rows += measure_accuracy(judge, backbones, remark)
+    if rows and arguments.output is not None:
         write_file(arguments.output / _PLOT, plot(rows))
     return [{"backbone": row.backbone, "circuit": row.circuit, "length": row.length, "images": row.images,
              "right_%": 100 * row.right} for row in rows]
 
 
-def _write_network(folder: Path, name: str, judge: "Examiner", backbone: "Backbone") -> None:
+def _write_network(folder: Path, name: str, judge: "Examiner", backbone: "Backbone",
+                   remark: Callable[[str], None]) -> None:
     """A network as NAME.onnx, and as NAME_test.npz the images that it was not trained on."""
     import io
 
@@ -89,7 +91,7 @@ def _write_network(folder: Path, name: str, judge: "Examiner", backbone: "Backbo
     from gen.bench.stochastic_model import model_inputs, onnx_model
     from gen.stochastic.network import exact, integers, scores
 
-    layers = judge.network(backbone)
+    layers = judge.network(backbone, remark)
     pixels, labels = judge.images.for_backbone(backbone, judge.images.tested())
     x = integers(pixels)
     largest = float(np.abs(scores(layers, x, exact)).max())
@@ -124,11 +126,14 @@ def _search(arguments: argparse.Namespace) -> Rows:
     from gen.explore.ledger import Ledger
     from gen.explore.task import read_task
     from gen.explore.workers import local_workers
+    from gen.stochastic.backbone import Backbone
 
-    judge = _examiner(arguments)
-    if judge is None:
+    task = read_task(SPACE)
+    folder = models_folder(arguments)
+    judge = folder and _examiner(folder, Backbone(task.backbones[0]))
+    if not judge:
         return []
-    problem = stream_problem(read_task(SPACE), judge, chosen_board(arguments).family)
+    problem = stream_problem(task, judge, chosen_board(arguments).family)
     ledger = Ledger(problem.meter.identity, Ledger.default_folder())
     with status("searches") as remark:
         courses = list(measure_searches(problem, local_workers(problem.meter, len(os.sched_getaffinity(0))), ledger,
@@ -167,8 +172,9 @@ PARTS = (
     Part("stochastic", "root mean square errors of stochastic dot products, in thousandths", _errors),
     Part("stochastic-area", "stochastic units as mapped by Yosys; cycles of 1,000 products in a whole unit, by length "
          "of the streams", _area),
-    Part("stochastic-network", "digits by MLPs of stochastic dot products, by length of streams; trained on the first "
-         "8,000 images of MNIST's test set, tested on the last 2,000 or some of them", _network, _PLOT),
+    Part("stochastic-network", "right answers of networks of stochastic dot products, by length of streams: digits by "
+         "MLPs, trained on the first 8,000 images of MNIST's test set, tested on the last 2,000 or some of them; "
+         "photographs by an AlexNet, trained on 15,000 of CIFAR-10, tested on 1,000 others", _network, _PLOT),
     Part("stochastic-ranges", "digits by a network with five stochastic layers, quantised in several ways: right "
          "answers by length of the streams", _ranges),
     Part("stochastic-energy", "relative energy of stochastic units at 1 V: of a cycle, and of a product by length of "

@@ -8,34 +8,37 @@ from gen.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from gen.stochastic.accuracy import Examiner
+    from gen.stochastic.backbone import Backbone
 
 __all__ = ["examiner", "lacks", "required_examiner"]
 
 
-def lacks(folder: Path) -> str:
-    """What is missing, for people; "" where everything is there."""
-    from gen.stochastic.images import MNIST_FILES
+def lacks(folder: Path, backbone: "Backbone") -> str:
+    """What is missing, for people; "" where everything is there. Raises BackboneError."""
+    from gen.stochastic.image_sets import files_for
 
-    if not all((folder / name).is_file() for name in MNIST_FILES):
-        return f"no images: {' and '.join(MNIST_FILES)} are not in the folder of the networks"
+    files = files_for(backbone)
+    if not all((folder / name).is_file() for name in files):
+        return f"no images: {' and '.join(files)} are not in the folder of the networks"
     if find_spec("torch") is None:
         return "training needs PyTorch: pip install 'npugen[train]'"
     return ""
 
 
-def examiner(folder: Path) -> "Examiner":
-    """With the images in a folder. Raises DataError for damaged ones."""
+def examiner(folder: Path, backbone: "Backbone") -> "Examiner":
+    """With the images in a folder that a backbone is for. Raises BackboneError, DataError for damaged ones."""
     from gen.stochastic.accuracy import Examiner
-    from gen.stochastic.images import read_mnist
+    from gen.stochastic.image_sets import images_for
 
-    return Examiner(read_mnist(folder), Examiner.default_folder())
+    kept = Examiner.default_folder()
+    return Examiner(images_for(backbone, folder, kept), kept)
 
 
-def required_examiner(folder: Path | None) -> "Examiner":
-    """Raises CommandError where something is missing, DataError."""
+def required_examiner(folder: Path | None, backbone: "Backbone") -> "Examiner":
+    """Raises CommandError where something is missing, BackboneError, DataError."""
     if folder is None:
         raise CommandError("no images: give --images DIR")
-    lacking = lacks(folder)
+    lacking = lacks(folder, backbone)
     if lacking:
         raise CommandError(f"{folder}: {lacking}")
-    return examiner(folder)
+    return examiner(folder, backbone)

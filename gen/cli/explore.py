@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                      help="samples for the objective accuracy, with an array `label`; without labels a sample is right "
                           "where the pruned model answers as the model does")
     how.add_argument("--images", type=Path, metavar="DIR",
-                     help="folder of MNIST's images, for stochastic networks (default: NPUGEN_MODELS, or "
-                          "../shared/models beside a checkout)")
+                     help="folder of MNIST's and CIFAR-10's images, for stochastic networks (default: NPUGEN_MODELS, "
+                          "or ../shared/models beside a checkout)")
     how.add_argument("--limit", type=positive, metavar="N", help="the first N samples of --input")
     work = parser.add_argument_group("workers")
     work.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one for each processor core)")

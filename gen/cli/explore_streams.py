@@ -79,6 +79,7 @@ def _problem(arguments: argparse.Namespace, path: Path) -> "StreamProblem":
     from gen.explore.errors import ExploreError, SpaceError
     from gen.explore.streams import known_objectives
     from gen.explore.task import read_task
+    from gen.stochastic.backbone import Backbone
     from gen.stochastic.errors import BackboneError
 
     try:
@@ -88,8 +89,9 @@ def _problem(arguments: argparse.Namespace, path: Path) -> "StreamProblem":
     unknown = next((name for name in arguments.objectives if name not in known_objectives()), None)
     if unknown is not None:
         raise UsageError(f"no objective {unknown!r}; there are {', '.join(known_objectives())}")
-    judge = required_examiner(named_folder(arguments.images, "--images"))
+    folder = named_folder(arguments.images, "--images")
     try:
+        judge = required_examiner(folder, Backbone(task.backbones[0]))
         return stream_problem(task, judge, chosen_board(arguments).family, arguments.objectives)
     except (BackboneError, ExploreError) as error:
         raise CommandError(f"{path}: {error}") from None

@@ -13,12 +13,13 @@ _SUFFIXES = frozenset({".py", ".cpp", ".hpp", ".json"})
 
 @cache
 def sources_digest(*packages: str) -> str:
-    """Changes with the sources of ``packages``, else with whatever a measurement in software could depend on; 64
-    hexadecimal digits.
+    """Changes with the sources of ``packages``, folders or files, else with whatever a measurement in software could
+    depend on; 64 hexadecimal digits.
     """
     state = hashlib.sha256()
     for package in packages or _PACKAGES:
-        for path in sorted((_ROOT / package).rglob("*")):
+        place = _ROOT / package
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
             if path.suffix in _SUFFIXES:
                 state.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
     return state.hexdigest()

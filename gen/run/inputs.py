@@ -11,11 +11,11 @@ from onnx import helper
 
 from cores.errors import NpugenError
 from gen.files.archive import BAD_ARCHIVE, described
+from gen.files.pictures import PictureError, read_picture
 from gen.files.write import require_file
 from gen.ir.graph import Graph
 from gen.onnx.model import ModelInput
 from gen.run.arrays import ArrayFile, Header
-from gen.run.pictures import PictureError, read_picture
 from gen.run.preprocessing import Preprocessing
 
 __all__ = [

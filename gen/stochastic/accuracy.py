@@ -2,10 +2,12 @@
 
 import hashlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cores.arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, Circuit
 from gen.files.sources import sources_digest
@@ -15,7 +17,7 @@ from sim.stochastic.streams import Streams
 
 from .backbone import Backbone
 from .images import Images
-from .network import Layer, exact, integers, quantised, scores, stochastic
+from .network import Layer, exact, float_scores, integers, quantised, scores, stochastic
 from .training import trained
 
 __all__ = ["Examiner", "lengths_of"]
@@ -25,8 +27,8 @@ _FEW = 200
 _LOOKED_UP = frozenset({Circuit.XNOR_MUX, Circuit.AND_LOOP})
 #: Longest streams of circuits that go from bit to bit: minutes instead of hours.
 _SERIAL_LONGEST = 256
-#: Images by which activations' ranges are set.
-_CALIBRATED = 1000
+#: Images by which activations' ranges are set: fewer of large layers, so that a layer's results are no more than this.
+_CALIBRATED, _MOST_RESULTS = 1000, 1 << 26
 #: What a result depends on beside its network.
 _SOURCES = ("cores/arch", "gen/stochastic", "sim")
 #: Whoever trains: PyTorch's random numbers are those of the process.
@@ -63,13 +65,15 @@ class Examiner:
     def default_folder() -> Path:
         return cache_folder() / "stochastic"
 
-    def network(self, backbone: Backbone) -> Sequence[Layer]:
+    def network(self, backbone: Backbone, remark: Callable[[str], None] = lambda step: None) -> Sequence[Layer]:
         """Raises BackboneError, DataError."""
         with _training:
             if backbone.word not in self._networks:
-                network = trained(backbone, self.images, self.folder)
-                pixels, _ = self.images.for_backbone(backbone, slice(0, min(_CALIBRATED, self.images.trained)))
-                self._networks[backbone.word] = quantised(backbone, network, pixels)
+                network = trained(backbone, self.images, self.folder, remark)
+                results = max(one.rows * one.cols * one.outputs for one in backbone.layers)
+                count = min(_CALIBRATED, self.images.trained, max(1, _MOST_RESULTS // results))
+                pixels, _ = self.images.for_backbone(backbone, slice(0, count))
+                self._networks[backbone.word] = quantised(backbone, network, pixels, self.images.in_range)
             return self._networks[backbone.word]
 
     def tested(self, circuit: Circuit | None) -> int:
@@ -78,22 +82,39 @@ class Examiner:
         wanted = self.many if circuit is None or circuit in _LOOKED_UP else self.few
         return there if wanted is None else min(wanted, there)
 
-    def accuracy(self, backbone: Backbone, circuit: Circuit | None, length: int, count: int | None = None) -> float:
+    def accuracy(self, backbone: Backbone, circuit: Circuit | None, length: int, count: int | None = None,
+                 remark: Callable[[str], None] = lambda step: None) -> float:
         """Share of right answers, of `tested` images unless ``count`` is given; of no circuit those of exact int8.
 
         Raises BackboneError, DataError.
         """
-        part = self.images.tested(count or self.tested(circuit))
-        way = None if circuit is None else (circuit.label, length)
-        key = repr((backbone.word, self.images.digest, part, way, sources_digest(*_SOURCES)))
-        return kept(self.folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json",
-                    lambda values: _Right(**values), lambda: self._measured(backbone, circuit, length, part)).right
+        def answers(pixels: np.ndarray) -> np.ndarray:
+            multiply = exact if circuit is None else stochastic(circuit, Streams(length))
+            return scores(self.network(backbone, remark), integers(pixels), multiply)
 
-    def _measured(self, backbone: Backbone, circuit: Circuit | None, length: int, part: slice) -> _Right:
-        layers = self.network(backbone)
-        pixels, labels = self.images.for_backbone(backbone, part)
-        multiply = exact if circuit is None else stochastic(circuit, Streams(length))
-        return _Right(float((scores(layers, integers(pixels), multiply).argmax(axis=1) == labels).mean()))
+        return self._right(backbone, None if circuit is None else (circuit.label, length),
+                           count or self.tested(circuit), answers)
+
+    def float_accuracy(self, backbone: Backbone, remark: Callable[[str], None] = lambda step: None) -> float:
+        """Of the float network, as `accuracy`."""
+        def answers(pixels: np.ndarray) -> np.ndarray:
+            with _training:
+                network = trained(backbone, self.images, self.folder, remark)
+            return float_scores(backbone, network, pixels)
+
+        return self._right(backbone, "float", self.tested(None), answers)
+
+    def _right(self, backbone: Backbone, way: object, count: int, answers: Callable[[np.ndarray], np.ndarray]) -> float:
+        """Of ``count`` images, by the scores that ``answers`` gives for their pixels, or as it was kept."""
+        part = self.images.tested(count)
+        key = repr((backbone.word, self.images.digest, part, way, sources_digest(*_SOURCES)))
+
+        def measure() -> _Right:
+            pixels, labels = self.images.for_backbone(backbone, part)
+            return _Right(float((answers(pixels).argmax(axis=1) == labels).mean()))
+
+        return kept(self.folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json",
+                    lambda values: _Right(**values), measure).right
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_networks": {}}

@@ -14,7 +14,8 @@ from sim.stochastic.streams import Streams
 
 from .backbone import Backbone, Product
 
-__all__ = ["FAN_IN", "Float", "Layer", "Multiply", "exact", "integers", "quantised", "scores", "stochastic"]
+__all__ = ["FAN_IN", "Float", "Layer", "Multiply", "exact", "float_scores", "integers", "quantised", "scores",
+           "stochastic"]
 
 #: int8 (n, taps, C) activations and (O, taps, C) weights -> (n, O) sums of products.
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -25,9 +26,7 @@ Float = tuple[np.ndarray, np.ndarray]
 FAN_IN = 16
 #: Circuits to whose sums zeros add nothing, in whichever units of so many inputs they are.
 _INDIFFERENT = {Circuit.AND_LOOP: 1, Circuit.AND_ACC: ACC_BLOCK}
-#: Share of a layer's results that is in the range of its int8: a wider one would leave most streams nearly empty.
-_IN_RANGE = 0.97
-#: Values of an input that is unfolded at once.
+#: Values of an input that is unfolded at once, and of the largest results of images that are computed together.
 _AT_ONCE = 1 << 25
 
 
@@ -91,25 +90,49 @@ def _pooled(x: np.ndarray, size: int) -> np.ndarray:
     return x[:, :rows * size, :cols * size].reshape(n, rows, size, cols, size, channels).max(axis=(2, 4))
 
 
-def quantised(backbone: Backbone, network: Sequence[Float], pixels: np.ndarray) -> list[Layer]:
-    """int8 layers of a float network; activations' ranges are those of most results for ``pixels`` (n, H, W, C)."""
-    layers, scale, x = [], 1 / 127, pixels
+def _float_sums(x: np.ndarray, product: Product, layer: Float) -> np.ndarray:
+    """(n, H, W, C) -> (n, rows, cols, O)."""
+    weights, bias = layer
 
     def multiply(a: np.ndarray, w: np.ndarray) -> np.ndarray:
         return _flat(a, np.float32) @ _flat(w, np.float32).T
 
+    return _products(x, product, multiply, weights) + bias
+
+
+def quantised(backbone: Backbone, network: Sequence[Float], pixels: np.ndarray, in_range: float) -> list[Layer]:
+    """int8 layers of a float network; activations' ranges are those of the share ``in_range`` of the results for
+    ``pixels`` (n, H, W, C).
+    """
+    layers, scale, x = [], 1 / 127, pixels
     for product, (weights, bias) in zip(backbone.layers, network, strict=True):
         weight_scale = float(np.abs(weights).max()) / 127 or 1.0
-        x = np.maximum(_products(x, product, multiply, weights) + bias, 0)
-        following = float(np.quantile(x, _IN_RANGE)) / 127 or 1.0
+        x = np.maximum(_float_sums(x, product, (weights, bias)), 0)
+        following = float(np.quantile(x, in_range)) / 127 or 1.0
         layers.append(Layer(product, np.rint(weights / weight_scale).astype(np.int8),
                             np.rint(bias / (scale * weight_scale)).astype(np.int64), scale * weight_scale / following))
         scale, x = following, _pooled(x, product.pool)
     return layers
 
 
+def float_scores(backbone: Backbone, network: Sequence[Float], pixels: np.ndarray) -> np.ndarray:
+    """(n, classes) of the float network; ``pixels`` (n, H, W, C) from 0 to 1."""
+    *products, last = backbone.layers
+
+    def few(x: np.ndarray) -> np.ndarray:
+        for product, layer in zip(products, network, strict=False):
+            x = _pooled(np.maximum(_float_sums(x, product, layer), 0), product.pool)
+        return _float_sums(x, last, network[-1]).reshape(len(x), -1)
+
+    return _in_parts(few, backbone.layers, pixels)
+
+
 def scores(layers: Sequence[Layer], x: np.ndarray, multiply: Multiply) -> np.ndarray:
     """(n, classes) sums of the last layer; ``x`` int8 (n, H, W, C)."""
+    return _in_parts(partial(_scores, layers, multiply), [layer.product for layer in layers], x)
+
+
+def _scores(layers: Sequence[Layer], multiply: Multiply, x: np.ndarray) -> np.ndarray:
     for layer in layers[:-1]:
         multiplier, shift = quantize_multiplier(np.full(len(layer.bias), layer.scale))
         sums = _products(x, layer.product, multiply, layer.weights)
@@ -118,3 +141,9 @@ def scores(layers: Sequence[Layer], x: np.ndarray, multiply: Multiply) -> np.nda
         x = _pooled(x, layer.product.pool)
     last = layers[-1]
     return _products(x, last.product, multiply, last.weights).reshape(len(x), -1) + last.bias
+
+
+def _in_parts(compute: Callable[[np.ndarray], np.ndarray], products: Sequence[Product], x: np.ndarray) -> np.ndarray:
+    """Of as many images at a time as memory has room for."""
+    step = max(1, _AT_ONCE // max(one.rows * one.cols * one.outputs for one in products))
+    return np.concatenate([compute(x[begin:begin + step]) for begin in range(0, len(x), step)])

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from gen.files.archive import BAD_ARCHIVE, described
+from gen.files.pictures import PictureError, read_picture
 from gen.run.arrays import ArrayFile
 from gen.run.inputs import labelled_images
-from gen.run.pictures import PictureError, read_picture
 from gen.train.errors import TrainError
 from gen.train.session import Data, Session
 

@@ -19,6 +19,8 @@ __all__ = ["accumulate"]
 _VALUES = np.arange(-128, 128)
 #: Bits that are made at once where they are not looked up: they stay in a processor's cache.
 _AT_ONCE = 1 << 21
+#: Sums that are looked up at once, so that they do, too.
+_LOOKED_UP_AT_ONCE = 1 << 18
 #: Of a unit, so that counts of its bits are int8, twice as much too.
 _MOST_INPUTS = 32
 
@@ -82,21 +84,29 @@ def _mux_table(streams: Streams, fan_in: int, number: int) -> np.ndarray:
 
 def _and_loop(a: np.ndarray, w: np.ndarray, streams: Streams) -> np.ndarray:
     table = _loop_table(streams)
-    return _total(table[:, factors][values] for values, factors in zip(a.T, w.T, strict=True))
+    return _looked_up(a, [np.take(table, factors, axis=1) for factors in w.T])
 
 
 def _xnor_mux(a: np.ndarray, w: np.ndarray, streams: Streams) -> np.ndarray:
     inputs = a.shape[1]
-    return inputs * _total(_mux_table(streams, inputs, number)[:, w[:, number]][a[:, number]]
-                           for number in range(inputs))
+    return inputs * _looked_up(a, [np.take(_mux_table(streams, inputs, number), factors, axis=1)
+                                   for number, factors in enumerate(w.T)])
 
 
-def _total(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """Their sum, added up in the first one's place."""
-    parts = iter(parts)
-    total = next(parts)
-    for part in parts:
-        total += part
+def _looked_up(a: np.ndarray, tables: list[np.ndarray]) -> np.ndarray:
+    """(S, O) int32: over the inputs, the sum of the rows of ``tables``, each (256, O), at the values of ``a`` (S, N).
+
+    Some rows at a time, always in the same place: new memory would take longer than the look-ups.
+    """
+    total = np.zeros((len(a), tables[0].shape[1]), np.int32)
+    step = max(1, _LOOKED_UP_AT_ONCE // total.shape[1])
+    room = np.empty((min(step, len(a)), total.shape[1]), np.int32)
+    for begin in range(0, len(a), step):
+        part = total[begin:begin + step]
+        places = np.ascontiguousarray(a[begin:begin + step].T, np.intp)
+        for values, table in zip(places, tables, strict=True):
+            # Values are in range: clip, as otherwise NumPy would put the rows elsewhere first.
+            part += np.take(table, values, axis=0, out=room[:len(part)], mode="clip")
     return total
 
 

@@ -9,7 +9,9 @@ import pytest
 from gen.cli import main
 from gen.cli.common import console
 from gen.energy.units import UnitEnergy
+from gen.stochastic.cifar import CIFAR_FILES
 from gen.stochastic.images import read_mnist
+from tests.gen.stochastic.cifar_files import write_cifar
 from tests.gen.stochastic.mnist_files import easy_images, write_mnist
 
 SMALL = ["--backbone", "784-12-10"]
@@ -20,7 +22,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Gener
     """A folder of images that are quickly learnt; units that need no synthesis."""
     pytest.importorskip("torch", reason="training needs PyTorch")
     monkeypatch.setenv("NPUGEN_BUILD", str(tmp_path / "kept"))
-    monkeypatch.setattr("gen.stochastic.images.read_mnist", lambda folder: read_mnist(folder, trained=300))
+    monkeypatch.setattr("gen.stochastic.image_sets.read_mnist", lambda folder: read_mnist(folder, trained=300))
     monkeypatch.setattr("gen.energy.units.measure_energy", lambda circuit, *_: UnitEnergy(
         circuit.label, products=128, lut=100 + circuit, ff=0, dsp=0, registers=0, wires=1))
     folder = tmp_path / "images"
@@ -72,6 +74,22 @@ def test_refusals(options: list[str], status: int, message: str, images: Path, c
 def test_without_images(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["battery", "--images", str(tmp_path)]) == 1
     assert "t10k-images-idx3-ubyte.gz" in capsys.readouterr().err
+
+
+def test_photographs(images: Path, capsys: pytest.CaptureFixture, rng: np.random.Generator):
+    """A backbone of 32x32x3 is one for CIFAR-10's archives, which are named where they are missing or damaged."""
+    options = ["battery", "--backbone", "32x32x3-c4k5s4-10", "--images", str(images), "--lengths", "64,32,16",
+               "--bounds", "0,0,0"]
+    assert main(options) == 1
+    assert " and ".join(CIFAR_FILES) in capsys.readouterr().err
+    write_cifar(images, rng, learnt=4, tested=2)
+    assert main([*options, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["backbone"] == options[2] and len(values["ways"]) == 4
+    (images / CIFAR_FILES[0]).write_bytes(b"damaged")
+    assert main(options) == 1
+    captured = capsys.readouterr()
+    assert f"{images / CIFAR_FILES[0]}: damaged" in captured.err and captured.err.count("\n") == 1
 
 
 def test_rows_of_units(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):

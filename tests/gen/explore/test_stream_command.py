@@ -28,7 +28,7 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Genera
     pytest.importorskip("torch", reason="training needs PyTorch")
     map_nothing(monkeypatch, tmp_path / "kept")
     monkeypatch.setenv("NPUGEN_MODELS", str(tmp_path))
-    monkeypatch.setattr("gen.stochastic.images.read_mnist", lambda folder: read_mnist(folder, trained=300))
+    monkeypatch.setattr("gen.stochastic.image_sets.read_mnist", lambda folder: read_mnist(folder, trained=300))
     write_mnist(tmp_path, *easy_images(rng, 340))
     path = tmp_path / "space.json"
     task = stream_task(backbones=["784-12-10", "784-20-10"], circuits=["and-loop"], lengths=[8, 16, 64],
@@ -111,6 +111,7 @@ def test_spaces_that_are_none(change: bytes, words: str, space: Path, capsys: py
 
 
 @pytest.mark.parametrize("words, message", [(["783-10"], "783-10: the images are 28x28x1"),
+                                            (["784-10", "3072-10"], "3072-10: the images are 28x28x1"),
                                             (["784-10", "784-10"], "784-10 stands there twice")])
 def test_backbones_that_do_not_suit(words: list[str], message: str, space: Path, capsys: pytest.CaptureFixture):
     space.write_bytes(msgspec.json.encode(stream_task(backbones=words)))

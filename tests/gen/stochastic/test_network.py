@@ -5,7 +5,7 @@ import pytest
 
 from cores.arch.stochastic import Circuit
 from gen.stochastic.backbone import Backbone
-from gen.stochastic.network import _products, exact, integers, quantised, scores, stochastic
+from gen.stochastic.network import _products, exact, float_scores, integers, quantised, scores, stochastic
 from sim.golden import conv2d_accumulate
 from sim.stochastic.circuits import sums_by_bits
 from sim.stochastic.streams import Streams
@@ -24,7 +24,7 @@ def test_integer_layers_are_near_the_float_network(word: str, rng: np.random.Gen
     network = float_network(rng, backbone)
     shape = backbone.input
     pixels = rng.random((60, shape.height, shape.width, shape.channels))
-    found = scores(quantised(backbone, network, pixels), integers(pixels), exact)
+    found = scores(quantised(backbone, network, pixels, 0.97), integers(pixels), exact)
     x = torch.from_numpy(np.moveaxis(pixels, 3, 1))
     for number, (layer, (weights, bias)) in enumerate(zip(backbone.layers, network, strict=True)):
         kernel = np.moveaxis(weights.reshape(layer.outputs, *layer.kernel, -1), 3, 1)
@@ -33,6 +33,27 @@ def test_integer_layers_are_near_the_float_network(word: str, rng: np.random.Gen
         if number < len(network) - 1:
             x = torch.nn.functional.max_pool2d(torch.relu(x), layer.pool)
     assert np.corrcoef(found.ravel(), x.numpy().ravel())[0, 1] > 0.95
+    np.testing.assert_allclose(float_scores(backbone, network, pixels), x.numpy().reshape(60, -1), rtol=1e-4, atol=1e-5)
+
+
+def test_some_images_at_a_time_are_scored_alike(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator):
+    backbone = Backbone("8x8x3-c4k3s2-10")
+    pixels = rng.random((7, 8, 8, 3))
+    network = float_network(rng, backbone)
+    layers = quantised(backbone, network, pixels, 0.97)
+    sizes: list[int] = []
+
+    def counted(activations: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        sizes.append(len(activations))
+        return exact(activations, weights)
+
+    whole = scores(layers, integers(pixels), counted)
+    assert sizes == [7 * 16, 7]
+    sizes.clear()
+    monkeypatch.setattr("gen.stochastic.network._AT_ONCE", 3 * 64)     # results of three images' first layer
+    np.testing.assert_array_equal(scores(layers, integers(pixels), counted), whole)
+    assert max(sizes) <= 3 * 16 and sum(sizes) == 7 * 17
+    assert float_scores(backbone, network, pixels).shape == (7, 10)
 
 
 def test_convolutions_are_the_golden_ones(rng: np.random.Generator):

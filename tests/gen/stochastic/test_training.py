@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from cores.arch.stochastic import Circuit
+from gen.files.sources import sources_digest
+from gen.stochastic import training
 from gen.stochastic.accuracy import Examiner
 from gen.stochastic.backbone import Backbone
 from gen.stochastic.errors import BackboneError, DataError
 from gen.stochastic.images import MNIST_FILES, read_mnist
 from tests.gen.stochastic.mnist_files import easy_images, write_mnist
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_files_are_read(tmp_path: Path):
@@ -35,6 +39,12 @@ def test_damaged_files(tmp_path: Path):
             read_mnist(tmp_path)
 
 
+def test_what_a_network_depends_on_is_there():
+    """Where a file is named that is gone, its changes would not be seen."""
+    assert all((ROOT / name).is_file() for name in training._SOURCES)
+    assert len({sources_digest(name) for name in training._SOURCES}) == len(training._SOURCES)
+
+
 def test_trained_once(tmp_path: Path, rng: np.random.Generator):
     """Long streams keep the answers; what is kept is not trained again."""
     torch = pytest.importorskip("torch", reason="training needs PyTorch")
@@ -49,9 +59,9 @@ def test_trained_once(tmp_path: Path, rng: np.random.Generator):
     first = examiner.network(backbone)
     (kept,) = (tmp_path / "kept").glob("*.npz")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("gen.stochastic.training._train", lambda *_: pytest.fail("trained again"))
+        patched.setattr("gen.stochastic.training.fitted", lambda *_: pytest.fail("trained again"))
         again = Examiner(images, tmp_path / "kept").network(backbone)
-        patched.setattr(Examiner, "_measured", lambda *_: pytest.fail("tested again"))
+        patched.setattr("gen.stochastic.accuracy.scores", lambda *_: pytest.fail("tested again"))
         assert Examiner(images, tmp_path / "kept").accuracy(backbone, None, 0) == right[None]
         # Of other sources it is another network.
         patched.setattr("gen.stochastic.training.sources_digest", lambda *_: "changed")

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -28,18 +29,19 @@ class PictureError(ValueError):
     """A file that is no image, or none that can be taken for 8-bit pixels; an InputError says which, and why."""
 
 
-def read_picture(path: Path, *, width: int, height: int, channels: int) -> tuple[np.ndarray, str]:
+def read_picture(file: Path | IO[bytes], *, width: int, height: int, channels: int) -> tuple[np.ndarray, str]:
     """uint8 (height, width, channels) of an image file, gray or RGB, and what was done to it, for people.
 
     Every mode keeps its range: black is 0 and white is 255. Raises PictureError; OSError for a file that cannot be
     opened.
     """
-    path.open("rb").close()     # what is raised from here on is about the content
+    if isinstance(file, Path):
+        file.open("rb").close()     # what is raised from here on is about the content
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of odd metadata
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as image:
+            with Image.open(file, formats=_FORMATS) as image:
                 before, name = f"{image.width} x {image.height}", _mode_name(image)
                 transparent = image.mode in _ALPHA or "transparency" in image.info
                 colours = _eight_bits(image).convert("L" if channels == 1 else "RGB")
