@@ -41,7 +41,8 @@ def test_rows(monkeypatch: pytest.MonkeyPatch):
     said: list[str] = []
     fast, slow = measure(where, [ZooNetwork("lenet5")], said.append)
     assert (fast.network, slow.network) == ("zu3eg: LeNet-5", "ecp5: LeNet-5")
-    assert fast.ideal == slow.ideal and fast.ideal <= fast.cycles < slow.cycles
+    # A store is a cycle later where block RAMs are bare.
+    assert 0 < slow.ideal - fast.ideal < 10 and fast.ideal <= fast.cycles < slow.cycles
     assert slow.bound == "memory" and slow.lost == pytest.approx(100 * (slow.cycles - slow.ideal) / slow.cycles)
     assert fast.seconds == pytest.approx(fast.cycles / 333e6)
     assert (fast.clock_mhz, fast.clock) == (333, "target")
