@@ -14,6 +14,7 @@ from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, megahertz
+from gen.cli.run import positive
 from gen.files.write import require_writable, write_file
 from sim.folders import cache_folder
 
@@ -42,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "board's device")
     parser.add_argument("--route", action="store_true",
                         help="with --synth: place and route too (ECP5, with nextpnr; many minutes)")
+    parser.add_argument("--seeds", type=positive, metavar="N",
+                        help="with --route: so many of the placer's seeds, one after another; the fastest counts "
+                             "(default 1)")
     parser.add_argument("--force", action="store_true",
                         help="build a machine that does not fit the board's device, too")
     add_json_option(parser)
@@ -121,6 +125,8 @@ def run(arguments: argparse.Namespace) -> None:
         routed_boards = [other.name for other in BOARDS.values() if other.nextpnr]
         if not arguments.synth or board.name not in routed_boards:
             raise UsageError(f"--route goes with --synth and one of the boards {', '.join(routed_boards)}")
+    elif arguments.seeds is not None:
+        raise UsageError("--seeds goes with --route")
     area = fitting_area(board, config, force=arguments.force)
     folder = arguments.output or default_folder(board, config)
     verilog, files = write_files(folder, board, config, lambda: say_area(area, board))
@@ -131,7 +137,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.synth:
         from gen.hw.area import exceeded
 
-        report, timing, routed = map_to_device(verilog, board, config, route=arguments.route)
+        report, timing, routed = map_to_device(
+            verilog, board, config, seeds=(arguments.seeds or 1) if arguments.route else 0)
         too_many = exceeded(report.totals, board)
         resources = {**report.to_dict(), "device": dict(board.resources), "fits": not too_many,
                      "timing": timing.to_dict()}
@@ -145,6 +152,9 @@ def run(arguments: argparse.Namespace) -> None:
             console.print(timing_line(timing, board.clock_mhz), soft_wrap=True)
             if routed is not None:
                 console.print(f"{routed.mhz:g} MHz, placed and routed: {routed.critical}", soft_wrap=True)
+                if len(routed.seeds) > 1:
+                    clocks = ", ".join(f"{mhz:g}" for mhz in routed.seeds.values())
+                    console.print(f"the fastest of {len(routed.seeds)} seeds: {clocks} MHz", soft_wrap=True)
         if too_many:
             messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
                            "take fewer --macs or --features, or another --board", style="yellow", soft_wrap=True)
@@ -176,9 +186,9 @@ def say_area(area: "Area", board: "Board") -> None:
                        f"{', '.join(surely or perhaps)}", style="yellow", soft_wrap=True)
 
 
-def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: bool = False
+def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, seeds: int = 0
                   ) -> tuple["Report", "TimingReport", "RouteReport | None"]:
-    """Area and timing, two runs of Yosys side by side, and with ``route`` what nextpnr makes of the second's netlist.
+    """Area and timing, two runs of Yosys side by side, and with ``seeds`` what nextpnr makes of the second's netlist.
 
     Clock and totals are remembered for other commands' figures.
     """
@@ -194,16 +204,16 @@ def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, route: b
             timing = timing_of(design, cache=folder, progress=remark)
             report = area.result()
         remember_synthesis(board, config, report, timing)
-        return report, timing, place(design, board, config) if route else None
+        return report, timing, place(design, board, config, seeds) if seeds else None
 
 
-def place(design: "FlatDesign", board: "Board", config: "NpuConfig") -> "RouteReport":
+def place(design: "FlatDesign", board: "Board", config: "NpuConfig", seeds: int) -> "RouteReport":
     """Place and route; the clock is remembered for other commands' figures."""
     from gen.hw.clock import remember_route
     from gen.hw.route import place_and_route
 
     with status(f"nextpnr, {board.family}") as remark:
-        report = place_and_route(design, board, cache=cache_folder() / "synth", progress=remark)
+        report = place_and_route(design, board, seeds=seeds, cache=cache_folder() / "synth", progress=remark)
     remember_route(board, config, report.mhz)
     return report
 

@@ -63,7 +63,16 @@ def test_route_needs_a_board_that_nextpnr_knows(capsys: pytest.CaptureFixture):
         assert "--route goes with --synth and one of the boards ecp5" in capsys.readouterr().err
 
 
-def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_seeds(capsys: pytest.CaptureFixture):
+    for argv, said in ((["--seeds", "2"], "--seeds goes with --route"),
+                       (["--synth", "--route", "--seeds", "0"], "must be a whole number of at least 1, not 0"),
+                       (["--synth", "--route", "--seeds", "two"], "of at least 1, not two")):
+        assert main(["build", "--board", "ecp5", "--macs", "16", *argv]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                        capsys: pytest.CaptureFixture):
     """The netlist that timing is estimated on is the one that nextpnr gets; the area's has its hierarchy."""
     scripts: list[str] = []
     placed: list[str] = []
@@ -77,7 +86,8 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
 
     def nextpnr(command: list[str], folder: Path, progress: object) -> dict:
         placed.append((folder / command[command.index("--json") + 1]).read_text())
-        return {"fmax": {"clk": {"achieved": 88.25, "constraint": 85}}, "critical_paths": [], "utilization": {}}
+        mhz = 88.25 + 10 * (command[-4:-2] == ["--seed", "2"])
+        return {"fmax": {"clk": {"achieved": mhz, "constraint": 85}}, "critical_paths": [], "utilization": {}}
 
     totals = dict.fromkeys(BOARDS["ecp5"].resources, 1)
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "module npu; endmodule")
@@ -95,6 +105,11 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
         line for line in scripts[0].splitlines() if line]
     assert json.loads((tmp_path / "out" / "resources.json").read_text())["route"]["mhz"] == 88.2
     assert main(["build", *options]) == 0 and len(scripts) == len(placed) == 1, "both are kept"
+    capsys.readouterr()
+    assert main(["build", *options, "--seeds", "3"]) == 0 and len(scripts) == 2 and len(placed) == 3
+    assert "the fastest of 3 seeds: 88.2, 98.2, 88.2 MHz" in capsys.readouterr().out
+    route = json.loads((tmp_path / "out" / "resources.json").read_text())["route"]
+    assert (route["mhz"], route["seeds"]) == (98.2, {"1": 88.2, "2": 98.2, "3": 88.2})
 
 
 def test_a_clock_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture):
