@@ -8,7 +8,7 @@ from boards.projects import ECP5
 
 __all__ = ["BOARDS"]
 
-#: Placer of nextpnr (0.7 or newer): of 16 MACs it makes two thirds of the wires that the default makes, in less time.
+#: Placer of nextpnr (0.7 or newer): less wire than the default makes, in less time (docs/timing.md).
 _PLACER = ("--placer", "static")
 
 _ULX3S = Board(

@@ -27,8 +27,8 @@ class Fields:
     acc_width: int = 27
     #: Width of the multiplier port that carries activations: 27 DSP48E2, 25 DSP48E1, 18 elsewhere.
     multiplier_width: int = 27
-    #: 1: the device's multipliers and block RAMs have no adders and registers that its tools use, so that what leaves
-    #: them has a stage of its own (docs/datapath.md, "Bare blocks").
+    #: 1: the device's tools join products of two 18-bit multipliers in look-up tables, and do not use the output
+    #: registers of block RAMs: the requantizer sees to both (docs/datapath.md, "Bare blocks").
     bare_blocks: int = 0
     #: Entries of each of the ``banks`` input-buffer banks.
     input_depth: int = 4096

@@ -153,8 +153,8 @@ def run(arguments: argparse.Namespace) -> None:
             if routed is not None:
                 console.print(f"{routed.mhz:g} MHz, placed and routed: {routed.critical}", soft_wrap=True)
                 if len(routed.seeds) > 1:
-                    clocks = ", ".join(f"{mhz:g}" for mhz in routed.seeds.values())
-                    console.print(f"the fastest of {len(routed.seeds)} seeds: {clocks} MHz", soft_wrap=True)
+                    clocks = ", ".join(f"{seed} {mhz:g}" for seed, mhz in routed.seeds.items())
+                    console.print(f"the fastest of {len(routed.seeds)} seeds; MHz by seed: {clocks}", soft_wrap=True)
         if too_many:
             messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
                            "take fewer --macs or --features, or another --board", style="yellow", soft_wrap=True)
@@ -188,7 +188,8 @@ def say_area(area: "Area", board: "Board") -> None:
 
 def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, seeds: int = 0
                   ) -> tuple["Report", "TimingReport", "RouteReport | None"]:
-    """Area and timing, two runs of Yosys side by side, and with ``seeds`` what nextpnr makes of the second's netlist.
+    """Area and timing, two runs of Yosys side by side, and with ``seeds`` above 0 what nextpnr makes of the
+    second's netlist with so many.
 
     Clock and totals are remembered for other commands' figures.
     """

@@ -34,7 +34,7 @@ def read_photographs(path: Path, *, size: tuple[int, int], a_class: int | None =
     except BAD_ARCHIVE as error:
         raise PhotographsError(f"{path}: damaged ({described(error)})") from None
     if not found:
-        raise PhotographsError(f"{path}: no {_SUFFIX} files in folders")
+        raise PhotographsError(f"{path}: no {_SUFFIX} files in folders, as CLASS/NAME{_SUFFIX}")
     return np.stack([pixels for pixels, _ in found]), np.array([label for _, label in found], np.int64)
 
 

@@ -1,7 +1,8 @@
 """A mapped netlist as a graph: nets, what drives them without a clock in between, and where paths begin and end.
 
-A net is a number, as in Yosys's JSON. A path begins at the output of a flip-flop, memory, multiplier or input port and
-ends at the input of one, or at an output port.
+A net is a number, as in Yosys's JSON, or below 0 inside of a cell. A path begins at the output of a flip-flop, memory,
+multiplier or input port and ends at the input of one, or at an output port. Where registers stay outside of multipliers
+(`Delays.multiplier_registers`) paths go through them.
 """
 
 import re

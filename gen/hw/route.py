@@ -25,7 +25,7 @@ _INSIDE = re.compile(r"_(TRELLIS_\w+?|CCU2C|LUT4|PFUMX|L6MUX21|MULT18X18D|DP16KD
 class RouteReport:
     """``mhz``: of the slowest path between registers. ``path``: what it passes, with nanoseconds of logic and wires.
 
-    ``seeds``: of the placer, each with the clock that it gave; this report is of the fastest.
+    ``seeds``: of the placer, by number or ``default``, and the clock that each gave; this report is of the fastest.
     """
 
     family: str
@@ -34,7 +34,7 @@ class RouteReport:
     wires_ns: float
     path: tuple[str, ...]
     used: dict[str, int]
-    seeds: dict[int, float] = field(default_factory=dict)
+    seeds: dict[str, float] = field(default_factory=dict)
 
     @property
     def critical(self) -> str:
@@ -96,7 +96,6 @@ def place_and_route(design: FlatDesign, board: Board, *, seeds: int = 1, cache: 
     command = find_nextpnr(tool)    # one that is missing is told before minutes of mapping
 
     def routed(seed: int) -> RouteReport:
-        # The first is the tool's own.
         mine = [*options, *(["--seed", str(seed)] if seed > 1 else [])]
         remark = progress if seeds == 1 else lambda step: progress(f"seed {seed} of {seeds}: {step}")
 
@@ -107,7 +106,8 @@ def place_and_route(design: FlatDesign, board: Board, *, seeds: int = 1, cache: 
 
         return kept(cache, f"{cache_key(design.verilog, design.script, *mine)}.route.json", _from_dict, make)
 
-    reports = {seed: routed(seed) for seed in range(1, seeds + 1)}
+    # The first is the tool's own, which has no number.
+    reports = {str(seed) if seed > 1 else "default": routed(seed) for seed in range(1, seeds + 1)}
     best = max(reports.values(), key=lambda report: report.mhz)
     return replace(best, seeds={seed: report.mhz for seed, report in reports.items()})
 

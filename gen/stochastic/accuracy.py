@@ -107,7 +107,8 @@ class Examiner:
     def _right(self, backbone: Backbone, way: object, count: int, answers: Callable[[np.ndarray], np.ndarray]) -> float:
         """Of ``count`` images, by the scores that ``answers`` gives for their pixels, or as it was kept."""
         part = self.images.tested(count)
-        key = repr((backbone.word, self.images.digest, part, way, sources_digest(*_SOURCES)))
+        key = repr((backbone.word, self.images.digest, self.images.recipe, self.images.in_range, part, way,
+                    sources_digest(*_SOURCES)))
 
         def measure() -> _Right:
             pixels, labels = self.images.for_backbone(backbone, part)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gen.files.photographs import PhotographsError, read_photographs
+from gen.files.sources import sources_digest
 from gen.files.write import write_file
 
 from .errors import DataError
@@ -20,6 +21,8 @@ __all__ = ["CIFAR_FILES", "read_cifar"]
 #: Archives to learn from, and to test on.
 CIFAR_FILES = ("cifar10_train_jpg_1500_a_class.zip", "cifar10_test_jpg_0000-0099.zip")
 _SIDE = 32
+#: What the pixels depend on beside the archives.
+_SOURCES = ("gen/files/photographs.py", "gen/files/pictures.py", "gen/stochastic/cifar.py")
 #: More than for digits, as the networks are deeper.
 _IN_RANGE = 0.99
 
@@ -31,9 +34,11 @@ def read_cifar(folder: Path, kept: Path | None) -> Images:
     files, OSError for missing ones.
     """
     files = hashlib.sha256(b"".join(hashlib.sha256((folder / name).read_bytes()).digest() for name in CIFAR_FILES))
+    files.update(sources_digest(*_SOURCES).encode())
     entry = None if kept is None else kept / f"cifar-{files.hexdigest()[:32]}.npz"
     if entry is not None:
-        with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):   # not there, or damaged: made again
+        # Not there, or damaged: made again.
+        with suppress(OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             with np.load(entry) as arrays:
                 return _images(arrays["pixels"], arrays["labels"], int(arrays["trained"]))
     try:

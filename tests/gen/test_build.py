@@ -107,9 +107,9 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert main(["build", *options]) == 0 and len(scripts) == len(placed) == 1, "both are kept"
     capsys.readouterr()
     assert main(["build", *options, "--seeds", "3"]) == 0 and len(scripts) == 2 and len(placed) == 3
-    assert "the fastest of 3 seeds: 88.2, 98.2, 88.2 MHz" in capsys.readouterr().out
+    assert "the fastest of 3 seeds; MHz by seed: default 88.2, 2 98.2, 3 88.2" in capsys.readouterr().out
     route = json.loads((tmp_path / "out" / "resources.json").read_text())["route"]
-    assert (route["mhz"], route["seeds"]) == (98.2, {"1": 88.2, "2": 98.2, "3": 88.2})
+    assert (route["mhz"], route["seeds"]) == (98.2, {"default": 88.2, "2": 98.2, "3": 88.2})
 
 
 def test_a_clock_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture):
