@@ -39,7 +39,7 @@ class RouteReport:
     @property
     def critical(self) -> str:
         """The slowest path in a line, by the signals that it passes."""
-        signals = dict.fromkeys(_INSIDE.sub("", net) for net in self.path)
+        signals = dict.fromkeys(name for net in self.path if (name := _INSIDE.sub("", net)))
         return f"{self.logic_ns:.2f} ns of logic and {self.wires_ns:.2f} ns of wires through {' > '.join(signals)}"
 
     def to_dict(self) -> dict[str, Any]:

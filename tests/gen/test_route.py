@@ -48,7 +48,7 @@ def test_the_slowest_clock_and_its_path():
 def test_a_path_is_told_by_its_signals():
     """Not by each cell of a carry chain."""
     path = ("lane.narrow[13]", "lane.product_TRELLIS_FF_Q_43_DI_CCU2C_S1_A1_MULT18X18D_P25_P2",
-            "lane.product_TRELLIS_FF_Q_43_DI_CCU2C_S1$CCU2_FCI_INT", "run_LUT4_B_Z[2]")
+            "lane.product_TRELLIS_FF_Q_43_DI_CCU2C_S1$CCU2_FCI_INT", "$nextpnr_CCU2C_317$CIN", "run_LUT4_B_Z[2]")
     report = RouteReport("ecp5", 80.0, 0.5, 4.25, path, {})
     assert report.critical == "0.50 ns of logic and 4.25 ns of wires through lane.narrow[13] > lane.product > run"
 
