@@ -8,7 +8,7 @@ from boards.projects import ECP5
 
 __all__ = ["BOARDS"]
 
-#: Placer of nextpnr (0.7 or newer): less wire than the default makes, in less time (docs/timing.md).
+#: Of nextpnr, 0.7 or newer: less wire than the default placer makes, in less time.
 _PLACER = ("--placer", "static")
 
 _ULX3S = Board(

@@ -44,6 +44,8 @@ def _lanes(config: Derived) -> None:
              f"be a power of two from ic_lanes / nnz_lanes={tn // dn} to ic_lanes={tn}")
     _require(config, "acc_width", 24 <= config.acc_width <= 32, "be in 24..32")
     _require(config, "multiplier_width", config.multiplier_width in (18, 25, 27), "be 18, 25 or 27")
+    _require(config, "bare_blocks", config.bare_blocks == 0 or config.multiplier_width == 18,
+             f"be 0 with multipliers of {config.multiplier_width} bits")
 
 
 def _memories(config: Derived) -> None:

@@ -24,8 +24,6 @@ __all__ = ["NETWORKS", "QuantizedNetwork", "Result", "measure"]
 _CALIBRATION, _COMPARED = 200, 10
 #: Samples that the machine's reference computes at once.
 _BATCH = 50
-#: Rows and columns of CIFAR's.
-_PHOTOGRAPH = (32, 32)
 
 
 class Images(NamedTuple):
@@ -68,7 +66,7 @@ class Result:
 
 def _zipped(path: Path, a_class: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Images (N, 3, H, W) of 0..255 from an archive with a folder for each class, and labels."""
-    images, labels = read_photographs(path, size=_PHOTOGRAPH, a_class=a_class)
+    images, labels = read_photographs(path, a_class=a_class)
     return images.transpose(0, 3, 1, 2).astype(np.float32), labels
 
 

@@ -32,8 +32,6 @@ EXACT = NpuConfig(oc_lanes=32, ic_lanes=16, nnz_lanes=8, pixel_lanes=1, acc_widt
 
 #: How many times as fast as the direct form on the same machine, from start to done.
 _GOAL = 2.0
-#: Rows and columns of CIFAR's photographs.
-_PHOTOGRAPH = (32, 32)
 
 #: VGG16's dense 3x3 layers; those of the same shape are here once.
 VGG16: tuple[LayerBenchmark, ...] = tuple(
@@ -89,7 +87,7 @@ def resnet8_errors(folder: Path) -> dict[str, FormErrors]:
     archive = next(iter(sorted(folder.glob("cifar10_test_jpg_*.zip"))), None)
     if archive is None:
         raise FileNotFoundError(errno.ENOENT, "no photographs", str(folder))
-    pixels, labels = read_photographs(archive, size=_PHOTOGRAPH)
+    pixels, labels = read_photographs(archive)
     inputs = {next(iter(graph.inputs)): (pixels.transpose(0, 3, 1, 2) ^ 128).view(np.int8)}
     return {"2 bits everywhere": errors(graph, inputs, labels=labels),
             "chosen by these photographs": errors(graph, inputs, samples=inputs, labels=labels)}

@@ -22,15 +22,15 @@ class PhotographsError(NpugenError, ValueError):
     """An archive that does not hold photographs; the message names it."""
 
 
-def read_photographs(path: Path, *, size: tuple[int, int], a_class: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """uint8 (N, height, width, 3) of ``size``, RGB, and labels (N,), int64, of a zip file of ``CLASS/NAME.jpg``.
+def read_photographs(path: Path, *, a_class: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 (N, height, width, 3), RGB, and labels (N,), int64, of a zip file of ``CLASS/NAME.jpg``.
 
-    Class by class, in the order of the names, the first ``a_class`` of each; others of another size are scaled. Raises
-    PhotographsError for files that are damaged or none, OSError for missing ones.
+    Class by class, in the order of the names, the first ``a_class`` of each. Raises PhotographsError for files that are
+    damaged, none, or not of one size; OSError for missing ones.
     """
     path.open("rb").close()     # what is raised from here on is about the content
     try:
-        found = list(_read(path, size, a_class))
+        found = list(_read(path, a_class))
     except BAD_ARCHIVE as error:
         raise PhotographsError(f"{path}: damaged ({described(error)})") from None
     if not found:
@@ -38,14 +38,19 @@ def read_photographs(path: Path, *, size: tuple[int, int], a_class: int | None =
     return np.stack([pixels for pixels, _ in found]), np.array([label for _, label in found], np.int64)
 
 
-def _read(path: Path, size: tuple[int, int], a_class: int | None) -> Iterator[tuple[np.ndarray, int]]:
-    height, width = size
+def _read(path: Path, a_class: int | None) -> Iterator[tuple[np.ndarray, int]]:
+    first: tuple[int, ...] | None = None
     with zipfile.ZipFile(path) as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(_SUFFIX) and name.count("/") == 1)
         for label, folder in enumerate(sorted({name.split("/")[0] for name in names})):
             for name in [name for name in names if name.startswith(f"{folder}/")][:a_class]:
                 content = io.BytesIO(read_member(archive, name, _MOST_BYTES))
                 try:
-                    yield read_picture(content, width=width, height=height, channels=3)[0], label
+                    pixels, _ = read_picture(content, channels=3)
                 except PictureError as error:
                     raise ValueError(f"{name}: {error}") from None
+                first = first or pixels.shape
+                if pixels.shape != first:
+                    raise ValueError(f"{name}: {pixels.shape[0]}x{pixels.shape[1]}, where others are "
+                                     f"{first[0]}x{first[1]}")
+                yield pixels, label

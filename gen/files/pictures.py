@@ -29,11 +29,12 @@ class PictureError(ValueError):
     """A file that is no image, or none that can be taken for 8-bit pixels; an InputError says which, and why."""
 
 
-def read_picture(file: Path | IO[bytes], *, width: int, height: int, channels: int) -> tuple[np.ndarray, str]:
+def read_picture(file: Path | IO[bytes], *, channels: int, width: int | None = None,
+                 height: int | None = None) -> tuple[np.ndarray, str]:
     """uint8 (height, width, channels) of an image file, gray or RGB, and what was done to it, for people.
 
-    Every mode keeps its range: black is 0 and white is 255. Raises PictureError; OSError for a file that cannot be
-    opened.
+    It is scaled to the sizes that are given. Every mode keeps its range: black is 0 and white is 255. Raises
+    PictureError; OSError for a file that cannot be opened.
     """
     if isinstance(file, Path):
         file.open("rb").close()     # what is raised from here on is about the content
@@ -45,7 +46,8 @@ def read_picture(file: Path | IO[bytes], *, width: int, height: int, channels: i
                 before, name = f"{image.width} x {image.height}", _mode_name(image)
                 transparent = image.mode in _ALPHA or "transparency" in image.info
                 colours = _eight_bits(image).convert("L" if channels == 1 else "RGB")
-                pixels = np.asarray(colours.resize((width, height), Image.Resampling.BILINEAR))
+                size = width or image.width, height or image.height
+                pixels = np.asarray(colours.resize(size, Image.Resampling.BILINEAR))
     except PictureError:
         raise
     except UnidentifiedImageError:
@@ -56,9 +58,9 @@ def read_picture(file: Path | IO[bytes], *, width: int, height: int, channels: i
         raise
     except Exception as error:      # a damaged image makes Pillow raise anything
         raise PictureError(f"damaged, or not an image ({error or type(error).__name__})") from None
-    after = f"{width} x {height} {_MODES[colours.mode]}"
+    after = f"{size[0]} x {size[1]} {_MODES[colours.mode]}"
     change = f"{after}, as it is" if after == f"{before} {name}" else f"{before} {name} converted to {after}"
-    return pixels.reshape(height, width, channels), f"{change}{', without its transparency' if transparent else ''}"
+    return pixels.reshape(size[1], size[0], channels), f"{change}{', without its transparency' if transparent else ''}"
 
 
 def _mode_name(image: Image.Image) -> str:

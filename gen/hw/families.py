@@ -34,7 +34,7 @@ class Delays:
     ram_setup: float
     #: Multiplier: from its operands to its product.
     multiplier: float
-    #: Whether registers right in front of a multiplier and right behind it move inside.
+    #: Whether registers right in front of a multiplier and right behind it move inside; nextpnr leaves them.
     multiplier_registers: bool = True
 
     def wire(self, loads: int) -> float:
@@ -108,7 +108,7 @@ FAMILIES: Mapping[str, Family] = {
         _cells(lut="LUT4 CCU2C:2 TRELLIS_DPR16X4:6", ff="TRELLIS_FF", dsp="MULT18X18D", ebr="DP16KD"),
         Delays(grade="-6", lut=0.24, mux=0.18, carry_in=0.45, carry=0.04, carry_out=0.45, net=0.62, net_doubling=0.12,
                clock_to_output=0.52, setup=0.0, ram_output=5.73, ram_setup=0.2, multiplier=3.95,
-               multiplier_registers=False)),   # nextpnr leaves them where they are
+               multiplier_registers=False)),
 }
 
 

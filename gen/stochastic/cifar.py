@@ -20,7 +20,6 @@ __all__ = ["CIFAR_FILES", "read_cifar"]
 
 #: Archives to learn from, and to test on.
 CIFAR_FILES = ("cifar10_train_jpg_1500_a_class.zip", "cifar10_test_jpg_0000-0099.zip")
-_SIDE = 32
 #: What the pixels depend on beside the archives.
 _SOURCES = ("gen/files/photographs.py", "gen/files/pictures.py", "gen/stochastic/cifar.py")
 #: More than for digits, as the networks are deeper.
@@ -42,9 +41,11 @@ def read_cifar(folder: Path, kept: Path | None) -> Images:
             with np.load(entry) as arrays:
                 return _images(arrays["pixels"], arrays["labels"], int(arrays["trained"]))
     try:
-        learnt, tested = (_in_turn(*read_photographs(folder / name, size=(_SIDE, _SIDE))) for name in CIFAR_FILES)
+        learnt, tested = (_in_turn(*read_photographs(folder / name)) for name in CIFAR_FILES)
     except PhotographsError as error:
         raise DataError(str(error)) from None
+    if learnt[0].shape[1:] != tested[0].shape[1:]:
+        raise DataError(f"{folder}: the photographs of {' and '.join(CIFAR_FILES)} are not of one size")
     pixels, labels = (np.concatenate(parts) for parts in zip(learnt, tested, strict=True))
     if entry is not None:
         packed = io.BytesIO()

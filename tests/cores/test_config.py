@@ -19,6 +19,8 @@ from cores.config import PRESET_MACS, ConfigError, NpuConfig
     ({"select_fanin": 12}, "select_fanin must be a power of two"),
     ({"acc_width": 23}, r"acc_width must be in 24\.\.32, not 23"),
     ({"multiplier_width": 20}, "multiplier_width must be 18, 25 or 27, not 20"),
+    ({"bare_blocks": 1}, "bare_blocks must be 0 with multipliers of 27 bits, not 1"),
+    ({"bare_blocks": 2, "multiplier_width": 18}, "bare_blocks must be 0 or 1, not 2"),
     ({"input_depth": 100}, r"input_depth must be a power of two in 256\.\.16384, not 100"),
     ({"acc_depth": 32}, r"acc_depth must be a power of two in 64\.\.4096, not 32"),
     ({"weight_depth": 256}, r"weight_depth must be a power of two in 512\.\.16384, not 256"),

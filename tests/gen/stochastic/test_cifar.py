@@ -14,6 +14,7 @@ from gen.stochastic.errors import BackboneError, DataError
 from gen.stochastic.image_sets import files_for, images_for
 from gen.stochastic.images import MNIST_FILES
 from gen.stochastic.recipe import PHOTOGRAPHS
+from tests.gen.photograph_files import jpeg, write_archive
 from tests.gen.stochastic.cifar_files import write_cifar
 from tests.gen.stochastic.mnist_files import easy_images, write_mnist
 
@@ -55,6 +56,9 @@ def test_files_that_are_wrong(tmp_path: Path, rng: np.random.Generator):
     with pytest.raises(FileNotFoundError):
         read_cifar(tmp_path, None)
     write_cifar(tmp_path, rng, learnt=2, tested=1, classes=2)
+    write_archive(tmp_path / CIFAR_FILES[1], {"class0/0.jpg": jpeg(np.zeros((16, 16, 3)))})
+    with pytest.raises(DataError, match="are not of one size"):
+        read_cifar(tmp_path, None)
     (tmp_path / CIFAR_FILES[1]).write_bytes(b"damaged")
     with pytest.raises(DataError, match=f"{CIFAR_FILES[1]}: damaged"):
         read_cifar(tmp_path, None)
@@ -73,6 +77,26 @@ def test_images_are_chosen_by_the_input(tmp_path: Path, monkeypatch: pytest.Monk
                           ("64x48-10", "64x48-10: the images are 32x32x3"), ("3072-9", "there are 10 classes")):
         with pytest.raises(BackboneError, match=message):
             images_for(Backbone(word), tmp_path, None)
+
+
+def test_answers_are_kept_by_what_decides_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                               rng: np.random.Generator):
+    write_cifar(tmp_path, rng, learnt=2, tested=1)
+    images, backbone = read_cifar(tmp_path, None), Backbone("32x32x3-c4k3s4-10")
+    network = [(rng.normal(size=(layer.outputs, layer.taps, layer.input.channels)), np.zeros(layer.outputs))
+               for layer in backbone.layers]
+    monkeypatch.setattr("gen.stochastic.accuracy.trained", lambda *_: network)
+    asked = []
+
+    def scores(layers, x, multiply):
+        asked.append(x)
+        return np.zeros((len(x), 10))
+
+    monkeypatch.setattr("gen.stochastic.accuracy.scores", scores)
+    for one, measured in ((images, 1), (images, 1), (replace(images, in_range=0.5), 2),
+                          (replace(images, recipe=replace(images.recipe, epochs=1)), 3)):
+        Examiner(one, tmp_path / "kept").accuracy(backbone, None, 0)
+        assert len(asked) == measured
 
 
 def test_photographs_are_mirrored_and_moved(rng: np.random.Generator):
