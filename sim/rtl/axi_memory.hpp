@@ -116,7 +116,8 @@ public:
 
     unsigned in_flight() const { return unsigned(reads_.size() + addresses_.size() + beats_.size() + responses_.size()); }
 
-    void reset() {
+    // Transactions in flight are forgotten: the machine is reset.
+    void abandon() {
         reads_.clear(), addresses_.clear(), beats_.clear(), responses_.clear();
         arready = rvalid = awready = wready = bvalid = false;
         last_ar_ = last_aw_ = AddressBeat();
@@ -178,7 +179,7 @@ public:
             write_credit_ -= 1.0;
             beats_.push_back(w);
         }
-        if (!addresses_.empty() && !beats_.empty()) collect(cycle);
+        if (!addresses_.empty() && !beats_.empty()) collect_write(cycle);
         last_ar_ = ar.valid && !arready ? ar : AddressBeat();
         last_aw_ = aw.valid && !awready ? aw : AddressBeat();
         if (w.valid && !wready) last_w_ = w;
@@ -270,7 +271,7 @@ private:
     }
 
     // Give accepted beats to accepted addresses, in order.
-    void collect(uint64_t cycle) {
+    void collect_write(uint64_t cycle) {
         while (!addresses_.empty() && !beats_.empty()) {
             const AddressBeat& aw = addresses_.front();
             const bool last = collected_ == aw.length;

@@ -58,7 +58,7 @@ public:
     }
 
     void reset(unsigned cycles) {
-        memory.reset();
+        memory.abandon();
         top_->rst = 1;
         for (unsigned i = 0; i < cycles; ++i) step();
         top_->rst = 0;
