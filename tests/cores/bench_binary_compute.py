@@ -8,7 +8,7 @@ from cores.arch.isa import Opcode
 from cores.compute.compute_engine import ComputeEngine
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters
-from tests.cores.bench_compute_engine import CONFIG, TM, TN, Environment, Tile, random_weights, start
+from tests.cores.compute_environment import CONFIG, TM, TN, Environment, Tile, random_weights, start
 
 ROWS, BITS = CONFIG.binary_rows, CONFIG.binary_bits
 

@@ -13,7 +13,7 @@ from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode
 from cores.compute.compute_engine import ComputeEngine
 from tests.cores.bench_binary_compute import compute
-from tests.cores.bench_compute_engine import CONFIG, PX, TN, Environment, Tile
+from tests.cores.compute_environment import CONFIG, PX, TN, Environment, Tile
 
 
 class Engine:

@@ -12,7 +12,7 @@ from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair
 from tests.cores.bench_binary_compute import compute
-from tests.cores.bench_compute_engine import CONFIG, PX, Environment, Tile, start
+from tests.cores.compute_environment import CONFIG, PX, Environment, Tile, start
 
 BUSY, IDLE = (ENGINE_STATES["compute"].index(state) for state in ("busy", "idle"))
 

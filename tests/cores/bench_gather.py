@@ -12,7 +12,7 @@ from cores.arch.isa import Opcode
 from cores.config import NpuConfig
 from sim.gather import gather_box
 from tests.bench import bench_parameters
-from tests.cores.bench_load_engine import REGION, Program, Surroundings, content, fails
+from tests.cores.load_surroundings import REGION, Program, Surroundings, content, fails
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES = CONFIG.beat_bytes

@@ -14,7 +14,7 @@ from sim.signs import sign_runs
 from sim.storage import entry_places
 from tests.bench import bench_parameters
 from tests.cores.bench_gather import random_gather
-from tests.cores.bench_load_engine import REGION, Program, Surroundings, content
+from tests.cores.load_surroundings import REGION, Program, Surroundings, content
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 LANES = CONFIG.beat_bytes

@@ -9,7 +9,7 @@ from cores.compute.compute_engine import ComputeEngine
 from sim.stochastic.fast import accumulate
 from sim.stochastic.streams import Streams
 from tests.bench import bench_parameters
-from tests.cores.bench_compute_engine import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start
+from tests.cores.compute_environment import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start
 from tests.cores.stochastic_values import random_streams, random_values
 
 if CONFIG.binary_rows:

@@ -1,10 +1,9 @@
-"""Float models quantised: what is quantised where, the ranges, and that the result is taken by the machine."""
+"""Float models quantised: what is quantised where, and that the result is taken by the machine."""
 
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
@@ -15,34 +14,20 @@ from gen.onnx.machine import Machine
 from gen.onnx.read import read
 from gen.partition.partition import partition
 from gen.prune.measure import run_model
-from gen.quantize.bias import with_biases
-from gen.quantize.calibrate import distributions
-from gen.quantize.equalize import equalize
 from gen.quantize.options import METHODS, QuantizeError, QuantizeOptions
 from gen.quantize.plan import plan_quantisation
 from gen.quantize.prepare import initializers, prepare
-from gen.quantize.quantize import Quantized, quantize
-from gen.quantize.ranges import BINS, Distribution, entropy_threshold, range_of
+from gen.quantize.quantize import quantize
 from gen.quantize.report import measure
-from gen.quantize.sessions import values_of
-from tests.gen.float_models import FloatBuilder, depthwise_network, residual_network
+from tests.gen.float_models import FloatBuilder, residual_network
+from tests.gen.quantizing import outputs_of, quantized
 
 Rng = np.random.Generator
-
-
-def outputs_of(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    """By onnxruntime as a user runs it."""
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.concatenate([session.run(None, {"x": sample[None]})[0] for sample in x])
 
 
 @pytest.fixture
 def samples(rng: Rng) -> np.ndarray:
     return rng.normal(size=(24, 3, 12, 12)).astype(np.float32)
-
-
-def quantized(model: onnx.ModelProto, x: np.ndarray, **options: object) -> Quantized:
-    return quantize(model, {"x": x}, QuantizeOptions(**options))  # type: ignore[arg-type]
 
 
 # -- whole models ----------------------------------------------------------------------------------------------------
@@ -225,193 +210,6 @@ def test_what_reads_the_input_is_the_machines(rng: Rng):
     y = b.same_conv(b.node("MaxPool", moved, name="pool", kernel_shape=[2, 2], strides=[2, 2]), 3, 4, name="y")
     plan = plan_quantisation(prepare(b.model(y)))
     assert list(plan.tensors) == ["moved", "y"] and plan.like == {"pool": ("moved", "pool")}
-
-
-# -- ranges ------------------------------------------------------------------------------------------------------------
-
-
-def test_values_are_counted(rng: Rng):
-    """Over all samples, in bins up to the largest, but for zeros."""
-    b = FloatBuilder(rng, [1, 3, 8, 8])
-    model = b.model(b.node("Relu", "x", name="y"))
-    x = rng.normal(size=(5, 3, 8, 8)).astype(np.float32) * np.arange(1, 6, dtype=np.float32)[:, None, None, None]
-    found = distributions(model, {"x": "", "y": "y"}, {"x": x}, lambda done, total, what: None)
-    for name, values in (("x", x), ("y", np.maximum(x, 0))):
-        assert (found[name].low, found[name].high) == (values.min(), values.max())
-        assert found[name].counts.sum() == np.count_nonzero(values)
-        expected, _ = np.histogram(values[values != 0], 2 * BINS, (-found[name].largest, found[name].largest))
-        assert np.abs(found[name].counts - expected).sum() <= 4     # at edges
-
-
-def test_symmetric_ranges_have_as_many_steps_on_both_sides(rng: Rng, samples: np.ndarray):
-    b = FloatBuilder(rng, [1, 3, 12, 12])
-    model = b.model(b.node("Relu", b.same_conv("x", 3, 4, name="conv"), name="y"))
-    for symmetric, steps in ((True, 127), (False, 255)):
-        report = measure(quantized(model, samples, method="minmax", symmetric=symmetric), {"x": samples})
-        largest = np.maximum(outputs_of(prepare(model), samples), 0).max()
-        assert report.layers[-1].scale == pytest.approx(largest / steps)
-        assert report.layers[-1].zero_point == (0 if symmetric else -128)
-
-
-def distribution(values: np.ndarray) -> Distribution:
-    low, high = float(values.min()), float(values.max())
-    largest = max(-low, high)
-    counts, _ = np.histogram(values[values != 0], 2 * BINS, (-largest, largest))
-    return Distribution(counts, low, high)
-
-
-def entropy_by_the_definition(counts: np.ndarray) -> int:
-    best, kept = np.inf, 0
-    for j in range(128, len(counts) + 1):
-        p = counts[:j].astype(np.float64)
-        p[-1] += counts[j:].sum()
-        q = np.zeros(j)
-        ends = j * np.arange(129) // 128
-        for first, last in zip(ends, ends[1:], strict=False):
-            filled = p[first:last] > 0
-            if filled.any():
-                q[first:last][filled] = counts[first:last].sum() / filled.sum()
-        used = p > 0
-        if not q[used].all():
-            continue
-        p, q = p / p.sum(), q / q.sum()
-        if (found := float((p[used] * np.log(p[used] / q[used])).sum())) < best - 1e-12:
-            best, kept = found, j
-    return kept
-
-
-@pytest.mark.parametrize("kind", ["normal", "sparse", "spikes"])
-def test_entropy_is_the_divergence(kind: str, rng: Rng):
-    values = np.abs(rng.standard_t(3, 40_000))
-    counts, _ = np.histogram(values, 300, (0, values.max()))
-    if kind == "sparse":
-        counts[rng.random(300) < 0.6] = 0
-    if kind == "spikes":
-        counts[rng.integers(300, size=4)] += 5000
-    assert entropy_threshold(counts) == entropy_by_the_definition(counts)
-
-
-def noise(values: np.ndarray, low: float, high: float) -> float:
-    step = (high - low) / 255
-    least = np.rint(low / step)
-    return float(((values - np.clip(np.rint(values / step), least, least + 255) * step) ** 2).mean())
-
-
-@pytest.mark.parametrize("kind", ["relu", "both signs"])
-def test_least_error_is_less_than_of_any_other_method(kind: str, rng: Rng):
-    values = np.concatenate([rng.normal(size=100_000), [14.0, -12.0]])
-    values = np.maximum(values, 0) if kind == "relu" else values - 0.3
-    found = distribution(values)
-    errors = {method: noise(values, *range_of(found, QuantizeOptions(method=method))) for method in METHODS}
-    assert errors["mse"] <= 1.01 * min(errors.values()) and errors["mse"] < 0.97 * errors["minmax"]
-    tried = min(noise(values, share * found.low, share * found.high) for share in np.linspace(0.1, 1, 91))
-    assert errors["mse"] <= 1.02 * tried
-
-
-def test_percentile_keeps_that_share(rng: Rng):
-    values = rng.standard_t(3, 100_000)
-    low, high = range_of(distribution(values), QuantizeOptions(method="percentile", percentile=99.0))
-    assert ((values >= low) & (values <= high)).mean() == pytest.approx(0.99, abs=2e-3)
-    one_sided = range_of(distribution(np.abs(values)), QuantizeOptions(method="percentile", percentile=99.0))
-    assert one_sided[0] == 0
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_ranges_hold_zero(method: str, rng: Rng):
-    options = QuantizeOptions(method=method)  # type: ignore[arg-type]
-    for values in (rng.uniform(2, 3, 50_000), rng.uniform(-3, -2, 50_000), np.zeros(10), np.full(10, 4.0)):
-        low, high = range_of(distribution(values), options)
-        assert low <= 0 <= high
-    low, high = range_of(distribution(rng.uniform(-1, 3, 50_000)), QuantizeOptions(
-        method=method, symmetric=True))  # type: ignore[arg-type]
-    assert low == -high
-
-
-def test_zeros_do_not_weigh(rng: Rng):
-    """A Relu's many zeros are exact in any range: they do not pull it together."""
-    values = np.abs(rng.normal(size=50_000))
-    for method in METHODS:
-        options = QuantizeOptions(method=method)
-        assert range_of(distribution(np.concatenate([values, np.zeros(500_000)])), options) == range_of(
-            distribution(np.concatenate([values, np.zeros(1)])), options)
-
-
-# -- bias correction and equalisation ----------------------------------------------------------------------------------
-
-
-def channel_means(model: onnx.ModelProto, name: str, x: np.ndarray) -> np.ndarray:
-    return np.mean([values[name].mean(axis=(0, 2, 3)) for values in values_of(model, [name], {"x": x})], axis=0)
-
-
-def test_biases_are_corrected(rng: Rng):
-    """Means of channels are the float model's, far nearer than before, at a layer in the middle and at the end."""
-    x = rng.normal(size=(32, 4, 8, 8)).astype(np.float32)
-    model = depthwise_network(rng, 30)
-    plain, corrected = (quantized(model, x, per_channel=False, bias_correction=on) for on in (False, True))
-    for layer in (plain.plan.layers[2], plain.plan.layers[-1]):
-        errors = []
-        for found in (plain, corrected):
-            output = next(node for node in found.model.graph.node if node.name == layer.node).output[0]
-            errors.append(np.abs(channel_means(found.model, output, x)
-                                 - channel_means(found.reference, layer.output, x)).max())
-        assert errors[1] < errors[0] / 10
-
-
-def test_a_bias_for_each_layer(rng: Rng, samples: np.ndarray):
-    model = prepare(residual_network(rng))
-    with_all = with_biases(model)
-    assert all(len(node.input) == 3 for node in with_all.graph.node if node.op_type in ("Conv", "Gemm"))
-    b = FloatBuilder(rng, [1, 3, 12, 12])
-    without = b.model(b.conv("x", 3, 4, pads=[1] * 4, name="y"))
-    np.testing.assert_array_equal(outputs_of(with_biases(without), samples), outputs_of(without, samples))
-
-
-@pytest.mark.parametrize("per_channel", [True, False])
-def test_equalised_channels(per_channel: bool, rng: Rng):
-    """The function stays; what is quantised is nearer to it, of one network more than of another."""
-    x = rng.normal(size=(32, 4, 8, 8)).astype(np.float32)
-    options = QuantizeOptions(per_channel=per_channel)
-    gains = []
-    for _ in range(16):
-        model = prepare(depthwise_network(rng, 1000))
-        expected = outputs_of(model, x)
-        # Rounding of single precision is of the largest summands, not of a result in which they cancel out.
-        np.testing.assert_allclose(outputs_of(equalize(model, {"x": x}, options), x), expected, rtol=0,
-                                   atol=1e-5 * np.abs(expected).max())
-        without, equalised = (measure(quantized(model, x, per_channel=per_channel, equalize=on), {"x": x}).outputs["y"]
-                              for on in (False, True))
-        assert without is not None and equalised is not None
-        gains.append(equalised - without)
-    assert np.mean(gains) > 3
-
-
-def test_clips_are_not_equalised_across(rng: Rng):
-    """A bound is one for all channels, so a Relu6 does not commute with factors."""
-    b = FloatBuilder(rng, [1, 3, 8, 8])
-    clipped = b.node("Clip", b.same_conv("x", 3, 8, name="first"), b.constant(np.float32(0)), b.constant(np.float32(1)))
-    model = b.model(b.same_conv(clipped, 8, 4, name="y"))
-    x = rng.normal(size=(8, 3, 8, 8)).astype(np.float32)
-    assert equalize(model, {"x": x}, QuantizeOptions()).SerializeToString() == model.SerializeToString()
-
-
-def test_equalised_along_one_axis(rng: Rng):
-    b = FloatBuilder(rng, [1, 3, 9])
-    first, second = b.rng.normal(size=(8, 3, 3)), b.rng.normal(size=(4, 8, 3))
-    hidden = b.node("Relu", b.node("Conv", "x", b.constant(first), pads=[1, 1], name="first"))
-    model = b.model(b.node("Conv", hidden, b.constant(second), pads=[1, 1], name="y"))
-    x = rng.normal(size=(8, 3, 9)).astype(np.float32)
-    changed = equalize(model, {"x": x}, QuantizeOptions())
-    assert changed.SerializeToString() != model.SerializeToString()
-    np.testing.assert_allclose(*(np.concatenate([v["y"] for v in values_of(m, ["y"], {"x": x})])
-                                 for m in (model, changed)), atol=1e-5)
-
-
-def test_biases_of_a_model_that_has_none(rng: Rng):
-    b = FloatBuilder(rng, [1, 8])
-    model = b.model(b.node("MatMul", "x", b.constant(rng.normal(size=(8, 4))), name="y"))
-    x = {"x": rng.normal(size=(20, 8)).astype(np.float32)}
-    plain, corrected = (quantize(model, x, QuantizeOptions(bias_correction=on)).model for on in (False, True))
-    assert plain.SerializeToString(deterministic=True) == corrected.SerializeToString(deterministic=True)
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
