@@ -8,12 +8,16 @@ from gen.files.figure import new_figure, png
 from gen.stochastic.accuracy import Examiner, lengths_of
 from gen.stochastic.backbone import Backbone
 
-__all__ = ["ALEXNET", "AccuracyRow", "BACKBONES", "measure_accuracy", "plot"]
+__all__ = ["ALEXNET", "AccuracyRow", "BACKBONES", "LENET", "measure_accuracy", "plot"]
 
 BACKBONES = ("784-200-32-10", "784-100-200-10")
+#: LeNet-5, its second convolution padded.
+LENET = "28x28-c6k5-p2-c16k5-p2-120-84-10"
 #: The published one for CIFAR-10, on the circuit that was found best, as it takes a hundred times as long.
 ALEXNET = "32x32x3-c256k5-c32k3s2-c16k7s2-c16k5s2-c256k3-512-1024-10"
 _BEST, _LONGEST = Circuit.AND_LOOP, 256
+#: Of the plot, side by side.
+_PANELS = 3
 
 
 @dataclass(frozen=True)
@@ -53,11 +57,15 @@ def measure_accuracy(examiner: Examiner, backbones: Sequence[Backbone],
 
 
 def plot(rows: Sequence[AccuracyRow]) -> bytes:
-    """PNG: right answers by length, a line a circuit, backbones side by side."""
-
+    """PNG: right answers by length, a line a circuit, a panel a backbone."""
     words = list(dict.fromkeys(row.backbone for row in rows))
-    figure = new_figure(1 + 6 * len(words), 4)
-    for axes, word in zip(figure.subplots(1, len(words), squeeze=False, sharey=True)[0], words, strict=True):
+    cols = min(_PANELS, len(words))
+    lines = -(-len(words) // cols)
+    figure = new_figure(1 + 6 * cols, 4 * lines)
+    panels = figure.subplots(lines, cols, squeeze=False, sharey=True).flat
+    for axes in list(panels)[len(words):]:
+        axes.remove()
+    for axes, word in zip(figure.axes, words, strict=True):
         some = [row for row in rows if row.backbone == word]
         axes.axhline(100 * next(row.right for row in some if row.circuit == "int8"), color="black", linewidth=1,
                      label="int8")

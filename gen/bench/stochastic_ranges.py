@@ -3,19 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import onnx
-
 from cores.config import NpuConfig
 from gen.compiler import prepare
-from gen.ir import reference
-from gen.ir.graph import Graph
-from gen.onnx.importer import load_model
 from gen.options import CompileOptions
 from gen.passes.streams import shorten_streams
 from gen.quantize.options import QuantizeOptions
-from gen.quantize.quantize import quantize
 from sim.stochastic.streams import Streams
+
+from .classifier import Classifier
 
 __all__ = ["LENGTHS", "RangesRow", "WAYS", "measure_ranges"]
 
@@ -42,28 +37,19 @@ class RangesRow:
     right: dict[int, float]
 
 
-def measure_ranges(model: onnx.ModelProto, calibration: np.ndarray, images: np.ndarray, labels: np.ndarray,
-                   remark: Callable[[str], None] = lambda step: None) -> Iterator[RangesRow]:
-    """Of a float classifier with one input, (N, ...) float32, that is quantised on ``calibration`` in each of `WAYS`.
+def measure_ranges(classifier: Classifier, remark: Callable[[str], None] = lambda step: None) -> Iterator[RangesRow]:
+    """Of a classifier that is quantised in each of `WAYS`.
 
     Raises what `quantize` and the importer do.
     """
     preset = NpuConfig.preset(_MACS)
     config = NpuConfig.preset(_MACS, **preset.feature_fields(["stochastic"]))
-    (name,) = (value.name for value in model.graph.input)
-
-    def right(graph: Graph) -> float:
-        outputs, _ = reference.run(graph, {name: images})
-        (scores,) = outputs.values()
-        return float((scores.reshape(len(labels), -1).argmax(axis=1) == labels).mean())
-
     for way, options in WAYS.items():
         remark(f"{way}: quantising")
-        content = quantize(model, {name: calibration}, options).model.SerializeToString()
-        exact = load_model("model", content).graph
+        exact = classifier.quantised(options)
         graph = prepare(exact, config, CompileOptions(stochastic=Streams(LENGTHS[0])))
         found = {}
         for shift, length in enumerate(LENGTHS):
             remark(f"{way}: {length} bits")
-            found[length] = right(shorten_streams(graph, shift))
-        yield RangesRow(way, right(exact), found)
+            found[length] = classifier.right(shorten_streams(graph, shift))
+        yield RangesRow(way, classifier.right(exact), found)

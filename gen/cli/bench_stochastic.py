@@ -15,15 +15,12 @@ from gen.files.write import write_file
 from sim.folders import cache_folder, checkout
 
 if TYPE_CHECKING:
+    from gen.bench.classifier import Classifier
     from gen.stochastic.accuracy import Examiner
     from gen.stochastic.backbone import Backbone
 
 __all__ = ["PARTS"]
 
-#: LeNet-5, its second convolution padded: for `compile` and `run`, as the first backbone.
-_LENET = "28x28-c6k5-p2-c16k5-p2-120-84-10"
-#: The network that ranges are compared on; of its samples the first are to calibrate with.
-_DIGITS, _CALIBRATED = Path("examples/digits"), 239
 _PLOT, _SEARCH_PLOT = "stochastic.png", "stochastic_search.png"
 
 
@@ -60,12 +57,15 @@ def _examiner(folder: Path, backbone: "Backbone") -> "Examiner | None":
 
 def _network(arguments: argparse.Namespace) -> Rows:
     """Right answers; those of networks without their images or PyTorch are left out, which is said."""
-    from gen.bench.stochastic_network import ALEXNET, BACKBONES, AccuracyRow, measure_accuracy, plot
+    from gen.bench.stochastic_digits import measure_digits
+    from gen.bench.stochastic_network import ALEXNET, BACKBONES, LENET, AccuracyRow, measure_accuracy, plot
+    from gen.stochastic.accuracy import Examiner
     from gen.stochastic.backbone import Backbone
 
     folder = models_folder(arguments)
     rows: list[AccuracyRow] = []
-    for words, files in ((BACKBONES, {"mlp": BACKBONES[0], "lenet": _LENET}), ((ALEXNET,), {"alexnet": ALEXNET})):
+    for words, files in (((*BACKBONES, LENET), {"mlp": BACKBONES[0], "lenet": LENET}),
+                         ((ALEXNET,), {"alexnet": ALEXNET})):
         backbones = [Backbone(word) for word in words]
         judge = folder and _examiner(folder, backbones[0])
         if not judge:
@@ -75,10 +75,25 @@ def _network(arguments: argparse.Namespace) -> Rows:
                 remark(f"{word}: training")
                 _write_network(arguments.output, name, judge, Backbone(word), remark)
             rows += measure_accuracy(judge, backbones, remark)
+    digits = _digits()
+    if digits is not None:
+        with status("digits") as remark:
+            rows += measure_digits(digits, Examiner.default_folder(), remark=remark)
     if rows and arguments.output is not None:
         write_file(arguments.output / _PLOT, plot(rows))
     return [{"backbone": row.backbone, "circuit": row.circuit, "length": row.length, "images": row.images,
              "right_%": 100 * row.right} for row in rows]
+
+
+def _digits() -> "Classifier | None":
+    """None without a checkout, which is said."""
+    from gen.bench.classifier import digits_classifier
+
+    root = checkout()
+    if root is None:
+        messages.print("no float network: examples/digits is in a checkout alone", soft_wrap=True)
+        return None
+    return digits_classifier(root)
 
 
 def _write_network(folder: Path, name: str, judge: "Examiner", backbone: "Backbone",
@@ -151,21 +166,15 @@ def _search(arguments: argparse.Namespace) -> Rows:
 
 def _ranges(arguments: argparse.Namespace) -> Rows:
     """The digits of the example; none without a checkout, which is said."""
-    import numpy as np
-    import onnx
-
     from gen.bench.stochastic_ranges import measure_ranges
 
-    root = checkout()
-    if root is None:
-        messages.print("no float network: examples/digits is in a checkout alone", soft_wrap=True)
+    digits = _digits()
+    if digits is None:
         return []
-    with status("digits") as remark, np.load(root / _DIGITS / "digits_test.npz") as samples:
-        images, labels = samples["image"], samples["label"]
-        rows = measure_ranges(onnx.load(root / _DIGITS / "digits_float.onnx"), images[:_CALIBRATED],
-                              images[_CALIBRATED:], labels[_CALIBRATED:], remark)
-        return [{"way": row.way, "images": len(labels) - _CALIBRATED, "int8_%": 100 * row.exact,
-                 **{f"{length}_bits_%": 100 * right for length, right in row.right.items()}} for row in rows]
+    with status("digits") as remark:
+        return [{"way": row.way, "images": len(digits.labels), "int8_%": 100 * row.exact,
+                 **{f"{length}_bits_%": 100 * right for length, right in row.right.items()}}
+                for row in measure_ranges(digits, remark)]
 
 
 PARTS = (
@@ -173,8 +182,9 @@ PARTS = (
     Part("stochastic-area", "stochastic units as mapped by Yosys; cycles of 1,000 products in a whole unit, by length "
          "of the streams", _area),
     Part("stochastic-network", "right answers of networks of stochastic dot products, by length of streams: digits by "
-         "MLPs, trained on the first 8,000 images of MNIST's test set, tested on the last 2,000 or some of them; "
-         "photographs by an AlexNet, trained on 15,000 of CIFAR-10, tested on 1,000 others", _network, _PLOT),
+         "MLPs and LeNet-5, trained on the first 8,000 images of MNIST's test set, tested on the last 2,000 or some of "
+         "them; photographs by an AlexNet, trained on 15,000 of CIFAR-10, tested on 1,000 others; "
+         "examples/digits", _network, _PLOT),
     Part("stochastic-ranges", "digits by a network with five stochastic layers, quantised in several ways: right "
          "answers by length of the streams", _ranges),
     Part("stochastic-energy", "relative energy of stochastic units at 1 V: of a cycle, and of a product by length of "

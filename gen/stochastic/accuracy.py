@@ -13,6 +13,7 @@ from cores.arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, Circuit
 from gen.files.sources import sources_digest
 from gen.hw.kept import kept
 from sim.folders import cache_folder
+from sim.stochastic.fast import LOOKED_UP
 from sim.stochastic.streams import Streams
 
 from .backbone import Backbone
@@ -20,11 +21,10 @@ from .images import Images
 from .network import Layer, exact, float_scores, integers, quantised, scores, stochastic
 from .training import trained
 
-__all__ = ["Examiner", "lengths_of"]
+__all__ = ["FEW", "Examiner", "lengths_of"]
 
 #: Images of a test on circuits whose sums are not looked up.
-_FEW = 200
-_LOOKED_UP = frozenset({Circuit.XNOR_MUX, Circuit.AND_LOOP})
+FEW = 200
 #: Longest streams of circuits that go from bit to bit: minutes instead of hours.
 _SERIAL_LONGEST = 256
 #: Images by which activations' ranges are set: fewer of large layers, so that a layer's results are no more than this.
@@ -58,7 +58,7 @@ class Examiner:
     images: Images
     folder: Path | None = None
     many: int | None = None
-    few: int = _FEW
+    few: int = FEW
     _networks: dict[str, Sequence[Layer]] = field(default_factory=dict)
 
     @staticmethod
@@ -79,7 +79,7 @@ class Examiner:
     def tested(self, circuit: Circuit | None) -> int:
         """How many images a circuit, or int8, is tested on."""
         there = len(self.images.labels) - self.images.trained
-        wanted = self.many if circuit is None or circuit in _LOOKED_UP else self.few
+        wanted = self.many if circuit is None or circuit in LOOKED_UP else self.few
         return there if wanted is None else min(wanted, there)
 
     def accuracy(self, backbone: Backbone, circuit: Circuit | None, length: int, count: int | None = None,

@@ -14,8 +14,10 @@ from cores.arch.stochastic import ACC_BLOCK, Circuit, Sequence
 
 from .streams import Streams, offsets, selected_input
 
-__all__ = ["accumulate"]
+__all__ = ["LOOKED_UP", "accumulate"]
 
+#: Circuits whose sums of whole layers are looked up, at any length in the same time: about 1,000 times as fast.
+LOOKED_UP = frozenset({Circuit.XNOR_MUX, Circuit.AND_LOOP})
 _VALUES = np.arange(-128, 128)
 #: Bits that are made at once where they are not looked up: they stay in a processor's cache.
 _AT_ONCE = 1 << 21
@@ -38,7 +40,7 @@ def accumulate(circuit: Circuit, activations: np.ndarray, weights: np.ndarray, s
     together = ACC_BLOCK if circuit == Circuit.AND_ACC else fan_in
     a, w = (_units(np.asarray(values), together) for values in (activations, weights))
     counts = np.zeros((a.shape[1], w.shape[1]), np.int64)
-    step = a.shape[1] if circuit in _LOOKED_UP else max(1, _AT_ONCE // (w.shape[1] * streams.made))
+    step = a.shape[1] if circuit in LOOKED_UP else max(1, _AT_ONCE // (w.shape[1] * streams.made))
     for begin in range(0, a.shape[1], step):
         part = slice(begin, begin + step)
         for values, factors in zip(a[:, part], w, strict=True):
@@ -223,4 +225,3 @@ _MAKERS: Mapping[Circuit, Callable[[np.ndarray, np.ndarray, Streams], np.ndarray
     Circuit.XNOR_MUX: _xnor_mux, Circuit.AND_SEP_OR: _and_sep_or, Circuit.AND_SEP_COUNTER: _and_sep_counter,
     Circuit.UGEMM: _ugemm, Circuit.AND_ACC: _and_acc, Circuit.AND_LOOP: _and_loop,
 }
-_LOOKED_UP = frozenset({Circuit.XNOR_MUX, Circuit.AND_LOOP})

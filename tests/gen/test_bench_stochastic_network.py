@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cores.arch.stochastic import Circuit
-from gen.bench import stochastic_network
+from gen.bench import classifier, stochastic_digits, stochastic_network
 from gen.bench.stochastic_network import measure_accuracy, plot
 from gen.cli import main
 from gen.onnx.importer import load_model
@@ -17,6 +17,7 @@ from gen.stochastic.accuracy import Examiner
 from gen.stochastic.backbone import Backbone
 from gen.stochastic.images import MNIST_FILES, read_mnist
 from tests.gen.stochastic.cifar_files import write_cifar
+from tests.gen.stochastic.few_digits import few_digits
 from tests.gen.stochastic.mnist_files import easy_images, write_mnist
 
 
@@ -47,12 +48,18 @@ def test_networks_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, r
     monkeypatch.setattr(stochastic_network, "lengths_of", lambda circuit: (8,) if circuit.serial else (8, 1024))
     monkeypatch.setattr(stochastic_network, "BACKBONES", ("784-12-10",))
     monkeypatch.setattr(stochastic_network, "ALEXNET", "32x32x3-c4k5s4-c8k3s4-10")
+    monkeypatch.setattr(stochastic_network, "LENET", "28x28-c4k5-p2-c6k5-p2-12-10")
+    few = few_digits()
+    monkeypatch.setattr(classifier, "digits_classifier", lambda root: few)
+    monkeypatch.setattr(stochastic_digits, "lengths_of", lambda circuit: (8,))
     write_mnist(tmp_path, *easy_images(rng, 310))
     write_cifar(tmp_path, rng, learnt=4, tested=2)
     assert main(["bench", "stochastic-network", "--models", str(tmp_path), "-o", str(tmp_path / "new"), "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["stochastic-network"]
     assert [(row["circuit"], row["length"], row["images"]) for row in rows if row["backbone"].startswith("32")] == [
         ("float", None, 20), ("int8", None, 20), ("and-loop", 8, 20)]
+    assert {row["circuit"] for row in rows if row["backbone"] == "digits"} == {"int8"} | {
+        circuit.label for circuit in Circuit}
     for name, shape in (("mlp", (784,)), ("lenet", (1, 28, 28)), ("alexnet", (3, 32, 32))):
         with np.load(tmp_path / "new" / f"{name}_test.npz") as samples:
             assert samples["x"].shape[1:] == shape and len(samples["label"]) == len(samples["x"])

@@ -39,6 +39,47 @@ def test_the_first_sequence_counts_with_its_bits_reversed():
         assert number == int(f"{n ^ n >> 1:010b}"[::-1], 2)
 
 
+@pytest.mark.parametrize("sequence", Sequence)
+def test_sequences_are_scipys(sequence):
+    """Someone else's Sobol numbers, by dimension."""
+    qmc = pytest.importorskip("scipy.stats.qmc", reason="SciPy comes with scikit-learn")
+    numbers = qmc.Sobol(len(Sequence), scramble=False).random(1024)[:, sequence - 1]
+    assert (numbers * 1024).astype(int).tolist() == list(sobol_numbers(sequence))
+
+
+def unary_sim(activations: np.ndarray, weights: np.ndarray, length: int) -> int:
+    """Ones of the sum's stream as UnarySim, the simulator of uGEMM's authors, computes it: state after state.
+
+    Its multiplier has two places in one Sobol sequence, of which a bit of the activation chooses the one that is read
+    and then moved; the bit that was read is inverted where the activation's was 0. Its adder, of scale 1, takes
+    (N - 1) / 2 off what comes and gives a one, less that one, when it holds 1 or more.
+    """
+    numbers = [number * length // 1024 for number in sobol_numbers(Sequence.ACTIVATIONS)[:length]]
+    a, w = ([round((value / 128 + 1) / 2 * length) for value in values.tolist()] for values in (activations, weights))
+    places = [[0, 0] for _ in a]
+    held, ones = 0.0, 0
+    for number in numbers:
+        for left, right, mine in zip(a, w, places, strict=True):
+            bit = left > number
+            held += (right > numbers[mine[bit]]) == bit
+            mine[bit] += 1
+        held -= (len(a) - 1) / 2
+        if held >= 1:
+            held -= 1
+            ones += 1
+    return ones
+
+
+@pytest.mark.parametrize("length", [256, 1024])
+@pytest.mark.parametrize("inputs", [4, 16, 32])
+def test_ugemm_is_unarysims(rng, length, inputs):
+    """At lengths to which int8 is not rounded: halves are rounded up here, to even there."""
+    for _ in range(4):
+        a, w = corners(rng, (inputs,)), rng.integers(-40, 41, inputs).astype(np.int8)
+        expected = (2 * unary_sim(a, w, length) - length) * Streams(length).weight
+        assert int(sums_by_bits(Circuit.UGEMM, a, w, Streams(length))) == expected
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 def test_thresholds_round_the_values(length):
     """Bit n is B > r with B the value times the length, rounded: as it is defined for numbers of any precision."""
