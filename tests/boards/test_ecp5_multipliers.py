@@ -1,0 +1,165 @@
+"""ECP5's multipliers with registers and operands moved inside: the same function, cycle by cycle, as the design."""
+
+import copy
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from amaranth.lib import wiring
+
+from boards import ecp5_multipliers
+from boards.ecp5_multipliers import pack_multipliers
+from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from sim.toolchain import find_yosys
+from tests.bench import run_bench
+
+#: Products as the machine has them, and such as the pass must leave alone, in whole or in part.
+_DESIGN = """
+module top(input clk, input enable, input reset, input signed [7:0] a, input signed [7:0] b, input [17:0] wide,
+           input signed [11:0] middle, output reg signed [15:0] narrow, output reg signed [15:0] shared,
+           output reg [34:0] unsigned_, output reg signed [29:0] mixed, output reg signed [15:0] cleared,
+           output signed [15:0] bare, output reg signed [15:0] twice, output reg signed [15:0] chain,
+           output reg signed [15:0] held, output reg [15:0] started, output reg [15:0] first,
+           output reg [15:0] second);
+    wire signed [15:0] both = b1 * m0[11:4];
+    reg signed [7:0] a0 = 0, b0 = 0, b1 = 0, c0 = 0; reg [17:0] w0 = 0; reg [16:0] v0 = 0;
+    reg signed [11:0] m0 = 0; reg signed [17:0] x0 = 0; reg signed [15:0] one = 0; reg signed [7:0] s0 = 8'd77;
+    initial {narrow, shared, unsigned_, mixed, cleared, twice, chain, held, started, first, second} = 0;
+    always @(posedge clk) begin
+        a0 <= a; w0 <= wide; v0 <= wide[16:0]; x0 <= wide;
+        if (enable) begin b0 <= b; b1 <= b; m0 <= middle; end
+        narrow <= a0 * b0;                                      // all three stages; b0 is shared
+        shared <= b0 * b1;
+        unsigned_ <= w0 * v0;
+        mixed <= x0 * m0;
+        if (reset) c0 <= 0; else c0 <= b;                       // a register with reset stays, and so the other's
+        cleared <= a0 * c0;
+        one <= a0 * b1;                                         // a product's register that is an operand's too
+        chain <= one[7:0] * b1;
+        if (enable) held <= a0 * m0[7:0];
+        twice <= bare + narrow;
+        if (enable) s0 <= a;                                    // a register that does not begin with 0
+        started <= s0 * b0;
+        first <= both;                                          // a product with two registers behind it
+        if (enable) second <= both;
+    end
+    assign bare = a0 * a0;                                      // no register behind it
+endmodule
+"""
+#: The cell as its maker describes it, of what the pass uses.
+_CELL = """
+module MULT18X18D(%(ports)s, input SIGNEDA, SIGNEDB, CLK0, CLK1, CLK2, CLK3, CE0, CE1, CE2, CE3, RST0, RST1, RST2,
+                  RST3, SOURCEA, SOURCEB, output %(products)s);
+    parameter REG_INPUTA_CLK = "NONE", REG_INPUTA_CE = "CE0", REG_INPUTA_RST = "RST0";
+    parameter REG_INPUTB_CLK = "NONE", REG_INPUTB_CE = "CE0", REG_INPUTB_RST = "RST0";
+    parameter REG_OUTPUT_CLK = "NONE", REG_OUTPUT_CE = "CE0", REG_OUTPUT_RST = "RST0";
+    parameter REG_INPUTC_CLK = "NONE", REG_PIPELINE_CLK = "NONE", CLK0_DIV = "ENABLED", GSR = "ENABLED";
+    parameter CLK1_DIV = "ENABLED", CLK2_DIV = "ENABLED", CLK3_DIV = "ENABLED", HIGHSPEED_CLK = "NONE";
+    parameter SOURCEB_MODE = "B_SHIFT", MULT_BYPASS = "DISABLED", CAS_MATCH_REG = "FALSE", RESETMODE = "SYNC";
+    wire [17:0] a = {%(a)s}, b = {%(b)s};
+    wire a_on = REG_INPUTA_CE == "CE0" ? CE0 : REG_INPUTA_CE == "CE1" ? CE1 : CE2;
+    wire b_on = REG_INPUTB_CE == "CE0" ? CE0 : REG_INPUTB_CE == "CE1" ? CE1 : CE2;
+    wire p_on = REG_OUTPUT_CE == "CE0" ? CE0 : REG_OUTPUT_CE == "CE1" ? CE1 : CE2;
+    reg [17:0] a_held = 0, b_held = 0;
+    reg [35:0] p_held = 0;
+    wire [17:0] a_used = REG_INPUTA_CLK == "NONE" ? a : a_held, b_used = REG_INPUTB_CLK == "NONE" ? b : b_held;
+    wire signed [35:0] a_wide = {{18{SIGNEDA & a_used[17]}}, a_used}, b_wide = {{18{SIGNEDB & b_used[17]}}, b_used};
+    wire [35:0] p = a_wide * b_wide;
+    always @(posedge CLK0) begin
+        if (a_on) a_held <= a;
+        if (b_on) b_held <= b;
+        if (p_on) p_held <= p;
+    end
+    assign {%(p)s} = REG_OUTPUT_CLK == "NONE" ? p : p_held;
+endmodule
+"""
+#: Both side by side; ``equal`` says of each output whether they agree.
+_TOP = """
+module top(clk, enable, reset, a, b, wide, middle, equal);
+  input clk;
+  input enable;
+  input reset;
+  input [7:0] a;
+  input [7:0] b;
+  input [17:0] wide;
+  input [11:0] middle;
+  output [%(count)d:0] equal;
+%(wires)s
+    written written_(clk, enable, reset, a, b, wide, middle, %(expected)s);
+    packed_ packed_0(clk, enable, reset, a, b, wide, middle, %(found)s);
+endmodule
+"""
+_OUTPUTS = {"narrow": 16, "shared": 16, "unsigned_": 35, "mixed": 30, "cleared": 16, "bare": 16, "twice": 16,
+            "chain": 16, "held": 16, "started": 16, "first": 16, "second": 16}
+
+
+def _cell() -> str:
+    def ports(port: str, width: int) -> str:
+        return ", ".join(f"{port}{place}" for place in reversed(range(width)))
+
+    return _CELL % {"ports": f"input {ports('A', 18)}, input {ports('B', 18)}, input {ports('C', 18)}",
+                    "products": ports("P", 36), "a": ports("A", 18), "b": ports("B", 18), "p": ports("P", 36)}
+
+
+def _yosys(folder: Path, *commands: str) -> None:
+    (folder / "script.ys").write_text("\n".join(commands))
+    ran = subprocess.run([*find_yosys(), "-q", "-s", "script.ys"], cwd=folder, capture_output=True, text=True)
+    assert not ran.returncode, ran.stdout[-2000:] + ran.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """The netlist as Yosys leaves it."""
+    folder = tmp_path_factory.mktemp("mapped")
+    (folder / "design.v").write_text(_DESIGN)
+    _yosys(folder, "read_verilog design.v", HIDE_ELEMENTS, f"{FAMILIES['ecp5'].command} -top top -json mapped.json")
+    return json.loads((folder / "mapped.json").read_text())
+
+
+def _stages(netlist: dict) -> Counter:
+    """How many multipliers have which registers inside."""
+    cells = netlist["modules"]["top"]["cells"].values()
+    return Counter("".join(name[0] for name in ("INPUTA", "INPUTB", "OUTPUT")
+                           if cell["parameters"].get(f"REG_{name}_CLK", "NONE") != "NONE").replace("II", "I")
+                   for cell in cells if cell["type"] == "MULT18X18D")
+
+
+def test_what_is_taken_in(mapped: dict):
+    """Operands' registers both or none, as nextpnr knows delays of no others; never one with a reset or a first 1."""
+    netlist = copy.deepcopy(mapped)
+    assert _stages(netlist) == {"": 10}
+    module = netlist["modules"]["top"]
+    gone = pack_multipliers(module)
+    assert gone > 100
+    # Operands with c0, m0 and s0 stay outside; what `bare` and `both` are read by is not one register each, and `one` went
+    # into the multiplier in front of it.
+    assert _stages(netlist) == {"IO": 5, "I": 2, "O": 3}
+    free = [cell for cell in module["cells"].values() if cell["type"] == "MULT18X18D"]
+    narrow = [cell for cell in free if [cell["connections"][f"A{place}"] for place in range(10)] == [["0"]] * 10]
+    assert len(narrow) >= 5
+
+
+def test_same_function(mapped: dict, tmp_path: Path):
+    """Every output in every cycle, through the module as a script of its own, as projects run it."""
+    (tmp_path / "mapped.json").write_text(json.dumps(mapped))
+    (tmp_path / "design.v").write_text(_DESIGN.replace("module top", "module written"))
+    (tmp_path / "cell.v").write_text(_cell())
+    subprocess.run([sys.executable, ecp5_multipliers.__file__, "mapped.json", "packed.json"], cwd=tmp_path, check=True)
+    _yosys(tmp_path, "read_json packed.json", "rename top packed_", "delete =A:blackbox",
+           "read_verilog -overwrite +/ecp5/cells_sim.v", "read_verilog -overwrite cell.v", "hierarchy -top packed_",
+           "proc", "flatten", "opt_clean", "write_verilog -noattr packed.v")
+    low, slices = 0, {}
+    for name, width in _OUTPUTS.items():
+        slices[name] = f"[{low + width - 1}:{low}]"
+        low += width
+    wires = [f"    wire [{low - 1}:0] expected, found;",
+             *(f"    assign equal[{place}] = expected{part} == found{part};"
+               for place, part in enumerate(slices.values()))]
+    top = _TOP % {"count": len(slices) - 1, "wires": "\n".join(wires),
+                  **{side: ", ".join(f"{side}{part}" for part in slices.values()) for side in ("expected", "found")}}
+    verilog = "\n".join([top, *((tmp_path / name).read_text() for name in ("design.v", "packed.v"))])
+    run_bench(wiring.Component({}), module="tests.boards.bench_ecp5_multipliers", name="ecp5_multipliers",
+              parameters={"outputs": list(_OUTPUTS)}, verilog="/* verilator lint_off UNOPTFLAT */\n" + verilog)
