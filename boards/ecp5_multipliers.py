@@ -5,7 +5,7 @@ to place near. The cell has registers of its own in front and behind: with them 
 there. And a narrow operand can stand in the upper bits, zeros below it, with the product as much higher: zeros need no
 wires.
 
-Needs Python 3.10 alone and runs by itself between Yosys and nextpnr: ``python3 multipliers.py MAPPED.json PACKED.json``.
+Needs Python 3.10 alone; between Yosys and nextpnr it runs by itself: ``python3 multipliers.py MAPPED.json PACKED.json``
 """
 
 import json
@@ -15,13 +15,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["pack_multipliers"]
+__all__ = ["pack_file", "pack_multipliers"]
 
 #: Of an operand and of a product.
 _WIDTH, _PRODUCT = 18, 36
 #: A net, or one of the constants "0", "1", "x".
 _Bit = int | str
 _Cell = dict[str, Any]
+
+
+def pack_file(source: Path, destination: Path) -> None:
+    """`pack_multipliers` of all modules of a netlist; the two may be the same file."""
+    netlist = json.loads(source.read_text())
+    for module in netlist["modules"].values():
+        pack_multipliers(module)
+    destination.write_text(json.dumps(netlist))
 
 
 def pack_multipliers(module: dict[str, Any]) -> int:
@@ -96,7 +104,7 @@ def _take_operands(cell: _Cell, wires: _Wires) -> None:
     Another multiplier may have taken the same ones, each for itself. Those that nothing else reads go.
     """
     operands = {side: _bits(cell, side, _WIDTH) for side in "AB"}
-    registers = {side: {bit: wires.source(bit) for bit in bits if bit not in ("0", "x")}
+    registers = {side: {bit: wires.source(bit) for bit in bits if bit not in ("0", "x", None)}
                  for side, bits in operands.items()}
     if not all(_alike(found.values()) for found in registers.values()):
         return
@@ -166,8 +174,4 @@ def _connect(cell: _Cell, port: str, bits: list[_Bit | None]) -> None:
 
 
 if __name__ == "__main__":
-    _source, _destination = (Path(name) for name in sys.argv[1:])
-    _netlist = json.loads(_source.read_text())
-    for _module in _netlist["modules"].values():
-        pack_multipliers(_module)
-    _destination.write_text(json.dumps(_netlist))
+    pack_file(*map(Path, sys.argv[1:]))

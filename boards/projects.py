@@ -21,4 +21,5 @@ QUARTUS = {
     "npu.sdc": "npu.sdc.jinja",
     **_LINUX,
 }
-ECP5 = {"Makefile": "ecp5.mk.jinja", "npu.ys": "npu.ys.jinja", "npu.lpf": "npu.lpf.jinja"}
+ECP5 = {"Makefile": "ecp5.mk.jinja", "npu.ys": "npu.ys.jinja", "npu.lpf": "npu.lpf.jinja",
+        "multipliers.py": "multipliers.py.jinja"}

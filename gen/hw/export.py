@@ -4,12 +4,14 @@ Everything in them comes from the tables that the hardware is made from.
 """
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import jinja2
 
+from boards import ecp5_multipliers
 from boards.board import Board
 from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
@@ -105,7 +107,7 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
         "read_ports": PORTS if shared else 1, "read_ports_verilog": _read_ports(config) if shared else "",
         "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board), "linux": board.linux,
-        "registers_bytes": 1 << LITE_ADDRESS_BITS,
+        "multipliers": inspect.getsource(ecp5_multipliers), "registers_bytes": 1 << LITE_ADDRESS_BITS,
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}
 
@@ -122,8 +124,8 @@ def _read_ports(config: NpuConfig) -> str:
 
 
 def _synthesis(board: Board) -> list[str]:
-    """What place and route begins with, from ``npu.v`` to ``npu.json``."""
-    return ["read_verilog npu.v", *flat_netlist("npu", board.family, "npu.json")]
+    """What place and route begins with, from ``npu.v`` to ``npu.mapped.json``."""
+    return ["read_verilog npu.v", *flat_netlist("npu", board.family, "npu.mapped.json")]
 
 
 def _fabric_clock(board: Board) -> dict[str, Any] | None:

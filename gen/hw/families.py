@@ -1,10 +1,15 @@
 """Device families: how Yosys maps to them, which resource each cell takes, and how long signals are under way."""
 
+import hashlib
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
-__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family", "flat_netlist"]
+from boards import ecp5_multipliers
+
+__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family", "flat_netlist", "packing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +39,8 @@ class Delays:
     ram_setup: float
     #: Multiplier: from its operands to its product.
     multiplier: float
-    #: Whether registers right in front of a multiplier and right behind it move inside; nextpnr leaves them.
+    #: Whether a tool moves registers right in front of a multiplier and right behind it inside, where the netlist has
+    #: them outside; nextpnr leaves them.
     multiplier_registers: bool = True
 
     def wire(self, loads: int) -> float:
@@ -47,7 +53,8 @@ class Family:
     """How a device family is mapped, and which resource each of its cells costs: cell name -> (resource, count).
 
     ``library``: Yosys's models of its cells that have delays, as `read_verilog` is given them; None where none have.
-    ``timing_options``: Yosys commands in front, where the mapping is for timing.
+    ``timing_options``: Yosys commands in front, where the mapping is for timing. ``pack``: what a netlist goes through
+    behind Yosys, by ``pack_file`` of a module that is a script of its own in the boards' projects.
     """
 
     command: str
@@ -56,6 +63,7 @@ class Family:
     delays: Delays
     library: str | None = None
     timing_options: tuple[str, ...] = ()
+    pack: ModuleType | None = None
 
 
 def _cells(**resources: str) -> dict[str, tuple[str, float]]:
@@ -108,7 +116,8 @@ FAMILIES: Mapping[str, Family] = {
         _cells(lut="LUT4 CCU2C:2 TRELLIS_DPR16X4:6", ff="TRELLIS_FF", dsp="MULT18X18D", ebr="DP16KD"),
         Delays(grade="-6", lut=0.24, mux=0.18, carry_in=0.45, carry=0.04, carry_out=0.45, net=0.62, net_doubling=0.12,
                clock_to_output=0.52, setup=0.0, ram_output=5.73, ram_setup=0.2, multiplier=3.95,
-               multiplier_registers=False)),
+               multiplier_registers=False),
+        pack=ecp5_multipliers),
 }
 
 
@@ -127,3 +136,9 @@ def flat_netlist(top: str, family: str, output: str) -> list[str]:
     target = FAMILIES[family]
     return [*target.timing_options, f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
             f"{target.command} -top {top}", f"write_json {output}"]
+
+
+def packing(family: str) -> list[str]:
+    """A comment for scripts, that changes with the state of what netlists go through behind Yosys; none without."""
+    pack = FAMILIES[family].pack
+    return [] if pack is None else [f"# {pack.__name__} {hashlib.sha256(inspect.getsource(pack).encode()).hexdigest()}"]

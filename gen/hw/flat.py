@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from .families import flat_netlist
+from .families import FAMILIES, flat_netlist, packing
 from .yosys import mapped
 
 __all__ = ["FlatDesign", "flat_design"]
@@ -15,14 +15,15 @@ __all__ = ["FlatDesign", "flat_design"]
 class FlatDesign:
     """``verilog``'s netlist, mapped to ``family`` when it is first asked for, and once at most; see `flat_design`.
 
-    ``script``: what Yosys is told, of which results that are kept depend beside the Verilog.
+    ``script``: what Yosys is told, and what comes behind: results that are kept depend on both beside the Verilog.
     """
 
     _NETLIST = "netlist.json"
 
     def __init__(self, stack: ExitStack, verilog: str, top: str, family: str) -> None:
         self.verilog, self.top, self.family = verilog, top, family
-        self.script = "\n".join(["read_verilog design.v", *flat_netlist(top, family, self._NETLIST), ""])
+        commands = ["read_verilog design.v", *flat_netlist(top, family, self._NETLIST), *packing(family)]
+        self.script = "\n".join([*commands, ""])
         self._stack = stack
         self._folder: Path | None = None
 
@@ -30,6 +31,9 @@ class FlatDesign:
         """Yosys's JSON, in a folder that can be worked in. Raises as `gen.hw.yosys.mapped`."""
         if self._folder is None:
             self._folder = self._stack.enter_context(mapped(self.verilog, self.script, progress))
+            pack = FAMILIES[self.family].pack
+            if pack is not None:
+                pack.pack_file(self._folder / self._NETLIST, self._folder / self._NETLIST)
         return self._folder / self._NETLIST
 
     def module(self, progress: Callable[[str], None]) -> dict[str, Any]:

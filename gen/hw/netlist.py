@@ -1,8 +1,8 @@
 """A mapped netlist as a graph: nets, what drives them without a clock in between, and where paths begin and end.
 
 A net is a number, as in Yosys's JSON, or below 0 inside of a cell. A path begins at the output of a flip-flop, memory,
-multiplier or input port and ends at the input of one, or at an output port. Where registers stay outside of multipliers
-(`Delays.multiplier_registers`) paths go through them.
+multiplier or input port and ends at the input of one, or at an output port. Where registers stay as they are in the
+netlist (`Delays.multiplier_registers`) paths go through multipliers without any inside.
 """
 
 import re
@@ -47,6 +47,8 @@ _LUT = re.compile(r"LUT[1-6]$|INV$|MISTRAL_ALUT[2-6]$|MISTRAL_NOT$")
 _MUX = re.compile(r"MUXF[7-9]$|PFUMX$|L6MUX21$")
 _LUT_RAM = re.compile(r"RAM\d+[XM]|TRELLIS_DPR16X4$|MISTRAL_MLAB$")
 _REGISTER = re.compile(r"FD[RSCP]E$|TRELLIS_FF$|MISTRAL_FF$|SRL")
+#: Clocks of cells with registers.
+_CLOCKS = ("C", "CLK", "CLK0", "CLK1", "WCK")
 #: Data inputs of registers.
 _REGISTER_DATA = ("D", "DI", "DATAIN")
 _RAM = re.compile(r"RAMB|DP16KD$|MISTRAL_M10K$")
@@ -101,7 +103,7 @@ class Netlist:
         elif _LUT_RAM.match(kind):
             self._lut_ram(name, inputs, outputs, delays)
         elif _MULTIPLIER.match(kind) and not delays.multiplier_registers:
-            self._multiplier(inputs, outputs, delays)
+            self._multiplier(name, cell["parameters"], inputs, outputs, delays)
         else:
             self._clocked(name, kind, inputs, outputs, delays)
 
@@ -180,13 +182,26 @@ class Netlist:
             for net in _nets(bits):
                 self._end(net, label, port, delays.setup)
 
-    def _multiplier(self, inputs: Mapping[str, list], outputs: Mapping[str, list], delays: Delays) -> None:
-        """Without registers. Every bit of a product follows every bit of the operands, by way of one net of no name."""
-        inside = -len(self.arcs) - 1
-        for source in _nets(*inputs.values()):
-            self._follow(inside, Arc(source, 0, delays.multiplier))
-        for output in _nets(*outputs.values()):
-            self._follow(output, Arc(inside, 0, 0.0, routed=False))
+    def _multiplier(self, name: str, settings: Mapping[str, str], inputs: Mapping[str, list],
+                    outputs: Mapping[str, list], delays: Delays) -> None:
+        """With the registers that the netlist says are inside: in front of operands, behind the product, or both.
+
+        Without any every bit of a product follows every bit of the operands, by way of one net of no name.
+        """
+        front, behind = (settings.get(f"REG_{stage}_CLK", "NONE") != "NONE" for stage in ("INPUTA", "OUTPUT"))
+        if not (front or behind):
+            inside = -len(self.arcs) - 1
+            for source in _nets(*inputs.values()):
+                self._follow(inside, Arc(source, 0, delays.multiplier))
+            for output in _nets(*outputs.values()):
+                self._follow(output, Arc(inside, 0, 0.0, routed=False))
+            return
+        self.starts.update(dict.fromkeys(_nets(*outputs.values()),
+                                         delays.clock_to_output if behind else delays.multiplier))
+        for port, bits in inputs.items():
+            late = not front and re.match(r"[AB]\d", port)
+            for net in _nets(bits) if port not in _CLOCKS else ():
+                self._end(net, name, port, delays.multiplier if late else delays.setup)
 
     def _clocked(self, name: str, kind: str, inputs: Mapping[str, list], outputs: Mapping[str, list],
                  delays: Delays) -> None:
@@ -202,7 +217,7 @@ class Netlist:
         self.starts.update(dict.fromkeys(nets, output))
         label = self._label(name, outputs) if _REGISTER.match(kind) else name
         for port, bits in inputs.items():
-            if port in ("C", "CLK", "CLK0", "CLK1", "WCK"):
+            if port in _CLOCKS:
                 continue
             for net in _nets(bits):
                 self._end(net, label, port, setup, operand=is_operand)

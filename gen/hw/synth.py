@@ -8,16 +8,20 @@ a ``bram36``.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .families import FAMILIES, HIDE_ELEMENTS, Family
+from .families import FAMILIES, HIDE_ELEMENTS, Family, packing
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
 __all__ = ["Report", "synthesize"]
+
+#: What Yosys counts, or its netlist, of families in which cells are still to be packed.
+_STATISTICS = "statistics.json"
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,23 @@ def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
     return {name: int(value) if value == int(value) else round(value, 1) for name, value in totals.items()}
 
 
-def _statistics(verilog: str, script: str, progress: Callable[[str], None]) -> dict[str, dict[str, int]]:
+def _statistics(verilog: str, script: str, target: Family,
+                progress: Callable[[str], None]) -> dict[str, dict[str, int]]:
     """Module name -> cell name -> count, after mapping."""
     with mapped(verilog, script, progress) as folder:
-        modules = json.loads((folder / "statistics.json").read_text())["modules"]
+        path = folder / _STATISTICS
+        if target.pack is not None:
+            target.pack.pack_file(path, path)
+        modules = json.loads(path.read_text())["modules"]
+    if target.pack is None:
+        counts = {name: module["num_cells_by_type"] for name, module in modules.items()}
+    else:
+        counts = {name: Counter(cell["type"] for cell in module["cells"].values()) for name, module in modules.items()
+                  if not {"blackbox", "whitebox"} & module["attributes"].keys()}
     # Names with a dollar are not of the technology: notes on the former hierarchy.
-    return {module.lstrip("\\"): {cell.lstrip("\\"): int(count) for cell, count in found["num_cells_by_type"].items()
+    return {module.lstrip("\\"): {cell.lstrip("\\"): int(count) for cell, count in found.items()
                                   if not cell.startswith("$")}
-            for module, found in modules.items()}
+            for module, found in counts.items()}
 
 
 def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None,
@@ -84,11 +97,12 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
     keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
     script = "\n".join([
         "read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS, f"{target.command} -top {top}",
-        "tee -q -o statistics.json stat -json", "",
+        f"tee -q -o {_STATISTICS} stat -json" if target.pack is None else f"write_json {_STATISTICS}",
+        *packing(family), "",
     ])
 
     def make() -> Report:
-        modules = _statistics(verilog, script, progress)
+        modules = _statistics(verilog, script, target, progress)
         cells: dict[str, int] = {}
         for module in (*instances.values(), top):
             for cell, count in modules.get(module, {}).items():

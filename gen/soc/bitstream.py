@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,8 @@ def make_bitstream(target: Target, folder: Path, *, clock_mhz: float,
 
     Raises SynthesisError when a tool fails, ToolError when one is missing.
     """
-    tools = {"YOSYS": find_yosys(), "NEXTPNR": find_nextpnr("nextpnr-ecp5"), "ECPPACK": find_ecppack()}
+    tools = {"YOSYS": find_yosys(), "NEXTPNR": find_nextpnr("nextpnr-ecp5"), "ECPPACK": find_ecppack(),
+             "PYTHON": [sys.executable]}
     command = ["make", "--no-print-directory", *(f"{name}={shlex.join(tool)}" for name, tool in tools.items())]
     said: list[str] = []
     with child_process(command, folder) as process:

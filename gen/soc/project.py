@@ -1,5 +1,6 @@
 """The files of a system: Verilog, constraints, scripts for the open tools, and what a host has to know of it."""
 
+import inspect
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
+from boards import ecp5_multipliers
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
@@ -75,7 +77,8 @@ def board_files(target: Target, config: NpuConfig, *, clock_mhz: float, baud: in
         files = _finished(system)
         values = {"target": target, "config": config, "clock_mhz": clock_mhz, "name": NAME,
                   "options": target.board.nextpnr[1:], "script": _synthesis_script(target)}
-        return {**files, "npu.v": emit_verilog(config), "config.json": config.to_json() + "\n",
+        return {**files, "npu.v": emit_verilog(config), "multipliers.py": inspect.getsource(ecp5_multipliers),
+                "config.json": config.to_json() + "\n",
                 "Makefile": _template("soc.mk.jinja").render(values), f"{NAME}.ys": _synthesis_script(target),
                 "system.json": json.dumps(describe(system, target, clock_mhz, baud), indent=2) + "\n"}
 
@@ -147,7 +150,7 @@ def _same(text: str) -> str:
 def _synthesis_script(target: Target) -> str:
     family = FAMILIES[target.board.family]
     return "\n".join([f"read_verilog npu.v {NAME}.v", f"hierarchy -top {NAME}", "flatten", HIDE_ELEMENTS,
-                      f"{family.command} -top {NAME} -json {NAME}.json", ""])
+                      f"{family.command} -top {NAME} -json {NAME}.mapped.json", ""])
 
 
 def _template(name: str) -> jinja2.Template:

@@ -134,8 +134,8 @@ def test_what_is_taken_in(mapped: dict):
     module = netlist["modules"]["top"]
     gone = pack_multipliers(module)
     assert gone > 100
-    # Operands with c0, m0 and s0 stay outside; what `bare` and `both` are read by is not one register each, and `one` went
-    # into the multiplier in front of it.
+    # Operands with c0 and s0 stay outside, and `one` went into the multiplier in front of it; what reads `bare` and
+    # `both` is not one register each.
     assert _stages(netlist) == {"IO": 5, "I": 2, "O": 3}
     free = [cell for cell in module["cells"].values() if cell["type"] == "MULT18X18D"]
     narrow = [cell for cell in free if [cell["connections"][f"A{place}"] for place in range(10)] == [["0"]] * 10]

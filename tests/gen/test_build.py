@@ -80,8 +80,14 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
     @contextmanager
     def mapped(verilog: str, script: str, progress: object) -> Iterator[Path]:
         scripts.append(script)
-        (tmp_path / "netlist.json").write_text(json.dumps({"modules": {"npu": {"ports": {}, "cells": {},
-                                                                               "netnames": {}}}}))
+        register = {"type": "TRELLIS_FF", "parameters": {"CEMUX": "1"}, "port_directions": {
+            "CLK": "input", "DI": "input", "Q": "output"}}
+        product = {"type": "MULT18X18D", "parameters": {}, "port_directions": {
+            "A0": "input", "B0": "input", "P0": "output"}, "connections": {"A0": [4], "B0": [4], "P0": [5]}}
+        (tmp_path / "netlist.json").write_text(json.dumps({"modules": {"npu": {"ports": {
+            "out": {"direction": "output", "bits": [6]}}, "netnames": {}, "cells": {
+                "before": {**register, "connections": {"CLK": [2], "DI": [3], "Q": [4]}}, "product": product,
+                "behind": {**register, "connections": {"CLK": [2], "DI": [5], "Q": [6]}}}}}}))
         yield tmp_path
 
     def nextpnr(command: list[str], folder: Path, progress: object) -> dict:
@@ -99,10 +105,11 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
     options = ["--board", "ecp5", "--macs", "16", "-o", str(tmp_path / "out"), "--synth", "--route"]
     assert main(["build", *options]) == 0
     assert len(scripts) == len(placed) == 1
+    assert list(json.loads(placed[0])["modules"]["npu"]["cells"]) == ["product"], "registers are inside"
     # As the Makefile of the project has it.
     lines = (tmp_path / "out" / "npu.ys").read_text().splitlines()
-    assert [line.replace("npu.v", "design.v").replace("npu.json", "netlist.json") for line in lines[1:]] == [
-        line for line in scripts[0].splitlines() if line]
+    assert [line.replace("npu.v", "design.v").replace("npu.mapped.json", "netlist.json") for line in lines[1:]] == [
+        line for line in scripts[0].splitlines() if line and not line.startswith("#")]
     assert json.loads((tmp_path / "out" / "resources.json").read_text())["route"]["mhz"] == 88.2
     assert main(["build", *options]) == 0 and len(scripts) == len(placed) == 1, "both are kept"
     capsys.readouterr()

@@ -165,7 +165,7 @@ def test_icarus_reads_the_verilog(tmp_path: Path):
 def test_ecp5_is_synthesised_as_build_route_does():
     board = get_board("ecp5")
     lines = vendor_project(board, board.config(16))["npu.ys"].splitlines()
-    assert lines[1:] == ["read_verilog npu.v", *flat_netlist("npu", "ecp5", "npu.json")]
+    assert lines[1:] == ["read_verilog npu.v", *flat_netlist("npu", "ecp5", "npu.mapped.json")]
     assert any(line.startswith("rename -hide") for line in lines)
 
 

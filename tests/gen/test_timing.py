@@ -118,13 +118,31 @@ def test_a_multiplier_whose_registers_are_not_inside():
     found = Netlist(starts={1: delays.clock_to_output})
     directions = {"A0": "input", "B0": "input", "P0": "output"}
     for name, operands, product in (("first", (1, 1), 2), ("second", (1, 2), 3)):
-        found._add(name, {"type": "MULT18X18D", "port_directions": directions, "connections": dict(
+        found._add(name, {"type": "MULT18X18D", "parameters": {}, "port_directions": directions, "connections": dict(
             zip(directions, ([operands[0]], [operands[1]], [product]), strict=True))}, delays)
     found._end(3, "register", "DI", delays.setup)
     report = analyse(found, "ecp5")
     assert report.levels == 0
     assert report.delay_ns == pytest.approx(delays.clock_to_output + delays.wire(3) + 2 * delays.multiplier
                                             + 2 * delays.wire(1) + delays.setup, abs=1e-3)
+
+
+@pytest.mark.parametrize("front, behind", [(True, True), (True, False), (False, True)])
+def test_a_multiplier_with_registers_inside(front: bool, behind: bool):
+    """ECP5: paths end at the operands and begin at the product; the product is made on the side without registers."""
+    delays = FAMILIES["ecp5"].delays
+    found = Netlist(starts={1: delays.clock_to_output, 4: delays.clock_to_output})
+    directions = {"A0": "input", "B0": "input", "CE0": "input", "CLK0": "input", "P0": "output"}
+    settings = {f"REG_{stage}_CLK": "CLK0" if there else "NONE"
+                for stage, there in (("INPUTA", front), ("INPUTB", front), ("OUTPUT", behind))}
+    found._add("product", {"type": "MULT18X18D", "parameters": settings, "port_directions": directions,
+                           "connections": {"A0": [1], "B0": ["0"], "CE0": [4], "CLK0": [5], "P0": [2]}}, delays)
+    found._end(2, "register", "DI", delays.setup)
+    assert found.starts[2] == (delays.clock_to_output if behind else delays.multiplier)
+    assert {(end.name, end.port): end.setup for end in found.ends} == {
+        ("product", "A0"): delays.setup if front else delays.multiplier, ("product", "CE0"): delays.setup,
+        ("register", "DI"): delays.setup}
+    assert not found.arcs
 
 
 def test_unknown_family(verilog: str):
