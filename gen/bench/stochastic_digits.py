@@ -27,7 +27,8 @@ _OPTIONS = QuantizeOptions(symmetric=True, method="percentile", percentile=97)
 #: Of the machine, which decides nothing but what can be in streams.
 _MACS = 64
 #: What a result depends on beside its model and images.
-_SOURCES = ("cores/arch", "gen/ir", "gen/onnx", "gen/passes", "gen/quantize", "sim")
+_SOURCES = ("cores", "gen/bench/classifier.py", "gen/compiler.py", "gen/ir", "gen/onnx", "gen/options.py", "gen/passes",
+            "gen/quantize", "sim")
 
 
 @dataclass(frozen=True)
@@ -46,20 +47,24 @@ def measure_digits(classifier: Classifier, folder: Path | None, few: int = FEW,
     exact = classifier.quantised(_OPTIONS)
     everything = len(classifier.labels)
     few = min(few, everything)
-    for count in sorted({everything, few}, reverse=True):
-        yield AccuracyRow(NAME, "int8", None, count, classifier.right(exact, count))
-    preset = NpuConfig.preset(_MACS)
-    fields = preset.feature_fields(["stochastic"])
+    fields = NpuConfig.preset(_MACS).feature_fields(["stochastic"])
 
-    def right(circuit: Circuit, length: int, count: int) -> float:
-        config = NpuConfig.preset(_MACS, **{**fields, "stochastic_circuit": circuit.value})
-        graph = prepare(exact, config, CompileOptions(stochastic=Streams(length)))
-        key = repr((classifier.digest, _OPTIONS, count, circuit.label, length, sources_digest(*_SOURCES)))
+    def right(count: int, circuit: Circuit | None = None, length: int = 0) -> float:
+        config = NpuConfig.preset(_MACS, **{**fields, "stochastic_circuit": circuit or 0})
+        streams = None if circuit is None else Streams(length)
+
+        def measure() -> _Right:
+            graph = exact if streams is None else prepare(exact, config, CompileOptions(stochastic=streams))
+            return _Right(classifier.right(graph, count))
+
+        key = repr((classifier.digest, _OPTIONS, count, config.to_json(), streams, sources_digest(*_SOURCES)))
         return kept(folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json", lambda values: _Right(**values),
-                    lambda: _Right(classifier.right(graph, count))).right
+                    measure).right
 
+    for count in sorted({everything, few}, reverse=True):
+        yield AccuracyRow(NAME, "int8", None, count, right(count))
     for circuit in Circuit:
         count = everything if circuit in LOOKED_UP else few
         for length in lengths_of(circuit):
             remark(f"{NAME}: {circuit.label}, {length} bits")
-            yield AccuracyRow(NAME, circuit.label, length, count, right(circuit, length, count))
+            yield AccuracyRow(NAME, circuit.label, length, count, right(count, circuit, length))

@@ -91,7 +91,7 @@ def measure_energy(circuit: Circuit | None, family: str, cache: Path,
         area = {resource: totals.get(resource, 0) for resource in ("lut", "ff", "dsp")}
         return UnitEnergy(name, products, **area, registers=found.registers, wires=found.wires)
 
-    key = cache_key(hardware_digest(), family, name, sources_digest(*_SOURCES))
+    key = cache_key(hardware_digest(family), name, sources_digest(*_SOURCES))
     return kept(cache / "energy", f"{key}.json", lambda values: UnitEnergy(**values), make)
 
 

@@ -248,13 +248,13 @@ def area_of(config: NpuConfig, family: str) -> Area:
     for one in machines():
         if (one.family, one.config) == (family, config):
             return Area(family, one.totals, {name: dict(counts) for name, counts in one.components.items()}, 0.0,
-                        one.hardware == hardware_digest())
+                        one.hardware == hardware_digest(family))
     components = {component: {name: round(count, 1) if name not in ("lut", "ff") else round(count)
                               for name, count in counts.items()}
                   for component, counts in _reckoned(config, family).items()}
     return Area(family, {name: round(count, 1) for name, count in _sum(components, family).items()}, components,
                 _error(family) if _has_all_terms(config) else None,
-                all(one.hardware == hardware_digest() for one in _known(_related(family), None)))
+                all(one.hardware == hardware_digest(one.family) for one in _known(_related(family), None)))
 
 
 def exceeded(totals: Mapping[str, float], board: Board, errors: Mapping[str, float] | None = None) -> list[str]:

@@ -38,7 +38,7 @@ def measure(machine: str) -> dict[str, Any]:
     config = board.config(int(macs), **plain.feature_fields(features.split(","))) if features else plain
     report = synthesize(emit_verilog(config), "npu", board.family, cache=cache_folder() / "synth")
     return {"family": board.family, "config": config.to_dict(), "components": report.components,
-            "hardware": hardware_digest()}
+            "hardware": hardware_digest(board.family)}
 
 
 def main(names: list[str]) -> None:

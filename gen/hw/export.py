@@ -4,14 +4,12 @@ Everything in them comes from the tables that the hardware is made from.
 """
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import jinja2
 
-from boards import ecp5_multipliers
 from boards.board import Board
 from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
@@ -31,7 +29,7 @@ from cores.bus.read_ports import PORTS, ReadPorts
 from cores.config import NpuConfig
 from cores.emit import emit_component
 
-from .families import flat_netlist
+from .families import flat_netlist, pack_source
 from .fields import described_registers
 from .ports import ports_of
 
@@ -107,7 +105,7 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
         "read_ports": PORTS if shared else 1, "read_ports_verilog": _read_ports(config) if shared else "",
         "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board), "linux": board.linux,
-        "multipliers": inspect.getsource(ecp5_multipliers), "registers_bytes": 1 << LITE_ADDRESS_BITS,
+        "multipliers": pack_source(board.family), "registers_bytes": 1 << LITE_ADDRESS_BITS,
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}
 

@@ -1,6 +1,5 @@
 """Device families: how Yosys maps to them, which resource each cell takes, and how long signals are under way."""
 
-import hashlib
 import inspect
 import math
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from types import ModuleType
 
 from boards import ecp5_multipliers
 
-__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family", "flat_netlist", "packing"]
+__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family", "flat_netlist", "pack_source"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +41,11 @@ class Delays:
     #: Whether a tool moves registers right in front of a multiplier and right behind it inside, where the netlist has
     #: them outside; nextpnr leaves them.
     multiplier_registers: bool = True
+    #: Of a multiplier with registers inside in the netlist: an operand in front of the clock, if it has a register and
+    #: if only the product has one, and a product behind it.
+    operand_setup: float = 0.0
+    product_setup: float = 0.0
+    product_output: float = 0.0
 
     def wire(self, loads: int) -> float:
         """Of a net with ``loads`` loads, at least one."""
@@ -116,7 +120,7 @@ FAMILIES: Mapping[str, Family] = {
         _cells(lut="LUT4 CCU2C:2 TRELLIS_DPR16X4:6", ff="TRELLIS_FF", dsp="MULT18X18D", ebr="DP16KD"),
         Delays(grade="-6", lut=0.24, mux=0.18, carry_in=0.45, carry=0.04, carry_out=0.45, net=0.62, net_doubling=0.12,
                clock_to_output=0.52, setup=0.0, ram_output=5.73, ram_setup=0.2, multiplier=3.95,
-               multiplier_registers=False),
+               multiplier_registers=False, operand_setup=0.08, product_setup=3.49, product_output=0.74),
         pack=ecp5_multipliers),
 }
 
@@ -138,7 +142,7 @@ def flat_netlist(top: str, family: str, output: str) -> list[str]:
             f"{target.command} -top {top}", f"write_json {output}"]
 
 
-def packing(family: str) -> list[str]:
-    """A comment for scripts, that changes with the state of what netlists go through behind Yosys; none without."""
+def pack_source(family: str) -> str:
+    """The script that netlists of a family go through behind Yosys; "" where there is none."""
     pack = FAMILIES[family].pack
-    return [] if pack is None else [f"# {pack.__name__} {hashlib.sha256(inspect.getsource(pack).encode()).hexdigest()}"]
+    return "" if pack is None else inspect.getsource(pack)

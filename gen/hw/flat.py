@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from .families import FAMILIES, flat_netlist, packing
-from .yosys import mapped
+from .families import FAMILIES, flat_netlist, pack_source
+from .yosys import cache_key, mapped
 
 __all__ = ["FlatDesign", "flat_design"]
 
@@ -15,25 +15,29 @@ __all__ = ["FlatDesign", "flat_design"]
 class FlatDesign:
     """``verilog``'s netlist, mapped to ``family`` when it is first asked for, and once at most; see `flat_design`.
 
-    ``script``: what Yosys is told, and what comes behind: results that are kept depend on both beside the Verilog.
+    ``key``: of results that are kept, whatever else they depend on.
     """
 
     _NETLIST = "netlist.json"
 
     def __init__(self, stack: ExitStack, verilog: str, top: str, family: str) -> None:
         self.verilog, self.top, self.family = verilog, top, family
-        commands = ["read_verilog design.v", *flat_netlist(top, family, self._NETLIST), *packing(family)]
-        self.script = "\n".join([*commands, ""])
+        self._script = "\n".join(["read_verilog design.v", *flat_netlist(top, family, self._NETLIST), ""])
         self._stack = stack
         self._folder: Path | None = None
+
+    @property
+    def key(self) -> str:
+        return cache_key(self.verilog, self._script, pack_source(self.family))
 
     def netlist(self, progress: Callable[[str], None]) -> Path:
         """Yosys's JSON, in a folder that can be worked in. Raises as `gen.hw.yosys.mapped`."""
         if self._folder is None:
-            self._folder = self._stack.enter_context(mapped(self.verilog, self.script, progress))
+            folder = self._stack.enter_context(mapped(self.verilog, self._script, progress))
             pack = FAMILIES[self.family].pack
             if pack is not None:
-                pack.pack_file(self._folder / self._NETLIST, self._folder / self._NETLIST)
+                pack.pack_file(folder / self._NETLIST, folder / self._NETLIST)
+            self._folder = folder
         return self._folder / self._NETLIST
 
     def module(self, progress: Callable[[str], None]) -> dict[str, Any]:

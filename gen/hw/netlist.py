@@ -184,7 +184,7 @@ class Netlist:
 
     def _multiplier(self, name: str, settings: Mapping[str, str], inputs: Mapping[str, list],
                     outputs: Mapping[str, list], delays: Delays) -> None:
-        """With the registers that the netlist says are inside: in front of operands, behind the product, or both.
+        """With the registers that the netlist says are inside: in front of both operands, behind the product, or all.
 
         Without any every bit of a product follows every bit of the operands, by way of one net of no name.
         """
@@ -197,11 +197,11 @@ class Netlist:
                 self._follow(output, Arc(inside, 0, 0.0, routed=False))
             return
         self.starts.update(dict.fromkeys(_nets(*outputs.values()),
-                                         delays.clock_to_output if behind else delays.multiplier))
+                                         delays.product_output if behind else delays.multiplier))
         for port, bits in inputs.items():
-            late = not front and re.match(r"[AB]\d", port)
-            for net in _nets(bits) if port not in _CLOCKS else ():
-                self._end(net, name, port, delays.multiplier if late else delays.setup)
+            operand = re.match(r"[AB]\d", port)
+            for net in _nets(bits) if not port.startswith("CLK") else ():
+                self._end(net, name, port, delays.product_setup if operand and not front else delays.operand_setup)
 
     def _clocked(self, name: str, kind: str, inputs: Mapping[str, list], outputs: Mapping[str, list],
                  delays: Delays) -> None:

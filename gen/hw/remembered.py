@@ -34,7 +34,7 @@ class Synthesis:
 
 def entry_of(board: Board, config: NpuConfig, ending: str) -> Path:
     """The file of what is remembered of a machine on a board, with the hardware as it is."""
-    what = "\0".join([board.family, board.part, config.to_json(), hardware_digest()])
+    what = "\0".join([board.family, board.part, config.to_json(), hardware_digest(board.family)])
     return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.{ending}.json"
 
 

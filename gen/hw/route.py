@@ -104,7 +104,7 @@ def place_and_route(design: FlatDesign, board: Board, *, seeds: int = 1, cache: 
             report = _run_nextpnr([*command, *mine, "--json", netlist.name], netlist.parent, remark)
             return read_report(report, board.family)
 
-        return kept(cache, f"{cache_key(design.verilog, design.script, *mine)}.route.json", _from_dict, make)
+        return kept(cache, f"{cache_key(design.key, *mine)}.route.json", _from_dict, make)
 
     # The first is the tool's own, which has no number.
     reports = {str(seed) if seed > 1 else "default": routed(seed) for seed in range(1, seeds + 1)}

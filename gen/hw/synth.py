@@ -14,14 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .families import FAMILIES, HIDE_ELEMENTS, Family, packing
+from .families import FAMILIES, HIDE_ELEMENTS, Family, pack_source
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
 __all__ = ["Report", "synthesize"]
-
-#: What Yosys counts, or its netlist, of families in which cells are still to be packed.
-_STATISTICS = "statistics.json"
 
 
 @dataclass(frozen=True)
@@ -60,17 +57,17 @@ def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
     return {name: int(value) if value == int(value) else round(value, 1) for name, value in totals.items()}
 
 
-def _statistics(verilog: str, script: str, target: Family,
+def _statistics(verilog: str, commands: list[str], family: Family,
                 progress: Callable[[str], None]) -> dict[str, dict[str, int]]:
-    """Module name -> cell name -> count, after mapping."""
-    with mapped(verilog, script, progress) as folder:
-        path = folder / _STATISTICS
-        if target.pack is not None:
-            target.pack.pack_file(path, path)
-        modules = json.loads(path.read_text())["modules"]
-    if target.pack is None:
+    """Module name -> cell name -> count, after mapping; of families whose netlists are packed, after that."""
+    if family.pack is None:
+        with mapped(verilog, "\n".join([*commands, "tee -q -o statistics.json stat -json", ""]), progress) as folder:
+            modules = json.loads((folder / "statistics.json").read_text())["modules"]
         counts = {name: module["num_cells_by_type"] for name, module in modules.items()}
     else:
+        with mapped(verilog, "\n".join([*commands, "write_json netlist.json", ""]), progress) as folder:
+            family.pack.pack_file(folder / "netlist.json", folder / "netlist.json")
+            modules = json.loads((folder / "netlist.json").read_text())["modules"]
         counts = {name: Counter(cell["type"] for cell in module["cells"].values()) for name, module in modules.items()
                   if not {"blackbox", "whitebox"} & module["attributes"].keys()}
     # Names with a dollar are not of the technology: notes on the former hierarchy.
@@ -95,14 +92,11 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
     target = FAMILIES[family]
     instances = _component_modules(verilog, top)
     keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
-    script = "\n".join([
-        "read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS, f"{target.command} -top {top}",
-        f"tee -q -o {_STATISTICS} stat -json" if target.pack is None else f"write_json {_STATISTICS}",
-        *packing(family), "",
-    ])
+    commands = ["read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS,
+                f"{target.command} -top {top}"]
 
     def make() -> Report:
-        modules = _statistics(verilog, script, target, progress)
+        modules = _statistics(verilog, commands, target, progress)
         cells: dict[str, int] = {}
         for module in (*instances.values(), top):
             for cell, count in modules.get(module, {}).items():
@@ -112,5 +106,5 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
         components["(top)"] = _count(target, modules.get(top, {}))
         return Report(family, _count(target, cells), dict(sorted(cells.items())), components)
 
-    name = cache_key(verilog, script, repr((target.resources, target.cells)))
+    name = cache_key(verilog, *commands, pack_source(family), repr((target.resources, target.cells)))
     return kept(cache, f"{name}.json", lambda values: Report(**values), make)

@@ -193,7 +193,7 @@ def timing_of(design: FlatDesign, *, cache: Path | None = None,
         return replace(report, cell_ns=cell_delay(design, module, progress))
 
     source = "".join(Path(__file__).with_name(name).read_text() for name in ("timing.py", "netlist.py", "sta.py"))
-    name = cache_key(design.verilog, design.script, repr(target), source)
+    name = cache_key(design.key, repr(target), source)
     return kept(cache, f"{name}.timing.json", TimingReport.from_dict, make)
 
 

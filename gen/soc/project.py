@@ -1,6 +1,5 @@
 """The files of a system: Verilog, constraints, scripts for the open tools, and what a host has to know of it."""
 
-import inspect
 import json
 import logging
 import os
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from boards import ecp5_multipliers
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.hw.families import FAMILIES, HIDE_ELEMENTS, pack_source
 from gen.soc.targets import Target
 
 if TYPE_CHECKING:
@@ -77,7 +75,7 @@ def board_files(target: Target, config: NpuConfig, *, clock_mhz: float, baud: in
         files = _finished(system)
         values = {"target": target, "config": config, "clock_mhz": clock_mhz, "name": NAME,
                   "options": target.board.nextpnr[1:], "script": _synthesis_script(target)}
-        return {**files, "npu.v": emit_verilog(config), "multipliers.py": inspect.getsource(ecp5_multipliers),
+        return {**files, "npu.v": emit_verilog(config), "multipliers.py": pack_source(target.board.family),
                 "config.json": config.to_json() + "\n",
                 "Makefile": _template("soc.mk.jinja").render(values), f"{NAME}.ys": _synthesis_script(target),
                 "system.json": json.dumps(describe(system, target, clock_mhz, baud), indent=2) + "\n"}

@@ -14,6 +14,7 @@ _WIDTHS = {"enable": 1, "reset": 1, "a": 8, "b": 8, "wide": 18, "middle": 12}
 async def outputs_are_equal(dut):
     names = bench_parameters()["outputs"]
     dut.clk.value = 0
+    dut.clk2.value = 0
     for cycle in range(2000):
         for name, width in _WIDTHS.items():
             # The lowest value now and then: its product is the only one that takes all bits.
@@ -23,7 +24,7 @@ async def outputs_are_equal(dut):
         equal = int(dut.equal.value)
         assert equal == (1 << len(names)) - 1, f"cycle {cycle}: " + ", ".join(
             name for place, name in enumerate(names) if not equal >> place & 1)
-        dut.clk.value = 1
-        await Timer(1, "ns")
-        dut.clk.value = 0
-        await Timer(1, "ns")
+        clock = dut.clk2 if random.random() < 0.4 else dut.clk
+        for level in (1, 0):
+            clock.value = level
+            await Timer(1, "ns")

@@ -138,10 +138,10 @@ def test_a_multiplier_with_registers_inside(front: bool, behind: bool):
     found._add("product", {"type": "MULT18X18D", "parameters": settings, "port_directions": directions,
                            "connections": {"A0": [1], "B0": ["0"], "CE0": [4], "CLK0": [5], "P0": [2]}}, delays)
     found._end(2, "register", "DI", delays.setup)
-    assert found.starts[2] == (delays.clock_to_output if behind else delays.multiplier)
+    assert found.starts[2] == (delays.product_output if behind else delays.multiplier)
     assert {(end.name, end.port): end.setup for end in found.ends} == {
-        ("product", "A0"): delays.setup if front else delays.multiplier, ("product", "CE0"): delays.setup,
-        ("register", "DI"): delays.setup}
+        ("product", "A0"): delays.operand_setup if front else delays.product_setup,
+        ("product", "CE0"): delays.operand_setup, ("register", "DI"): delays.setup}
     assert not found.arcs
 
 
