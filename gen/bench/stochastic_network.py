@@ -76,5 +76,8 @@ def plot(rows: Sequence[AccuracyRow]) -> bytes:
             axes.plot(list(mine), list(mine.values()), marker="o", color=f"C{circuit.value}", label=circuit.label)
         axes.set_xscale("log", base=2)
         axes.set(xlabel="bits of a stream", ylabel="right answers, %", title=word)
-        axes.legend()
+    # One for all: a circuit's line looks the same in each panel.
+    lines_of = {label: line for axes in figure.axes
+                for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines_of.values(), lines_of.keys(), loc="outside right upper")
     return png(figure)
