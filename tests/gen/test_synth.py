@@ -109,6 +109,27 @@ def test_names_like_elements_of_arrays():
     assert synthesize(_ELEMENT, "npu", "xcup").totals == {"lut": 12, "ff": 8, "dsp": 0, "bram36": 0}
 
 
+def test_registers_inside_of_multipliers_are_not_counted():
+    """ECP5, where Yosys leaves 32 of them outside; in a component as in the top module."""
+    text = """module product (input clk, input signed [7:0] a, input signed [7:0] b, output reg signed [15:0] y);
+  reg signed [7:0] a0, b0;
+  always @(posedge clk) begin
+    a0 <= a;
+    b0 <= b;
+    y <= a0 * b0;
+  end
+endmodule
+module npu (input clk, input signed [7:0] a, input signed [7:0] b, output [15:0] y);
+  product product (
+    .clk(clk), .a(a), .b(b), .y(y)
+  );
+endmodule
+"""
+    report = synthesize(text, "npu", "ecp5")
+    assert report.totals == report.components["product"] == {"lut": 0, "ff": 0, "dsp": 1, "ebr": 0}
+    assert report.cells == {"MULT18X18D": 1}
+
+
 def test_errors_are_one_line(verilog: str):
     with pytest.raises(ValueError, match="family must be one of xcup, xc7, cyclonev, ecp5, not 'virtex'"):
         synthesize(verilog, "pair", "virtex")
