@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from cores.arch.stochastic import Circuit
-from gen.bench import stochastic
+from gen.bench import classifier, stochastic, stochastic_digits
 from gen.bench.stochastic import PUBLISHED, dot_products, rmse
 from gen.cli import main
 from gen.stochastic.images import MNIST_FILES
 from sim.stochastic.streams import Streams
 from tests.cores.simulation import log_seed
+from tests.gen.stochastic.few_digits import few_digits
 
 _COUNT = 600
 
@@ -44,10 +45,15 @@ def test_command(monkeypatch, capsys):
     assert rows[-1]["rmse"] == pytest.approx(rows[-1]["published"], rel=0.25)
 
 
-def test_network_without_images(tmp_path, capsys):
+def test_network_without_images(tmp_path, monkeypatch, capsys):
+    """What is left is the example of the checkout."""
+    few = few_digits()
+    monkeypatch.setenv("NPUGEN_BUILD", str(tmp_path / "kept"))
+    monkeypatch.setattr(classifier, "digits_classifier", lambda root: few)
+    monkeypatch.setattr(stochastic_digits, "lengths_of", lambda circuit: (8,))
     assert main(["bench", "stochastic-network", "--json", "--models", str(tmp_path)]) == 0
     captured = capsys.readouterr()
-    assert json.loads(captured.out) == {"stochastic-network": []}
+    assert {row["backbone"] for row in json.loads(captured.out)["stochastic-network"]} == {"digits"}
     assert MNIST_FILES[0] in captured.err
 
 
