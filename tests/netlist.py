@@ -15,7 +15,7 @@ __all__ = ["prove_netlist", "xilinx_netlist"]
 #: slices and block RAMs, whose models do not say all that these cells do.
 _MAPPED = [
     "read_verilog design.v", HIDE_ELEMENTS,
-    f"{FAMILIES['xcup'].command} -nodsp -nobram -top top",
+    *FAMILIES["xcup"].mapping("top", "-nodsp", "-nobram"),
     "tee -q -o cells.txt stat",
     "delete =A:blackbox", "read_verilog -overwrite +/xilinx/cells_sim.v", "hierarchy -top top",
     "proc", "flatten", "opt_clean",

@@ -42,10 +42,14 @@ class Delays:
     #: them outside; nextpnr leaves them.
     multiplier_registers: bool = True
     #: Of a multiplier with registers inside in the netlist: an operand in front of the clock, if it has a register and
-    #: if only the product has one, and a product behind it.
+    #: if only the product has one, and what comes out of its last register.
     operand_setup: float = 0.0
     product_setup: float = 0.0
     product_output: float = 0.0
+    #: Of a slice's adder behind its multiplier: what is added in front of the clock, and a sum behind it where only the
+    #: product has a register.
+    addend_setup: float = 0.0
+    addend_output: float = 0.0
 
     def wire(self, loads: int) -> float:
         """Of a net with ``loads`` loads, at least one."""
@@ -58,7 +62,8 @@ class Family:
 
     ``library``: Yosys's models of its cells that have delays, as `read_verilog` is given them; None where none have.
     ``timing_options``: Yosys commands in front, where the mapping is for timing. ``pack``: what a netlist goes through
-    behind Yosys, by ``pack_file`` of a module that is a script of its own in the boards' projects.
+    behind Yosys, by ``pack_file`` of a module that is a script of its own in the boards' projects. ``behind_products``:
+    Yosys commands in the midst of ``command``, when products are multipliers and all else is still as written.
     """
 
     command: str
@@ -68,6 +73,14 @@ class Family:
     library: str | None = None
     timing_options: tuple[str, ...] = ()
     pack: ModuleType | None = None
+    behind_products: tuple[str, ...] = ()
+
+    def mapping(self, top: str, *options: str) -> list[str]:
+        """Yosys commands from modules that have been read to this family's cells; ``options`` are ``command``'s."""
+        command = " ".join([self.command, *options, f"-top {top}"])
+        if not self.behind_products:
+            return [command]
+        return [f"{command} -run begin:coarse", *self.behind_products, f"{command} -run coarse:"]
 
 
 def _cells(**resources: str) -> dict[str, tuple[str, float]]:
@@ -94,18 +107,30 @@ _WIDEMUX = "-widemux 9"
 #: which on UltraScale+, where a wire takes twice as long as a table, they are not.
 _WIRE = "scratchpad -set synth_xilinx.abc9.W 1000"
 
+#: Yosys moves registers and the sum behind a product into 7 series's slices and not into those of UltraScale+, which
+#: have all of that by the same names: so they go through it as the former. Sums in front of a product, at most with a
+#: register between, are hidden from it: those slices have them by other names, and wider.
+_INTO_SLICES = (
+    "chtype -set DSP48E1 t:DSP48E2",
+    "select -set in_front t:DSP48E1 %ci:+[A] %ci:+[Q,Y] %ci:+[D] %ci:+[Y] t:$add %i",
+    "xilinx_dsp -family xc7 t:* @in_front %d",
+    "chtype -set DSP48E2 t:DSP48E1",
+)
+
 FAMILIES: Mapping[str, Family] = {
     "xcup": Family(
         f"synth_xilinx -family xcup {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5"),
         Delays(grade="-1", lut=0.15, mux=0.08, carry_in=0.18, carry=0.01, carry_out=0.12, net=0.30, net_doubling=0.03,
-               clock_to_output=0.10, setup=0.05, ram_output=1.20, ram_setup=0.30, multiplier=1.60),
-        library="+/xilinx/cells_sim.v", timing_options=(_WIRE,)),
+               clock_to_output=0.10, setup=0.05, ram_output=1.20, ram_setup=0.30, multiplier=1.60,
+               operand_setup=0.14, product_setup=0.78, product_output=0.18, addend_setup=0.69, addend_output=0.92),
+        library="+/xilinx/cells_sim.v", timing_options=(_WIRE,), behind_products=_INTO_SLICES),
     "xc7": Family(
         f"synth_xilinx -family xc7 {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5"),
         Delays(grade="-1", lut=0.12, mux=0.25, carry_in=0.50, carry=0.03, carry_out=0.33, net=0.60, net_doubling=0.08,
-               clock_to_output=0.46, setup=0.10, ram_output=2.45, ram_setup=0.57, multiplier=2.90),
+               clock_to_output=0.46, setup=0.10, ram_output=2.45, ram_setup=0.57, multiplier=2.90,
+               operand_setup=0.25, product_setup=1.42, product_output=0.33, addend_setup=1.25, addend_output=1.67),
         library="+/xilinx/cells_sim.v"),
     "cyclonev": Family(
         "synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),
@@ -139,7 +164,7 @@ def flat_netlist(top: str, family: str, output: str) -> list[str]:
         raise ValueError(f"family must be one of {', '.join(FAMILIES)}, not {family!r}")
     target = FAMILIES[family]
     return [*target.timing_options, f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
-            f"{target.command} -top {top}", f"write_json {output}"]
+            *target.mapping(top), f"write_json {output}"]
 
 
 def pack_source(family: str) -> str:

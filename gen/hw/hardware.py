@@ -13,5 +13,6 @@ def hardware_digest(family: str) -> str:
     """Changes with the sources that the hardware is made from, and with what maps it to a device family; 64 hexadecimal
     digits.
     """
-    parts = (sources_digest("cores"), FAMILIES[family].command, pack_source(family))
+    target = FAMILIES[family]
+    parts = (sources_digest("cores"), target.command, *target.behind_products, pack_source(family))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -32,7 +32,8 @@ class Arc:
 class End:
     """Where a path ends: ``net`` at ``port`` of a cell, ``setup`` nanoseconds before the clock.
 
-    ``name``: of the register, or of the cell. ``operand``: the cell is a multiplier.
+    ``name``: of the register, or of the cell. ``operand``: a multiplier's, without a register inside. ``routed`` as of
+    an `Arc`.
     """
 
     net: int
@@ -40,6 +41,7 @@ class End:
     port: str
     setup: float
     operand: bool = False
+    routed: bool = True
 
 
 #: Cells by what they are: the rest begin and end paths. A cell's first matching pattern counts.
@@ -53,6 +55,7 @@ _CLOCKS = ("C", "CLK", "CLK0", "CLK1", "WCK")
 _REGISTER_DATA = ("D", "DI", "DATAIN")
 _RAM = re.compile(r"RAMB|DP16KD$|MISTRAL_M10K$")
 _MULTIPLIER = re.compile(r"DSP48E|MULT18X18D$|MISTRAL_MUL")
+_SLICE = re.compile(r"DSP48E")
 
 
 @dataclass
@@ -102,6 +105,8 @@ class Netlist:
             self._intel_carry(pins, delays)
         elif _LUT_RAM.match(kind):
             self._lut_ram(name, inputs, outputs, delays)
+        elif _SLICE.match(kind):
+            self._slice(name, cell["parameters"], inputs, outputs, delays)
         elif _MULTIPLIER.match(kind) and not delays.multiplier_registers:
             self._multiplier(name, cell["parameters"], inputs, outputs, delays)
         else:
@@ -111,8 +116,9 @@ class Netlist:
         self.arcs.setdefault(net, []).append(arc)
         self.loads[arc.source] = self.loads.get(arc.source, 0) + 1
 
-    def _end(self, net: int, name: str, port: str, setup: float, *, operand: bool = False) -> None:
-        self.ends.append(End(net, name, port, setup, operand))
+    def _end(self, net: int, name: str, port: str, setup: float, *, operand: bool = False,
+             routed: bool = True) -> None:
+        self.ends.append(End(net, name, port, setup, operand, routed))
         self.loads[net] = self.loads.get(net, 0) + 1
 
     def _lut(self, inputs: Mapping[str, list], outputs: Mapping[str, list], delays: Delays) -> None:
@@ -202,6 +208,37 @@ class Netlist:
             operand = re.match(r"[AB]\d", port)
             for net in _nets(bits) if not port.startswith("CLK") else ():
                 self._end(net, name, port, delays.product_setup if operand and not front else delays.operand_setup)
+
+    def _slice(self, name: str, settings: Mapping[str, str], inputs: Mapping[str, list],
+               outputs: Mapping[str, list], delays: Delays) -> None:
+        """With the registers that the netlist says are inside. One that has none on a side takes those beside it.
+
+        A product's only register may as well be behind the adder, if nothing is added. A path ends at an operand, and
+        at what is added, even if no register is behind it.
+        """
+        def has(register: str) -> bool:
+            return int(settings[f"{register}REG"], 2) != 0
+
+        adds = any(_nets(*(inputs.get(port, []) for port in ("C", "PCIN"))))
+        between = has("M") and (adds or has("P"))
+        nets = list(_nets(*outputs.values()))
+        if has("P") or has("M") and not adds:
+            output = delays.product_output
+        elif between:
+            output = delays.addend_output
+        else:
+            output = delays.multiplier
+            self.products.update(nets)
+        self.starts.update(dict.fromkeys(nets, output))
+        for port, bits in inputs.items():
+            operand, setup = False, delays.operand_setup        # controls too
+            if port in "ABD" and not has(port):
+                operand, setup = True, delays.product_setup if between else delays.multiplier
+            elif port == "PCIN" or port == "C" and not has(port):
+                setup = delays.addend_setup
+            for net in _nets(bits) if port != "CLK" else ():
+                # Cascades have wires of their own.
+                self._end(net, name, port, setup, operand=operand, routed=not port.endswith("CIN"))
 
     def _clocked(self, name: str, kind: str, inputs: Mapping[str, list], outputs: Mapping[str, list],
                  delays: Delays) -> None:

@@ -93,7 +93,7 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
     instances = _component_modules(verilog, top)
     keep = [f"setattr -mod -set keep_hierarchy 1 {module}" for module in sorted(set(instances.values()))]
     commands = ["read_verilog design.v", f"hierarchy -check -top {top}", *keep, HIDE_ELEMENTS,
-                f"{target.command} -top {top}"]
+                *target.mapping(top)]
 
     def make() -> Report:
         modules = _statistics(verilog, commands, target, progress)

@@ -124,7 +124,7 @@ class _Paths:
         return self.arrival[arc.source] + (self.wire[arc.source] if arc.routed else 0.0) + arc.delay
 
     def delay(self, end: End) -> float:
-        return self.arrival[end.net] + self.wire[end.net] + end.setup
+        return self.arrival[end.net] + (self.wire[end.net] if end.routed else 0.0) + end.setup
 
     def through(self, net: int) -> list[int]:
         nets = [net]

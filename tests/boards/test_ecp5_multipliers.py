@@ -8,13 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from amaranth.lib import wiring
 
 from boards import ecp5_multipliers
 from boards.ecp5_multipliers import pack_multipliers
 from gen.hw.families import FAMILIES, HIDE_ELEMENTS
 from sim.toolchain import find_yosys
-from tests.bench import run_bench
+from tests.side_by_side import MADE, WRITTEN, run_side_by_side
 
 #: Products as the machine has them, and such as the pass must leave alone, in whole or in part.
 _DESIGN = """
@@ -95,23 +94,7 @@ module MULT18X18D(%(ports)s, input SIGNEDA, SIGNEDB, CLK0, CLK1, CLK2, CLK3, CE0
     assign {%(p)s} = REG_OUTPUT_CLK == "NONE" ? p : p_held;
 endmodule
 """
-#: Both side by side; ``equal`` says of each output whether they agree.
-_TOP = """
-module top(clk, clk2, enable, reset, a, b, wide, middle, equal);
-  input clk;
-  input clk2;
-  input enable;
-  input reset;
-  input [7:0] a;
-  input [7:0] b;
-  input [17:0] wide;
-  input [11:0] middle;
-  output [%(count)d:0] equal;
-%(wires)s
-    written written_(clk, clk2, enable, reset, a, b, wide, middle, %(expected)s);
-    packed_ packed_0(clk, clk2, enable, reset, a, b, wide, middle, %(found)s);
-endmodule
-"""
+_INPUTS = {"enable": 1, "reset": 1, "a": 8, "b": 8, "wide": 18, "middle": 12}
 _OUTPUTS = {"narrow": 16, "shared": 16, "unsigned_": 35, "mixed": 30, "cleared": 16, "bare": 16, "twice": 16,
             "chain": 16, "held": 16, "started": 16, "first": 16, "second": 16,
             "late": 16, "apart": 16, "falling": 16, "odd": 18, "full": 36}
@@ -136,7 +119,8 @@ def mapped(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """The netlist as Yosys leaves it."""
     folder = tmp_path_factory.mktemp("mapped")
     (folder / "design.v").write_text(_DESIGN)
-    _yosys(folder, "read_verilog design.v", HIDE_ELEMENTS, f"{FAMILIES['ecp5'].command} -top top -json mapped.json")
+    _yosys(folder, "read_verilog design.v", HIDE_ELEMENTS, *FAMILIES["ecp5"].mapping("top"),
+           "write_json mapped.json")
     return json.loads((folder / "mapped.json").read_text())
 
 
@@ -197,21 +181,10 @@ def test_usage():
 def test_same_function(mapped: dict, tmp_path: Path):
     """Every output in every cycle, through the module as a script of its own, as projects run it."""
     (tmp_path / "mapped.json").write_text(json.dumps(mapped))
-    (tmp_path / "design.v").write_text(_DESIGN.replace("module top", "module written"))
     (tmp_path / "cell.v").write_text(_cell())
     subprocess.run([sys.executable, ecp5_multipliers.__file__, "mapped.json", "packed.json"], cwd=tmp_path, check=True)
-    _yosys(tmp_path, "read_json packed.json", "rename top packed_", "delete =A:blackbox",
-           "read_verilog -overwrite +/ecp5/cells_sim.v", "read_verilog -overwrite cell.v", "hierarchy -top packed_",
+    _yosys(tmp_path, "read_json packed.json", f"rename top {MADE}", "delete =A:blackbox",
+           "read_verilog -overwrite +/ecp5/cells_sim.v", "read_verilog -overwrite cell.v", f"hierarchy -top {MADE}",
            "proc", "flatten", "opt_clean", "write_verilog -noattr packed.v")
-    low, slices = 0, {}
-    for name, width in _OUTPUTS.items():
-        slices[name] = f"[{low + width - 1}:{low}]"
-        low += width
-    wires = [f"    wire [{low - 1}:0] expected, found;",
-             *(f"    assign equal[{place}] = expected{part} == found{part};"
-               for place, part in enumerate(slices.values()))]
-    top = _TOP % {"count": len(slices) - 1, "wires": "\n".join(wires),
-                  **{side: ", ".join(f"{side}{part}" for part in slices.values()) for side in ("expected", "found")}}
-    verilog = "\n".join([top, *((tmp_path / name).read_text() for name in ("design.v", "packed.v"))])
-    run_bench(wiring.Component({}), module="tests.boards.bench_ecp5_multipliers", name="ecp5_multipliers",
-              parameters={"outputs": list(_OUTPUTS)}, verilog="/* verilator lint_off UNOPTFLAT */\n" + verilog)
+    run_side_by_side(_DESIGN.replace("module top", f"module {WRITTEN}") + (tmp_path / "packed.v").read_text(),
+                     name="ecp5_multipliers", inputs=_INPUTS, outputs=_OUTPUTS, clocks=("clk", "clk2"))

@@ -145,6 +145,41 @@ def test_a_multiplier_with_registers_inside(front: bool, behind: bool):
     assert not found.arcs
 
 
+@pytest.mark.parametrize("inside, output, operand, addend", [
+    ("", "multiplier", "multiplier", "addend_setup"),
+    ("A", "multiplier", "operand_setup", "addend_setup"),
+    ("M", "addend_output", "product_setup", "addend_setup"),
+    ("P", "product_output", "multiplier", "addend_setup"),
+    ("ACMP", "product_output", "operand_setup", "operand_setup"),
+])
+def test_a_slice_with_registers_inside(inside: str, output: str, operand: str, addend: str):
+    """Xilinx: paths end at the first register on their way, and begin at the last. A cascade has no routed wire."""
+    delays = FAMILIES["xcup"].delays
+    directions = {"A": "input", "C": "input", "PCIN": "input", "CEM": "input", "CLK": "input", "P": "output"}
+    nets = dict(zip(directions, range(1, 7), strict=True))
+    found = Netlist(starts=dict.fromkeys(nets.values(), delays.clock_to_output))
+    found._add("product", {
+        "type": "DSP48E2", "parameters": {f"{name}REG": str(int(name in inside)) for name in "ABCDMP"},
+        "port_directions": directions, "connections": {port: [net] for port, net in nets.items()}}, delays)
+    assert found.starts[nets["P"]] == getattr(delays, output)
+    assert {end.port: (end.setup, end.operand, end.routed) for end in found.ends} == {
+        "A": (getattr(delays, operand), "A" not in inside, True), "C": (getattr(delays, addend), False, True),
+        "PCIN": (delays.addend_setup, False, False), "CEM": (delays.operand_setup, False, True)}
+    # Registers right behind are the slice's own only where it has none.
+    assert (nets["P"] in found.products) == (inside in ("", "A"))
+    # A product's only register may be behind the adder, if nothing is added.
+    alone = Netlist()
+    alone._add("product", {
+        "type": "DSP48E2", "parameters": {f"{name}REG": str(int(name == "M")) for name in "ABCDMP"},
+        "port_directions": {"A": "input", "C": "input", "P": "output"},
+        "connections": {"A": [1], "C": ["0"], "P": [2]}}, delays)
+    assert alone.starts == {2: delays.product_output}
+    assert [(end.port, end.setup) for end in alone.ends] == [("A", delays.multiplier)] and not alone.products
+    wired = analyse(Netlist(starts={1: 0.1}, ends=[End(1, "m", "C", 0.2), End(1, "m", "PCIN", 0.2, routed=False)],
+                            loads={1: 2}), "xcup")
+    assert [path.delay_ns for path in wired.paths] == pytest.approx([0.3 + delays.wire(2), 0.3])
+
+
 def test_unknown_family(verilog: str):
     with pytest.raises(ValueError, match="family must be one of xcup, xc7, cyclonev, ecp5, not 'virtex'"):
         measure_timing(verilog, "chain", "virtex")
