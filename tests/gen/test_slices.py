@@ -23,7 +23,8 @@ module top(input clk, input enable, input reset, input signed [26:0] a, input si
            output reg signed [44:0] ahead, output reg signed [47:0] running, output reg signed [44:0] cleared,
            output reg signed [45:0] less, output signed [44:0] bare, output reg [25:0] narrow);
     reg signed [26:0] a0 = 0, a1 = 0; reg signed [17:0] b0 = 0, b1 = 0; reg signed [25:0] c0 = 0, d0 = 0;
-    reg signed [17:0] e0 = 0, f0 = 0; reg signed [18:0] both = 0; reg signed [44:0] m0 = 0, m1 = 0, m2 = 0, m3 = 0; reg [12:0] u0 = 0, v0 = 0;
+    reg signed [17:0] e0 = 0, f0 = 0; reg signed [18:0] both = 0; reg [12:0] u0 = 0, v0 = 0;
+    reg signed [44:0] m0 = 0, m1 = 0, m2 = 0, m3 = 0;
     initial {product, pair, sum, ahead, running, cleared, less, narrow} = 0;
     always @(posedge clk) begin
         a0 <= a; a1 <= a0; c0 <= c; d0 <= d; e0 <= d[17:0]; f0 <= c[17:0]; u0 <= a[12:0]; v0 <= c[12:0];
@@ -98,6 +99,9 @@ endmodule
 #: Registers that a slice may have.
 _STAGES = ("AREG", "BREG", "CREG", "DREG", "ADREG", "MREG", "PREG")
 
+#: What it adds, by the upper bits of its OPMODE.
+_ADDENDS = {"000": [], "001": ["pcin"], "010": ["feedback"], "011": ["c"], "101": ["pcin>>17"]}
+
 
 @pytest.fixture(scope="module")
 def made() -> tuple[str, Counter]:
@@ -132,12 +136,13 @@ def test_row():
 
 
 def _netlist(design: str) -> tuple[str, Counter]:
-    """Module `MADE`: ``design``'s top with all products in slices, all else as written; and the slices by what they have
-    inside, such as ``A2 B2 M P``.
+    """Module `MADE`: ``design``'s top with all products in slices, all else as written; and the slices by what they
+    have inside, such as ``A2 B2 M P``.
     """
     into_products = FAMILIES["xcup"].mapping("top")[:-1]
     commands = ["read_verilog design.v", HIDE_ELEMENTS, *into_products, "opt_clean -purge", f"rename top {MADE}",
-                f"select -module {MADE}", "write_verilog -noattr -selected netlist.v", "write_json -selected netlist.json"]
+                f"select -module {MADE}", "write_verilog -noattr -selected netlist.v",
+                "write_json -selected netlist.json"]
     with mapped(design, "\n".join([*commands, ""]), print) as folder:
         verilog = (folder / "netlist.v").read_text()
         cells = json.loads((folder / "netlist.json").read_text())["modules"][MADE]["cells"].values()
@@ -150,5 +155,5 @@ def _inside(cell: dict) -> str:
         return int(cell["parameters"][name], 2)
 
     registers = [f"{name[:-3]}{setting(name) if setting(name) > 1 else ''}" for name in _STAGES if setting(name)]
-    adder = {"001": "pcin", "010": "feedback", "011": "c", "101": "pcin>>17"}.get("".join(cell["connections"]["OPMODE"][6:3:-1]), "")
-    return " ".join([*registers, adder]).strip()
+    added = _ADDENDS["".join(cell["connections"]["OPMODE"][6:3:-1])]
+    return " ".join([*registers, *added])
