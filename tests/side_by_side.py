@@ -23,9 +23,10 @@ def run_side_by_side(verilog: str, *, name: str, inputs: Mapping[str, int], outp
         low += width
 
     def instance(module: str, net: str) -> str:
-        ports = [*(f".{port}({port})" for port in (*clocks, *inputs)),
-                 *(f".{port}({net}{part})" for port, part in parts.items())]
-        return f"  {module} {module}_0({', '.join(ports)});"
+        nets = {port: port for port in (*clocks, *inputs)} | {port: f"{net}{part}" for port, part in parts.items()}
+        # Escaped, as a port may have a word of the language for its name.
+        ports = ", ".join(rf".\{port} ({value})" for port, value in nets.items())
+        return f"  {module} {module}_0({ports});"
 
     top = "\n".join([
         f"module top({', '.join([*clocks, *inputs, 'equal'])});",

@@ -46,8 +46,9 @@ class Delays:
     operand_setup: float = 0.0
     product_setup: float = 0.0
     product_output: float = 0.0
-    #: Of a slice's adder behind its multiplier: what is added in front of the clock, and a sum behind it where only the
-    #: product has a register.
+    #: Of a slice's adder behind its multiplier: from what is added to the sum, or to the clock, and a sum behind it where
+    #: only the product has a register.
+    addend: float = 0.0
     addend_setup: float = 0.0
     addend_output: float = 0.0
 
@@ -63,7 +64,8 @@ class Family:
     ``library``: Yosys's models of its cells that have delays, as `read_verilog` is given them; None where none have.
     ``timing_options``: Yosys commands in front, where the mapping is for timing. ``pack``: what a netlist goes through
     behind Yosys, by ``pack_file`` of a module that is a script of its own in the boards' projects. ``behind_products``:
-    Yosys commands in the midst of ``command``, when products are multipliers and all else is still as written.
+    Yosys commands in the midst of ``command``, in front of its label ``coarse``, when products are multipliers and all
+    else is still as written.
     """
 
     command: str
@@ -107,14 +109,19 @@ _WIDEMUX = "-widemux 9"
 #: which on UltraScale+, where a wire takes twice as long as a table, they are not.
 _WIRE = "scratchpad -set synth_xilinx.abc9.W 1000"
 
-#: Yosys moves registers and the sum behind a product into 7 series's slices and not into those of UltraScale+, which
-#: have all of that by the same names: so they go through it as the former. Sums in front of a product, at most with a
-#: register between, are hidden from it: those slices have them by other names, and wider.
+#: Yosys's pass that moves registers, and sums behind products, into slices has none for UltraScale+'s, which have the
+#: same under the same names as 7 series's: so they go through it as the latter. Not what is named otherwise or is
+#: wrong in it: sums in front of a product and comparisons of sums, which it takes for used already, and sums with a
+#: choice between addends. Also wrong, and up to the design: a sum with a part of a product, or of its register, whose
+#: upper bits are left out; a register behind a product that a reset sets to anything but 0; one that is wider than the
+#: sum in front of it, but of that wires without a driver are left, which are an error.
 _INTO_SLICES = (
     "chtype -set DSP48E1 t:DSP48E2",
-    "select -set in_front t:DSP48E1 %ci:+[A] %ci:+[Q,Y] %ci:+[D] %ci:+[Y] t:$add %i",
-    "xilinx_dsp -family xc7 t:* @in_front %d",
+    'setparam -set USE_DPORT "TRUE" -set USE_PATTERN_DETECT "PATDET" t:DSP48E1',
+    "xilinx_dsp -family xc7 t:* t:$mux %d",
+    "setparam -unset USE_DPORT -unset USE_PATTERN_DETECT t:DSP48E1",
     "chtype -set DSP48E2 t:DSP48E1",
+    "opt_clean", "check -assert",
 )
 
 FAMILIES: Mapping[str, Family] = {
@@ -123,14 +130,14 @@ FAMILIES: Mapping[str, Family] = {
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5"),
         Delays(grade="-1", lut=0.15, mux=0.08, carry_in=0.18, carry=0.01, carry_out=0.12, net=0.30, net_doubling=0.03,
                clock_to_output=0.10, setup=0.05, ram_output=1.20, ram_setup=0.30, multiplier=1.60,
-               operand_setup=0.14, product_setup=0.78, product_output=0.18, addend_setup=0.69, addend_output=0.92),
+               operand_setup=0.14, product_setup=0.78, product_output=0.18, addend=0.73, addend_setup=0.69, addend_output=0.92),
         library="+/xilinx/cells_sim.v", timing_options=(_WIRE,), behind_products=_INTO_SLICES),
     "xc7": Family(
         f"synth_xilinx -family xc7 {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5"),
         Delays(grade="-1", lut=0.12, mux=0.25, carry_in=0.50, carry=0.03, carry_out=0.33, net=0.60, net_doubling=0.08,
                clock_to_output=0.46, setup=0.10, ram_output=2.45, ram_setup=0.57, multiplier=2.90,
-               operand_setup=0.25, product_setup=1.42, product_output=0.33, addend_setup=1.25, addend_output=1.67),
+               operand_setup=0.25, product_setup=1.42, product_output=0.33, addend=1.33, addend_setup=1.25, addend_output=1.67),
         library="+/xilinx/cells_sim.v"),
     "cyclonev": Family(
         "synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),

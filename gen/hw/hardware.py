@@ -1,4 +1,4 @@
-"""Which state of the hardware, and of the way it is mapped, a measurement is of."""
+"""Which state of the hardware, of the way it is mapped and of the delay model a measurement is of."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ from gen.files.sources import sources_digest
 
 from .families import FAMILIES, pack_source
 
-__all__ = ["hardware_digest"]
+__all__ = ["delay_model_digest", "hardware_digest"]
 
 
 def hardware_digest(family: str) -> str:
@@ -16,3 +16,9 @@ def hardware_digest(family: str) -> str:
     target = FAMILIES[family]
     parts = (sources_digest("cores"), target.command, *target.behind_products, pack_source(family))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def delay_model_digest(family: str) -> str:
+    """Changes with what makes a timing report out of a netlist; 64 hexadecimal digits."""
+    sources = sources_digest("gen/hw/timing.py", "gen/hw/netlist.py", "gen/hw/sta.py")
+    return hashlib.sha256("\0".join((sources, repr(FAMILIES[family].delays))).encode()).hexdigest()

@@ -54,7 +54,7 @@ _CLOCKS = ("C", "CLK", "CLK0", "CLK1", "WCK")
 #: Data inputs of registers.
 _REGISTER_DATA = ("D", "DI", "DATAIN")
 _RAM = re.compile(r"RAMB|DP16KD$|MISTRAL_M10K$")
-_MULTIPLIER = re.compile(r"DSP48E|MULT18X18D$|MISTRAL_MUL")
+_MULTIPLIER = re.compile(r"MULT18X18D$|MISTRAL_MUL")
 _SLICE = re.compile(r"DSP48E")
 
 
@@ -213,13 +213,13 @@ class Netlist:
                outputs: Mapping[str, list], delays: Delays) -> None:
         """With the registers that the netlist says are inside. One that has none on a side takes those beside it.
 
-        A product's only register may as well be behind the adder, if nothing is added. A path ends at an operand, and
-        at what is added, even if no register is behind it.
+        A product's only register may as well be behind the adder, if nothing is added. A path ends at an operand even
+        if no register is behind it.
         """
         def has(register: str) -> bool:
-            return int(settings[f"{register}REG"], 2) != 0
+            return int(settings.get(f"{register}REG", "0"), 2) != 0
 
-        adds = any(_nets(*(inputs.get(port, []) for port in ("C", "PCIN"))))
+        adds = any(bit != "0" for bit in inputs.get("OPMODE", [])[4:7])
         between = has("M") and (adds or has("P"))
         nets = list(_nets(*outputs.values()))
         if has("P") or has("M") and not adds:
@@ -230,15 +230,25 @@ class Netlist:
             output = delays.multiplier
             self.products.update(nets)
         self.starts.update(dict.fromkeys(nets, output))
+        through = []        # what a sum follows in the same cycle
         for port, bits in inputs.items():
             operand, setup = False, delays.operand_setup        # controls too
-            if port in "ABD" and not has(port):
+            if port in ("A", "B", "D") and not has(port):
                 operand, setup = True, delays.product_setup if between else delays.multiplier
-            elif port == "PCIN" or port == "C" and not has(port):
+            elif port == "PCIN" or port in ("C", "OPMODE") and not has(port):
                 setup = delays.addend_setup
+                if not has("P"):
+                    through += [Arc(net, 0, delays.addend, routed=port != "PCIN") for net in _nets(bits)]
+                    continue
             for net in _nets(bits) if port != "CLK" else ():
                 # Cascades have wires of their own.
                 self._end(net, name, port, setup, operand=operand, routed=not port.endswith("CIN"))
+        if through:
+            inside = -len(self.arcs) - 1
+            for arc in through:
+                self._follow(inside, arc)
+            for net in nets:
+                self._follow(net, Arc(inside, 0, 0.0, routed=False))
 
     def _clocked(self, name: str, kind: str, inputs: Mapping[str, list], outputs: Mapping[str, list],
                  delays: Delays) -> None:

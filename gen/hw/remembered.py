@@ -12,7 +12,7 @@ from cores.config import NpuConfig
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
-from .hardware import hardware_digest
+from .hardware import delay_model_digest, hardware_digest
 
 if TYPE_CHECKING:
     from .synth import Report
@@ -42,11 +42,15 @@ def remember_synthesis(board: Board, config: NpuConfig, area: "Report", timing: 
     """For `synthesis_of`, and for `gen.hw.clock.clock_of`."""
     found = Synthesis(totals=area.totals, levels=timing.levels, estimated_mhz=timing.estimated_mhz)
     with suppress(OSError):     # reports go on with estimates
-        write_file(entry_of(board, config, "machine"), json.dumps(asdict(found)))
+        write_file(_entry(board, config), json.dumps(asdict(found)))
 
 
 def synthesis_of(board: Board, config: NpuConfig) -> Synthesis | None:
     """As ``build --synth`` has found it; None where it has not been run."""
     with suppress(OSError, ValueError, TypeError):
-        return Synthesis(**json.loads(entry_of(board, config, "machine").read_text()))
+        return Synthesis(**json.loads(_entry(board, config).read_text()))
     return None
+
+
+def _entry(board: Board, config: NpuConfig) -> Path:
+    return entry_of(board, config, f"{delay_model_digest(board.family)[:16]}.machine")

@@ -12,6 +12,7 @@ from typing import Any
 
 from .families import FAMILIES, Family
 from .flat import FlatDesign, flat_design
+from .hardware import delay_model_digest
 from .kept import kept
 from .netlist import Arc, End, Netlist
 from .sta import cell_delay
@@ -192,8 +193,7 @@ def timing_of(design: FlatDesign, *, cache: Path | None = None,
         report = analyse(Netlist.of_module(module, target.delays), design.family)
         return replace(report, cell_ns=cell_delay(design, module, progress))
 
-    source = "".join(Path(__file__).with_name(name).read_text() for name in ("timing.py", "netlist.py", "sta.py"))
-    name = cache_key(design.key, repr(target), source)
+    name = cache_key(design.key, delay_model_digest(design.family))
     return kept(cache, f"{name}.timing.json", TimingReport.from_dict, make)
 
 

@@ -148,7 +148,7 @@ def _same(text: str) -> str:
 def _synthesis_script(target: Target) -> str:
     family = FAMILIES[target.board.family]
     return "\n".join([f"read_verilog npu.v {NAME}.v", f"hierarchy -top {NAME}", "flatten", HIDE_ELEMENTS,
-                      f"{family.command} -top {NAME} -json {NAME}.mapped.json", ""])
+                      *family.mapping(NAME), f"write_json {NAME}.mapped.json", ""])
 
 
 def _template(name: str) -> jinja2.Template:

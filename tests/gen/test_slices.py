@@ -6,12 +6,15 @@ from collections import Counter
 
 import pytest
 from amaranth.hdl import Shape
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from cores.compute.mac_array import MacRow, packed_products
+from cores.compute.mac_array import MacRow
 from cores.config import NpuConfig
+from cores.load.gather.run_spans import RunSpans
+from cores.store.requantizer_lane import RequantizerLane
 from gen.hw.families import FAMILIES, HIDE_ELEMENTS
-from gen.hw.yosys import mapped
+from gen.hw.yosys import SynthesisError, mapped
 from tests.bench import verilog_of
 from tests.side_by_side import MADE, WRITTEN, run_side_by_side
 
@@ -21,11 +24,13 @@ module top(input clk, input enable, input reset, input signed [26:0] a, input si
            input signed [25:0] c, input signed [25:0] d,
            output reg signed [44:0] product, output reg signed [45:0] pair, output reg signed [47:0] sum,
            output reg signed [44:0] ahead, output reg signed [47:0] running, output reg signed [44:0] cleared,
-           output reg signed [45:0] less, output signed [44:0] bare, output reg [25:0] narrow);
+           output reg signed [45:0] less, output signed [44:0] bare, output reg [25:0] narrow,
+           output reg signed [36:0] differs, output reg signed [47:0] chosen, output above);
     reg signed [26:0] a0 = 0, a1 = 0; reg signed [17:0] b0 = 0, b1 = 0; reg signed [25:0] c0 = 0, d0 = 0;
-    reg signed [17:0] e0 = 0, f0 = 0; reg signed [18:0] both = 0; reg [12:0] u0 = 0, v0 = 0;
-    reg signed [44:0] m0 = 0, m1 = 0, m2 = 0, m3 = 0;
-    initial {product, pair, sum, ahead, running, cleared, less, narrow} = 0;
+    reg signed [35:0] m5 = 0; reg signed [36:0] total = 0;
+    reg signed [17:0] e0 = 0, f0 = 0; reg signed [18:0] both = 0, apart = 0; reg [12:0] u0 = 0, v0 = 0;
+    reg signed [44:0] m0 = 0, m1 = 0, m2 = 0, m3 = 0, m4 = 0;
+    initial {product, pair, sum, ahead, running, cleared, less, narrow, differs, chosen} = 0;
     always @(posedge clk) begin
         a0 <= a; a1 <= a0; c0 <= c; d0 <= d; e0 <= d[17:0]; f0 <= c[17:0]; u0 <= a[12:0]; v0 <= c[12:0];
         if (enable) begin b0 <= b; b1 <= b0; end
@@ -41,13 +46,19 @@ module top(input clk, input enable, input reset, input signed [26:0] a, input si
         m3 <= a0 * e0;
         less <= m3 - c0;
         narrow <= u0 * v0;                              // without signs
+        apart <= e0 - f0;
+        differs <= apart * b1;                          // a difference in front, which stays
+        m4 <= e0 * b0; m5 <= f0 * b1;
+        chosen <= (enable ? chosen : c0) + m4;          // an accumulation from one of two
+        total <= m5 + d0;
     end
+    assign above = total >= 1024;                       // a comparison of a sum
     assign bare = a1 * d0[17:0];                         // without signs too wide for one slice
 endmodule
 """
 _INPUTS = {"enable": 1, "reset": 1, "a": 27, "b": 18, "c": 26, "d": 26}
 _OUTPUTS = {"product": 45, "pair": 46, "sum": 48, "ahead": 45, "running": 48, "cleared": 45, "less": 46, "bare": 45,
-            "narrow": 26}
+            "narrow": 26, "differs": 37, "chosen": 48, "above": 1}
 
 #: The slice as its maker describes it, of what the pass uses; a setting without a meaning makes outputs wrong.
 _SLICE = """
@@ -61,24 +72,25 @@ module DSP48E2(input [29:0] A, ACIN, input [17:0] B, BCIN, input [47:0] C, input
     parameter A_INPUT = "DIRECT", B_INPUT = "DIRECT", AMULTSEL = "A", BMULTSEL = "B", USE_MULT = "MULTIPLY";
     parameter USE_SIMD = "ONE48";
     wire strange = ALUMODEREG != 0 || CARRYINREG != 0 || CARRYINSELREG != 0 || INMODEREG != 0 || OPMODEREG != 0
-        || USE_MULT != "MULTIPLY" || USE_SIMD != "ONE48" || BMULTSEL != "B" || ALUMODE != 0 || CARRYIN
-        || CARRYINSEL != 0 || INMODE != (AMULTSEL == "AD" ? 5'b00100 : 5'b00000) || OPMODE[8:7] != 0;
+        || USE_MULT != "MULTIPLY" || USE_SIMD != "ONE48" || AMULTSEL != "A" || BMULTSEL != "B" || DREG != 0 || ADREG != 0
+        || ALUMODE != 0 || CARRYIN || CARRYINSEL != 0 || INMODE != 0 || D != 0 || OPMODE[8:7] != 0;
     wire [29:0] a = A_INPUT == "CASCADE" ? ACIN : A;
     wire [17:0] b = B_INPUT == "CASCADE" ? BCIN : B;
     reg [29:0] a_first = 0, a_last = 0; reg [17:0] b_first = 0, b_last = 0; reg [47:0] c_held = 0, p_held = 0;
-    reg signed [26:0] d_held = 0, ad_held = 0; reg signed [44:0] m_held = 0;
+    reg signed [44:0] m_held = 0;
     wire [29:0] a_used = AREG == 0 ? a : a_last;
     wire signed [17:0] b_used = BREG == 0 ? b : b_last;
     wire [47:0] c = CREG == 0 ? C : c_held;
-    wire signed [26:0] d = DREG == 0 ? D : d_held, ad = a_used[26:0] + d, operand = a_used[26:0];
-    wire signed [26:0] factor = AMULTSEL == "AD" ? (ADREG == 0 ? ad : ad_held) : operand;
+    wire signed [26:0] factor = a_used[26:0];
     wire signed [44:0] m = factor * b_used;
     wire signed [47:0] wide = MREG == 0 ? m : m_held;
     wire [47:0] x = OPMODE[3:0] == 4'b0101 ? wide : 48'h5A5A, y = 0;
     wire [47:0] z = OPMODE[6:4] == 0 ? 0 : OPMODE[6:4] == 1 ? PCIN : OPMODE[6:4] == 2 ? p_held
         : OPMODE[6:4] == 3 ? c : OPMODE[6:4] == 5 ? {{17{PCIN[47]}}, PCIN[47:17]} : 48'hA5A5;
     wire [47:0] total = strange ? ~(x + z) : x + z;
-    assign P = PREG == 0 ? total : p_held, PCOUT = P, ACOUT = a_used, BCOUT = b_used;
+    assign P = PREG == 0 ? total : p_held, PCOUT = P;
+    assign ACOUT = ACASCREG == 0 ? a : ACASCREG == AREG ? a_last : a_first;
+    assign BCOUT = BCASCREG == 0 ? b : BCASCREG == BREG ? b_last : b_first;
     always @(posedge CLK) begin
         if (AREG != 0 && RSTA) {a_first, a_last} <= 0; else begin
             if (AREG == 2 && CEA1) a_first <= a;
@@ -89,15 +101,13 @@ module DSP48E2(input [29:0] A, ACIN, input [17:0] B, BCIN, input [47:0] C, input
             if (BREG != 0 && CEB2) b_last <= BREG == 2 ? b_first : b;
         end
         if (CREG != 0) if (RSTC) c_held <= 0; else if (CEC) c_held <= C;
-        if (DREG != 0) if (RSTD) d_held <= 0; else if (CED) d_held <= D;
-        if (ADREG != 0) if (RSTD) ad_held <= 0; else if (CEAD) ad_held <= ad;
         if (MREG != 0) if (RSTM) m_held <= 0; else if (CEM) m_held <= m;
         if (PREG != 0) if (RSTP) p_held <= 0; else if (CEP) p_held <= total;
     end
 endmodule
 """
 #: Registers that a slice may have.
-_STAGES = ("AREG", "BREG", "CREG", "DREG", "ADREG", "MREG", "PREG")
+_STAGES = ("AREG", "BREG", "CREG", "MREG", "PREG")
 
 #: What it adds, by the upper bits of its OPMODE.
 _ADDENDS = {"000": [], "001": ["pcin"], "010": ["feedback"], "011": ["c"], "101": ["pcin>>17"]}
@@ -109,8 +119,8 @@ def made() -> tuple[str, Counter]:
 
 
 def test_what_is_taken_in(made: tuple[str, Counter]):
-    assert made[1] == {"A2 B2 M": 1, "A B M": 3, "A B M P pcin": 1, "A B2 C M P c": 1, "A B2 P feedback": 1,
-                       "A2 B M": 1, "A2 B": 2, "A2 B pcin>>17": 2}
+    assert made[1] == {"A2 B2 M": 1, "A B M": 3, "A B M P pcin": 1, "A B2 C M P c": 2, "A B2 P feedback": 1,
+                       "A2 B M": 1, "A B2 M": 1, "A B M P c": 1, "A2 B": 2, "A2 B pcin>>17": 2}
 
 
 def test_same_function(made: tuple[str, Counter]):
@@ -118,21 +128,33 @@ def test_same_function(made: tuple[str, Counter]):
                      inputs=_INPUTS, outputs=_OUTPUTS)
 
 
-def test_row():
-    """Of four multipliers whose sums stay packed: half of them add up the products of two in their slices.
+def test_a_register_wider_than_its_sum_is_an_error():
+    """It has copies of the sum's sign, which Yosys leaves without a driver."""
+    design = _DESIGN.replace("reg signed [35:0] m5 = 0; reg signed [36:0] total", "reg signed [44:0] m5 = 0, total")
+    assert design != _DESIGN
+    with pytest.raises(SynthesisError, match="check -assert"):
+        _netlist(design)
 
-    Registers of packed pixels stay in front: bits of one go to several places of its operand.
-    """
-    config = NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, select_fanin=4)
-    assert packed_products(config) == 4
-    row = MacRow(config)
-    design = verilog_of(row)
+
+_ROW = NpuConfig(oc_lanes=16, ic_lanes=16, nnz_lanes=4, select_fanin=4)
+
+
+@pytest.mark.parametrize("component, expected", [
+    # Sums of four stay packed: every other slice adds up the products of two. A packed pixel's register stays in front:
+    # bits of it go to several places of its operand.
+    pytest.param(MacRow(_ROW), {"B M": 2, "B M P pcin": 2}, id="row"),
+    pytest.param(RequantizerLane(acc_width=27), {"A M": 1}, id="requantizer lane"),
+    pytest.param(RunSpans(NpuConfig.preset(32, gather=1), depth=8), {"A B C M c": 1}, id="spans"),
+])
+def test_parts_of_the_machine(component: wiring.Component, expected: dict[str, int]):
+    design = verilog_of(component)
     netlist, slices = _netlist(design)
-    assert slices == {"B M": 2, "B M P pcin": 2}
-    inputs, outputs = ({path[0]: Shape.cast(member.shape).width for path, member, _ in row.signature.flatten(row)
+    assert slices == expected
+    members = list(component.signature.flatten(component))
+    inputs, outputs = ({"__".join(map(str, path)): Shape.cast(member.shape).width for path, member, _ in members
                         if member.flow is flow} for flow in (In, Out))
-    run_side_by_side(re.sub(r"\bmodule top\b", f"module {WRITTEN}", design) + netlist + _SLICE, name="slices_of_row",
-                     inputs={"rst": 1, **inputs}, outputs=outputs)
+    run_side_by_side(re.sub(r"\bmodule top\b", f"module {WRITTEN}", design) + netlist + _SLICE,
+                     name=f"slices_of_{type(component).__name__}", inputs={"rst": 1, **inputs}, outputs=outputs)
 
 
 def _netlist(design: str) -> tuple[str, Counter]:
@@ -155,5 +177,5 @@ def _inside(cell: dict) -> str:
         return int(cell["parameters"][name], 2)
 
     registers = [f"{name[:-3]}{setting(name) if setting(name) > 1 else ''}" for name in _STAGES if setting(name)]
-    added = _ADDENDS["".join(cell["connections"]["OPMODE"][6:3:-1])]
+    added = _ADDENDS["".join(map(str, cell["connections"]["OPMODE"][6:3:-1]))]
     return " ".join([*registers, *added])

@@ -8,7 +8,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from cores.emit import emit_component
-from gen.hw.families import FAMILIES
+from gen.hw.families import FAMILIES, Delays
 from gen.hw.netlist import Arc, End, Netlist
 from gen.hw.timing import TimingReport, analyse, measure_timing
 from gen.hw.yosys import SynthesisError
@@ -145,39 +145,53 @@ def test_a_multiplier_with_registers_inside(front: bool, behind: bool):
     assert not found.arcs
 
 
-@pytest.mark.parametrize("inside, output, operand, addend", [
-    ("", "multiplier", "multiplier", "addend_setup"),
-    ("A", "multiplier", "operand_setup", "addend_setup"),
-    ("M", "addend_output", "product_setup", "addend_setup"),
-    ("P", "product_output", "multiplier", "addend_setup"),
-    ("ACMP", "product_output", "operand_setup", "operand_setup"),
-])
-def test_a_slice_with_registers_inside(inside: str, output: str, operand: str, addend: str):
-    """Xilinx: paths end at the first register on their way, and begin at the last. A cascade has no routed wire."""
-    delays = FAMILIES["xcup"].delays
-    directions = {"A": "input", "C": "input", "PCIN": "input", "CEM": "input", "CLK": "input", "P": "output"}
-    nets = dict(zip(directions, range(1, 7), strict=True))
-    found = Netlist(starts=dict.fromkeys(nets.values(), delays.clock_to_output))
+def slice_(inside: str, delays: Delays, **connections: list) -> Netlist:
+    """A slice with some registers, a net each on A, C, PCIN, CEM and P, from 1 on."""
+    nets: dict[str, list] = {port: [net] for net, port in enumerate(("A", "C", "PCIN", "CEM", "P"), start=1)}
+    nets |= {"OPMODE": list("101010000"), "CLK": [9], **connections}
+    found = Netlist(starts=dict.fromkeys(range(1, 5), delays.clock_to_output))
     found._add("product", {
         "type": "DSP48E2", "parameters": {f"{name}REG": str(int(name in inside)) for name in "ABCDMP"},
-        "port_directions": directions, "connections": {port: [net] for port, net in nets.items()}}, delays)
-    assert found.starts[nets["P"]] == getattr(delays, output)
-    assert {end.port: (end.setup, end.operand, end.routed) for end in found.ends} == {
-        "A": (getattr(delays, operand), "A" not in inside, True), "C": (getattr(delays, addend), False, True),
-        "PCIN": (delays.addend_setup, False, False), "CEM": (delays.operand_setup, False, True)}
+        "port_directions": {port: "output" if port == "P" else "input" for port in nets}, "connections": nets}, delays)
+    return found
+
+
+@pytest.mark.parametrize("inside, output, operand", [
+    ("", "multiplier", "multiplier"), ("A", "multiplier", "operand_setup"), ("M", "addend_output", "product_setup"),
+    ("P", "product_output", "multiplier"), ("ACMP", "product_output", "operand_setup")])
+def test_a_slice_with_registers_inside(inside: str, output: str, operand: str):
+    """Xilinx: paths end at the first register on their way, and begin at the last; else they go through the adder."""
+    delays = FAMILIES["xcup"].delays
+    found = slice_(inside, delays)
+    assert found.starts[5] == getattr(delays, output)
+    ends = {end.port: (end.setup, end.operand, end.routed) for end in found.ends}
+    expected = {"A": (getattr(delays, operand), "A" not in inside, True), "CEM": (delays.operand_setup, False, True)}
+    if "P" in inside:
+        expected |= {"C": (delays.operand_setup if "C" in inside else delays.addend_setup, False, True),
+                     "PCIN": (delays.addend_setup, False, False)}
+        assert not found.arcs
+    else:
+        (inner,) = found.arcs[5]
+        assert {(arc.source, arc.delay, arc.routed) for arc in found.arcs[inner.source]} == {
+            (2, delays.addend, True), (3, delays.addend, False)}
+    assert ends == expected
     # Registers right behind are the slice's own only where it has none.
-    assert (nets["P"] in found.products) == (inside in ("", "A"))
-    # A product's only register may be behind the adder, if nothing is added.
-    alone = Netlist()
-    alone._add("product", {
-        "type": "DSP48E2", "parameters": {f"{name}REG": str(int(name == "M")) for name in "ABCDMP"},
-        "port_directions": {"A": "input", "C": "input", "P": "output"},
-        "connections": {"A": [1], "C": ["0"], "P": [2]}}, delays)
-    assert alone.starts == {2: delays.product_output}
-    assert [(end.port, end.setup) for end in alone.ends] == [("A", delays.multiplier)] and not alone.products
-    wired = analyse(Netlist(starts={1: 0.1}, ends=[End(1, "m", "C", 0.2), End(1, "m", "PCIN", 0.2, routed=False)],
-                            loads={1: 2}), "xcup")
-    assert [path.delay_ns for path in wired.paths] == pytest.approx([0.3 + delays.wire(2), 0.3])
+    assert (5 in found.products) == (inside in ("", "A"))
+
+
+def test_a_product_s_only_register_may_be_behind_the_adder():
+    delays = FAMILIES["xcup"].delays
+    alone = slice_("M", delays, C=["0"], PCIN=["0"], OPMODE=list("101000000"))
+    assert alone.starts[5] == delays.product_output
+    assert [(end.port, end.setup) for end in alone.ends if end.operand] == [("A", delays.multiplier)]
+    # Not if it adds a constant.
+    assert slice_("M", delays, C=["1"], PCIN=["0"], OPMODE=list("101011000")).starts[5] == delays.addend_output
+
+
+def test_a_cascade_has_no_routed_wire():
+    found = Netlist(starts={1: 0.1}, ends=[End(1, "m", "C", 0.2), End(1, "m", "PCIN", 0.2, routed=False)], loads={1: 2})
+    assert [path.delay_ns for path in analyse(found, "xcup").paths] == pytest.approx(
+        [0.3 + FAMILIES["xcup"].delays.wire(2), 0.3])
 
 
 def test_unknown_family(verilog: str):
