@@ -46,8 +46,8 @@ class Delays:
     operand_setup: float = 0.0
     product_setup: float = 0.0
     product_output: float = 0.0
-    #: Of a slice's adder behind its multiplier: from what is added to the sum, or to the clock, and a sum behind it where
-    #: only the product has a register.
+    #: Of a slice's adder behind its multiplier: from what is added to the sum, or to the clock, and a sum behind it
+    #: where only the product has a register.
     addend: float = 0.0
     addend_setup: float = 0.0
     addend_output: float = 0.0
@@ -109,12 +109,13 @@ _WIDEMUX = "-widemux 9"
 #: which on UltraScale+, where a wire takes twice as long as a table, they are not.
 _WIRE = "scratchpad -set synth_xilinx.abc9.W 1000"
 
-#: Yosys's pass that moves registers, and sums behind products, into slices has none for UltraScale+'s, which have the
-#: same under the same names as 7 series's: so they go through it as the latter. Not what is named otherwise or is
-#: wrong in it: sums in front of a product and comparisons of sums, which it takes for used already, and sums with a
-#: choice between addends. Also wrong, and up to the design: a sum with a part of a product, or of its register, whose
-#: upper bits are left out; a register behind a product that a reset sets to anything but 0; one that is wider than the
-#: sum in front of it, but of that wires without a driver are left, which are an error.
+#: Registers and sums behind products move into slices, which Yosys does for 7 series alone. UltraScale+'s slices have
+#: the same by the same names, so they go through that pass (of Yosys 0.70) under the older name. What must not go in:
+#: sums in front of products, whose settings differ, and comparisons of sums, which are no longer the same; the slices'
+#: own are marked as used. Choices between addends, whose sense is lost; their multiplexers are not selected.
+#: What the pass has wrong beyond that, no machine here has (tests/gen/test_slices.py): a sum with a part of a product
+#: whose upper bits are left out; a register behind a product that a reset sets to anything but 0; a register wider
+#: than its sum, whose copies of the sign are left without a driver: `check` finds these.
 _INTO_SLICES = (
     "chtype -set DSP48E1 t:DSP48E2",
     'setparam -set USE_DPORT "TRUE" -set USE_PATTERN_DETECT "PATDET" t:DSP48E1',
@@ -130,14 +131,16 @@ FAMILIES: Mapping[str, Family] = {
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E2", bram36="RAMB36E2 RAMB18E2:0.5"),
         Delays(grade="-1", lut=0.15, mux=0.08, carry_in=0.18, carry=0.01, carry_out=0.12, net=0.30, net_doubling=0.03,
                clock_to_output=0.10, setup=0.05, ram_output=1.20, ram_setup=0.30, multiplier=1.60,
-               operand_setup=0.14, product_setup=0.78, product_output=0.18, addend=0.73, addend_setup=0.69, addend_output=0.92),
+               operand_setup=0.14, product_setup=0.78, product_output=0.18,
+               addend=0.73, addend_setup=0.69, addend_output=0.92),
         library="+/xilinx/cells_sim.v", timing_options=(_WIRE,), behind_products=_INTO_SLICES),
     "xc7": Family(
         f"synth_xilinx -family xc7 {_WIDEMUX} -flatten -noiopad -noclkbuf", ("lut", "ff", "dsp", "bram36"),
         _cells(lut=_XILINX_LUTS, ff="FDRE FDSE FDCE FDPE", dsp="DSP48E1", bram36="RAMB36E1 RAMB18E1:0.5"),
         Delays(grade="-1", lut=0.12, mux=0.25, carry_in=0.50, carry=0.03, carry_out=0.33, net=0.60, net_doubling=0.08,
                clock_to_output=0.46, setup=0.10, ram_output=2.45, ram_setup=0.57, multiplier=2.90,
-               operand_setup=0.25, product_setup=1.42, product_output=0.33, addend=1.33, addend_setup=1.25, addend_output=1.67),
+               operand_setup=0.25, product_setup=1.42, product_output=0.33,
+               addend=1.33, addend_setup=1.25, addend_output=1.67),
         library="+/xilinx/cells_sim.v"),
     "cyclonev": Family(
         "synth_intel_alm -family cyclonev -noiopad -noclkbuf", ("lut", "ff", "dsp", "m10k"),

@@ -72,8 +72,8 @@ module DSP48E2(input [29:0] A, ACIN, input [17:0] B, BCIN, input [47:0] C, input
     parameter A_INPUT = "DIRECT", B_INPUT = "DIRECT", AMULTSEL = "A", BMULTSEL = "B", USE_MULT = "MULTIPLY";
     parameter USE_SIMD = "ONE48";
     wire strange = ALUMODEREG != 0 || CARRYINREG != 0 || CARRYINSELREG != 0 || INMODEREG != 0 || OPMODEREG != 0
-        || USE_MULT != "MULTIPLY" || USE_SIMD != "ONE48" || AMULTSEL != "A" || BMULTSEL != "B" || DREG != 0 || ADREG != 0
-        || ALUMODE != 0 || CARRYIN || CARRYINSEL != 0 || INMODE != 0 || D != 0 || OPMODE[8:7] != 0;
+        || USE_MULT != "MULTIPLY" || USE_SIMD != "ONE48" || AMULTSEL != "A" || BMULTSEL != "B" || DREG != 0
+        || ADREG != 0 || ALUMODE != 0 || CARRYIN || CARRYINSEL != 0 || INMODE != 0 || D != 0 || OPMODE[8:7] != 0;
     wire [29:0] a = A_INPUT == "CASCADE" ? ACIN : A;
     wire [17:0] b = B_INPUT == "CASCADE" ? BCIN : B;
     reg [29:0] a_first = 0, a_last = 0; reg [17:0] b_first = 0, b_last = 0; reg [47:0] c_held = 0, p_held = 0;
