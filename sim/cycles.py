@@ -24,7 +24,8 @@ from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
 from .timing.dram import DramTiming
 from .timing.latencies import MEMORY
-from .timing.load import Requester, Writer
+from .timing.load_requester import Requester
+from .timing.load_writer import Writer
 from .timing.state import Process, Shared, Steps
 from .timing.store import Store
 

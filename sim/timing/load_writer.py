@@ -1,144 +1,32 @@
-"""Time of the load engine: a requester that runs ahead, and a writer that delivers in order."""
+"""Time of the load engine's writer, which delivers data in order."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 
 import numpy as np
 
 from cores.arch.instruction import Instruction
 from cores.arch.isa import SETTERS, Opcode, Queue
-from cores.bus.axi import MAX_BURST
 from cores.load.gather.gathered_path import GatheredPath
 from cores.load.gather.run_settings import RunSettings
 from cores.load.load_dispatch import LoadDispatch
-from cores.load.load_requester import LoadRequester
-from cores.load.padded_walk import PaddedWalk
 from cores.load.winograd.winograd_lines import WinogradLines
 
 from ..hazards import check_box
 from .fifo import NEVER, TimedFifo, earliest
-from .latencies import LOAD_ARRIVAL
+from .load_requester import Handed, Requester
+from .load_walk import Walk
 from .runs import RowShape, Runs
 from .state import Shared, Steps, TimedSteps
 from .tiles import TileTimer
 
-__all__ = ["Requester", "Writer"]
+__all__ = ["Writer"]
 
 _NONE = np.empty(0, np.int64)
-
-
-def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.ndarray, int]:
-    """First beat of every row an instruction loads, and the beats of a row."""
-    offset = instruction["offset"]
-    match instruction.opcode:
-        case Opcode.LOAD_WGT:
-            return np.array([offset]), instruction["beats"]
-        case Opcode.LOAD_SIDE:
-            return offset + np.arange(instruction["rows"]) * instruction["row_pitch"], instruction["cols"]
-    assert geometry is not None
-    blocks = offset + np.arange(instruction["blocks"])[:, None] * geometry["block_pitch"]
-    return (blocks + np.arange(instruction["rows"]) * geometry["row_pitch"]).ravel(), geometry["cols"]
 
 
 def _width(geometry: Instruction) -> int:
     """Pixels of a row with its padding."""
     return geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
-
-
-@dataclass(frozen=True)
-class _Handed:
-    """An instruction: when it came to the queue, and from when to when the requester waited for its stores alone."""
-
-    index: int
-    there: int
-    held_from: int
-    held_until: int
-
-
-class Requester:
-    """Asks for the data of each instruction as soon as its stores are in memory and there is room for it."""
-
-    def __init__(self, shared: Shared) -> None:
-        self.shared = shared
-        self.clock = 0
-        #: Of each instruction handed to the writer.
-        self.handed: list[_Handed] = []
-
-    def run(self) -> Steps:
-        shared = self.shared
-        # From when on an instruction may be taken, and a request offered.
-        seen_from = free = ready = 0
-        geometry: Instruction | None = None
-        queue = shared.queues[Queue.LOAD]
-        while True:
-            while not queue.available or not shared.contexts.room:
-                yield "an instruction or room for it"
-            index = shared.pending[Queue.LOAD][queue.popped]
-            instruction = shared.program[index]
-            there = queue.next_readable()
-            seen = max(there, seen_from, shared.contexts.next_writable())
-            stored = yield from shared.take(Queue.LOAD, Queue.STORE, instruction["stores"])
-            accepted = max(seen + LoadRequester.LOOK, stored + LoadRequester.LOOK, free)
-            queue.pop_one(accepted)
-            shared.contexts.push_one(accepted)
-            self.handed.append(_Handed(index, there, max(seen, free), max(seen, free, stored)))
-            self.clock = seen_from = accepted + 1
-            yield None
-            if instruction.opcode in SETTERS:
-                geometry = instruction if instruction.opcode == Opcode.LOAD_SET else geometry
-                continue
-            ready = max(ready, accepted + LoadRequester.FIRST_REQUEST)
-            rows, beats = _rows(geometry, instruction)
-            for offset in rows.tolist():
-                for begin in range(0, beats, MAX_BURST):
-                    count = min(MAX_BURST, beats - begin)
-                    while shared.load_data.room < count:
-                        yield "room for load data"
-                    offered = max(ready, int(shared.load_data.writable(count)[-1]) + LoadRequester.ROOM_CYCLES - 1)
-                    self.clock = offered
-                    yield None
-                    taken, arrivals = shared.bus.load(offered, offset + begin, count)
-                    shared.load_data.push(arrivals + LOAD_ARRIVAL)
-                    free = offered + LoadRequester.NEXT_INSTRUCTION
-                    ready = taken + LoadRequester.REQUEST_CYCLES
-                    self.clock = taken + 1
-                    yield None
-
-
-class Walk:
-    """`PaddedWalk`, which counts pixels ahead of their data: when it may take a box, and when its pixels are there."""
-
-    def __init__(self) -> None:
-        #: When the box at hand is in its last row, and when its last pixel is counted.
-        self._last_row = self._ended = NEVER
-        self._begun = NEVER
-        #: When pixels met their data: the last ones before the box at hand, and its own.
-        self._met = np.full(PaddedWalk.AHEAD, NEVER)
-
-    def take(self, time: int) -> int:
-        """A box that is there at ``time``: the cycle in which it is taken."""
-        taken = max(time, self._last_row)
-        self._begun = max(taken + 1, self._ended)
-        return taken
-
-    @property
-    def first(self) -> int:
-        """First cycle in which the box's first pixel may meet its data."""
-        return max(self._begun + 1, int(self._met[0]) + 1) + 1
-
-    def meet(self, times: np.ndarray) -> None:
-        """The next pixels of the box at hand."""
-        self._met = np.concatenate([self._met, times])
-
-    def end(self, row: int) -> None:
-        """All of them have met; its last row had ``row`` pixels."""
-        count = len(self._met) - PaddedWalk.AHEAD
-
-        def counted(pixel: int) -> int:
-            return max(self._begun + 1 + pixel, int(self._met[pixel]) + 1)
-        self._last_row = 1 + (counted(count - row - 1) if count > row else self._begun)
-        self._ended = counted(count - 1)
-        self._met = self._met[-PaddedWalk.AHEAD:]
 
 
 class Writer:
@@ -231,7 +119,7 @@ class Writer:
             shared.idle_from[engine] = max(last + 2, transformed + 1, runs.last + 2) + behind
             yield None
 
-    def _wait(self, handed: _Handed, first: int, at_head: int, lacked: int, accepted: int) -> None:
+    def _wait(self, handed: Handed, first: int, at_head: int, lacked: int, accepted: int) -> None:
         """Cycles from ``first``, in which nothing else is in hand, until the instruction is ``accepted``."""
         # That stores are lacked shows a cycle later, and no longer when the writer has the instruction.
         stores = max(0, min(handed.held_until + 1, at_head) - max(handed.held_from + 1, first))

@@ -1,0 +1,88 @@
+"""Time of the load engine's requester, which asks for data ahead of the writer."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cores.arch.instruction import Instruction
+from cores.arch.isa import SETTERS, Opcode, Queue
+from cores.bus.axi import MAX_BURST
+from cores.load.load_requester import LoadRequester
+
+from .latencies import LOAD_ARRIVAL
+from .state import Shared, Steps
+
+__all__ = ["Handed", "Requester"]
+
+
+def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.ndarray, int]:
+    """First beat of every row an instruction loads, and the beats of a row."""
+    offset = instruction["offset"]
+    match instruction.opcode:
+        case Opcode.LOAD_WGT:
+            return np.array([offset]), instruction["beats"]
+        case Opcode.LOAD_SIDE:
+            return offset + np.arange(instruction["rows"]) * instruction["row_pitch"], instruction["cols"]
+    assert geometry is not None
+    blocks = offset + np.arange(instruction["blocks"])[:, None] * geometry["block_pitch"]
+    return (blocks + np.arange(instruction["rows"]) * geometry["row_pitch"]).ravel(), geometry["cols"]
+
+
+@dataclass(frozen=True)
+class Handed:
+    """An instruction: when it came to the queue, and from when to when the requester waited for its stores alone."""
+
+    index: int
+    there: int
+    held_from: int
+    held_until: int
+
+
+class Requester:
+    """Asks for the data of each instruction as soon as its stores are in memory and there is room for it."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.shared = shared
+        self.clock = 0
+        #: Of each instruction handed to the writer.
+        self.handed: list[Handed] = []
+
+    def run(self) -> Steps:
+        shared = self.shared
+        # From when on an instruction may be taken, and a request offered.
+        seen_from = free = ready = 0
+        geometry: Instruction | None = None
+        queue = shared.queues[Queue.LOAD]
+        while True:
+            while not queue.available or not shared.contexts.room:
+                yield "an instruction or room for it"
+            index = shared.pending[Queue.LOAD][queue.popped]
+            instruction = shared.program[index]
+            there = queue.next_readable()
+            seen = max(there, seen_from, shared.contexts.next_writable())
+            stored = yield from shared.take(Queue.LOAD, Queue.STORE, instruction["stores"])
+            accepted = max(seen + LoadRequester.LOOK, stored + LoadRequester.LOOK, free)
+            queue.pop_one(accepted)
+            shared.contexts.push_one(accepted)
+            self.handed.append(Handed(index, there, max(seen, free), max(seen, free, stored)))
+            self.clock = seen_from = accepted + 1
+            yield None
+            if instruction.opcode in SETTERS:
+                geometry = instruction if instruction.opcode == Opcode.LOAD_SET else geometry
+                continue
+            ready = max(ready, accepted + LoadRequester.FIRST_REQUEST)
+            rows, beats = _rows(geometry, instruction)
+            for offset in rows.tolist():
+                for begin in range(0, beats, MAX_BURST):
+                    count = min(MAX_BURST, beats - begin)
+                    while shared.load_data.room < count:
+                        yield "room for load data"
+                    offered = max(ready, int(shared.load_data.writable(count)[-1]) + LoadRequester.ROOM_CYCLES - 1)
+                    self.clock = offered
+                    yield None
+                    taken, arrivals = shared.bus.load(offered, offset + begin, count)
+                    shared.load_data.push(arrivals + LOAD_ARRIVAL)
+                    free = offered + LoadRequester.NEXT_INSTRUCTION
+                    ready = taken + LoadRequester.REQUEST_CYCLES
+                    self.clock = taken + 1
+                    yield None
