@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["pack_file", "pack_multipliers"]
+__all__ = ["pack_multipliers", "rewrite"]
 
 #: Bits of an operand, and of a product.
 _WIDTH, _PRODUCT = 18, 36
@@ -33,7 +33,7 @@ class _Control(NamedTuple):
     gsr: str
 
 
-def pack_file(source: Path, destination: Path) -> None:
+def rewrite(source: Path, destination: Path) -> None:
     """`pack_multipliers` of all modules of a netlist; the two may be the same file."""
     netlist = json.loads(source.read_text())
     for module in netlist["modules"].values():
@@ -215,4 +215,4 @@ if __name__ == "__main__":
     if len(sys.argv) != 3:
         print("usage: python3 multipliers.py MAPPED.json PACKED.json", file=sys.stderr)
         sys.exit(2)
-    pack_file(*map(Path, sys.argv[1:]))
+    rewrite(*map(Path, sys.argv[1:]))

@@ -22,4 +22,4 @@ QUARTUS = {
     **_LINUX,
 }
 ECP5 = {"Makefile": "ecp5.mk.jinja", "npu.ys": "npu.ys.jinja", "npu.lpf": "npu.lpf.jinja",
-        "multipliers.py": "multipliers.py.jinja"}
+        "multipliers.py": "multipliers.py.jinja", "copies.py": "copies.py.jinja"}

@@ -29,7 +29,7 @@ from cores.bus.read_ports import PORTS, ReadPorts
 from cores.config import NpuConfig
 from cores.emit import emit_component
 
-from .families import flat_netlist, pack_source
+from .families import FAMILIES, flat_netlist
 from .fields import described_registers
 from .ports import ports_of
 
@@ -105,7 +105,7 @@ def vendor_project(board: Board, config: NpuConfig) -> dict[str, str]:
         "memory_bus_bits": max(narrower, default=min(board.memory_bus_bits)),
         "read_ports": PORTS if shared else 1, "read_ports_verilog": _read_ports(config) if shared else "",
         "fabric_clock": _fabric_clock(board), "synthesis": _synthesis(board), "linux": board.linux,
-        "multipliers": pack_source(board.family), "registers_bytes": 1 << LITE_ADDRESS_BITS,
+        "rewrites": FAMILIES[board.family].scripts(), "registers_bytes": 1 << LITE_ADDRESS_BITS,
     }
     return {name: environment.get_template(template).render(values) for name, template in board.project.items()}
 

@@ -4,11 +4,12 @@ import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
-from boards import ecp5_multipliers
+from boards import ecp5_copies, ecp5_multipliers
 
-__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family", "flat_netlist", "pack_source"]
+__all__ = ["FAMILIES", "HIDE_ELEMENTS", "Delays", "Family", "flat_netlist"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +63,10 @@ class Family:
     """How a device family is mapped, and which resource each of its cells costs: cell name -> (resource, count).
 
     ``library``: Yosys's models of its cells that have delays, as `read_verilog` is given them; None where none have.
-    ``timing_options``: Yosys commands in front, where the mapping is for timing. ``pack``: what a netlist goes through
-    behind Yosys, by ``pack_file`` of a module that is a script of its own in the boards' projects. ``behind_products``:
-    Yosys commands in the midst of ``command``, in front of its label ``coarse``, when products are multipliers and all
-    else is still as written.
+    ``timing_options``: Yosys commands in front, where the mapping is for timing. ``rewrites``: what a netlist goes
+    through behind Yosys, by ``rewrite`` of modules that are scripts of their own in the boards' projects.
+    ``behind_products``: Yosys commands in the midst of ``command``, in front of its label ``coarse``, when products are
+    multipliers and all else is still as written.
     """
 
     command: str
@@ -74,7 +75,7 @@ class Family:
     delays: Delays
     library: str | None = None
     timing_options: tuple[str, ...] = ()
-    pack: ModuleType | None = None
+    rewrites: tuple[ModuleType, ...] = ()
     behind_products: tuple[str, ...] = ()
 
     def mapping(self, top: str, *options: str) -> list[str]:
@@ -83,6 +84,15 @@ class Family:
         if not self.behind_products:
             return [command]
         return [f"{command} -run begin:coarse", *self.behind_products, f"{command} -run coarse:"]
+
+    def rewrite(self, netlist: Path) -> None:
+        """Take a JSON netlist that Yosys wrote through all of ``rewrites``."""
+        for module in self.rewrites:
+            module.rewrite(netlist, netlist)
+
+    def scripts(self) -> dict[str, str]:
+        """File name -> content of ``rewrites``, in order."""
+        return {f"{module.__name__.rpartition('_')[2]}.py": inspect.getsource(module) for module in self.rewrites}
 
 
 def _cells(**resources: str) -> dict[str, tuple[str, float]]:
@@ -156,7 +166,7 @@ FAMILIES: Mapping[str, Family] = {
         Delays(grade="-6", lut=0.24, mux=0.18, carry_in=0.45, carry=0.04, carry_out=0.45, net=0.62, net_doubling=0.12,
                clock_to_output=0.52, setup=0.0, ram_output=5.73, ram_setup=0.2, multiplier=3.95,
                multiplier_registers=False, operand_setup=0.08, product_setup=3.49, product_output=0.74),
-        pack=ecp5_multipliers),
+        rewrites=(ecp5_multipliers, ecp5_copies)),
 }
 
 
@@ -175,9 +185,3 @@ def flat_netlist(top: str, family: str, output: str) -> list[str]:
     target = FAMILIES[family]
     return [*target.timing_options, f"hierarchy -check -top {top}", "flatten", HIDE_ELEMENTS,
             *target.mapping(top), f"write_json {output}"]
-
-
-def pack_source(family: str) -> str:
-    """The script that netlists of a family go through behind Yosys; "" where there is none."""
-    pack = FAMILIES[family].pack
-    return "" if pack is None else inspect.getsource(pack)

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from .families import FAMILIES, flat_netlist, pack_source
+from .families import FAMILIES, flat_netlist
 from .yosys import cache_key, mapped
 
 __all__ = ["FlatDesign", "flat_design"]
@@ -28,15 +28,13 @@ class FlatDesign:
 
     @property
     def key(self) -> str:
-        return cache_key(self.verilog, self._script, pack_source(self.family))
+        return cache_key(self.verilog, self._script, "".join(FAMILIES[self.family].scripts().values()))
 
     def netlist(self, progress: Callable[[str], None]) -> Path:
         """Yosys's JSON, in a folder that can be worked in. Raises as `gen.hw.yosys.mapped`."""
         if self._folder is None:
             folder = self._stack.enter_context(mapped(self.verilog, self._script, progress))
-            pack = FAMILIES[self.family].pack
-            if pack is not None:
-                pack.pack_file(folder / self._NETLIST, folder / self._NETLIST)
+            FAMILIES[self.family].rewrite(folder / self._NETLIST)
             self._folder = folder
         return self._folder / self._NETLIST
 

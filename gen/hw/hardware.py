@@ -4,7 +4,7 @@ import hashlib
 
 from gen.files.sources import sources_digest
 
-from .families import FAMILIES, pack_source
+from .families import FAMILIES
 
 __all__ = ["delay_model_digest", "hardware_digest"]
 
@@ -14,7 +14,8 @@ def hardware_digest(family: str) -> str:
     digits.
     """
     target = FAMILIES[family]
-    parts = (sources_digest("cores"), target.command, *target.behind_products, pack_source(family))
+    scripts = "".join(target.scripts().values())
+    parts = (sources_digest("cores"), target.command, *target.behind_products, scripts)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .families import FAMILIES, HIDE_ELEMENTS, Family, pack_source
+from .families import FAMILIES, HIDE_ELEMENTS, Family
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
 
@@ -59,14 +59,14 @@ def _count(family: Family, cells: Mapping[str, int]) -> dict[str, float]:
 
 def _statistics(verilog: str, commands: list[str], family: Family,
                 progress: Callable[[str], None]) -> dict[str, dict[str, int]]:
-    """Module name -> cell name -> count, after mapping; of families whose netlists are packed, after that."""
-    if family.pack is None:
+    """Module name -> cell name -> count, after mapping; of families whose netlists are rewritten, after that."""
+    if not family.rewrites:
         with mapped(verilog, "\n".join([*commands, "tee -q -o statistics.json stat -json", ""]), progress) as folder:
             modules = json.loads((folder / "statistics.json").read_text())["modules"]
         counts = {name: module["num_cells_by_type"] for name, module in modules.items()}
     else:
         with mapped(verilog, "\n".join([*commands, "write_json netlist.json", ""]), progress) as folder:
-            family.pack.pack_file(folder / "netlist.json", folder / "netlist.json")
+            family.rewrite(folder / "netlist.json")
             modules = json.loads((folder / "netlist.json").read_text())["modules"]
         counts = {name: Counter(cell["type"] for cell in module["cells"].values()) for name, module in modules.items()
                   if not {"blackbox", "whitebox"} & module["attributes"].keys()}
@@ -106,5 +106,6 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
         components["(top)"] = _count(target, modules.get(top, {}))
         return Report(family, _count(target, cells), dict(sorted(cells.items())), components)
 
-    name = cache_key(verilog, *commands, pack_source(family), repr((target.resources, target.cells)))
+    scripts = "".join(target.scripts().values())
+    name = cache_key(verilog, *commands, scripts, repr((target.resources, target.cells)))
     return kept(cache, f"{name}.json", lambda values: Report(**values), make)

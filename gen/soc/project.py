@@ -16,7 +16,7 @@ import jinja2
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS, pack_source
+from gen.hw.families import FAMILIES, HIDE_ELEMENTS
 from gen.soc.targets import Target
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def board_files(target: Target, config: NpuConfig, *, clock_mhz: float, baud: in
         files = _finished(system)
         values = {"target": target, "config": config, "clock_mhz": clock_mhz, "name": NAME,
                   "options": target.board.nextpnr[1:], "script": _synthesis_script(target)}
-        return {**files, "npu.v": emit_verilog(config), "multipliers.py": pack_source(target.board.family),
+        return {**files, "npu.v": emit_verilog(config), **FAMILIES[target.board.family].scripts(),
                 "config.json": config.to_json() + "\n",
                 "Makefile": _template("soc.mk.jinja").render(values), f"{NAME}.ys": _synthesis_script(target),
                 "system.json": json.dumps(describe(system, target, clock_mhz, baud), indent=2) + "\n"}
