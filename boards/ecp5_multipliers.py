@@ -170,7 +170,8 @@ def _is_plain(cell: _Cell) -> bool:
 
 
 def _is_kept(thing: dict[str, Any]) -> bool:
-    return int(str(thing.get("attributes", {}).get("keep", "0")), 2) != 0
+    """Attributes are numbers in binary, or strings that end with a blank where they could be taken for one."""
+    return str(thing.get("attributes", {}).get("keep", "")).strip("0 ") != ""
 
 
 def _common(registers: Iterable[_Cell | None]) -> _Control | None:

@@ -123,9 +123,10 @@ _WIRE = "scratchpad -set synth_xilinx.abc9.W 1000"
 #: the same by the same names, so they go through that pass (of Yosys 0.70) under the older name. What must not go in:
 #: sums in front of products, whose settings differ, and comparisons of sums, which are no longer the same; the slices'
 #: own are marked as used. Choices between addends, whose sense is lost; their multiplexers are not selected.
-#: What the pass has wrong beyond that, no machine here has (tests/gen/test_slices.py): a sum with a part of a product
-#: whose upper bits are left out; a register behind a product that a reset sets to anything but 0; a register wider
-#: than its sum, whose copies of the sign are left without a driver: `check` finds these.
+#: What the pass has wrong beyond that, the parts with multipliers do not have (tests/gen/test_slices.py): a sum with a
+#: part of a product whose upper bits are left out, or with a signed one whose upper bits are zeros there; a register
+#: behind a product that a reset sets to anything but 0; a register wider than its sum, whose copies of the sign are
+#: left without a driver: `check` finds these.
 _INTO_SLICES = (
     "chtype -set DSP48E1 t:DSP48E2",
     'setparam -set USE_DPORT "TRUE" -set USE_PATTERN_DETECT "PATDET" t:DSP48E1',

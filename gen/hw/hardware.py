@@ -21,5 +21,7 @@ def hardware_digest(family: str) -> str:
 
 def delay_model_digest(family: str) -> str:
     """Changes with what makes a timing report out of a netlist; 64 hexadecimal digits."""
+    target = FAMILIES[family]
     sources = sources_digest("gen/hw/timing.py", "gen/hw/netlist.py", "gen/hw/sta.py")
-    return hashlib.sha256("\0".join((sources, repr(FAMILIES[family].delays))).encode()).hexdigest()
+    parts = (sources, repr(target.delays), *target.timing_options, target.library or "")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
