@@ -151,6 +151,14 @@ def _windows(x: np.ndarray, kernel: tuple[int, int], stride: tuple[int, int], pa
     return sliding_window_view(padded, kernel, axis=(-2, -1))[..., ::stride[0], ::stride[1], :, :]
 
 
+def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``a @ b`` of finite numbers. BLAS libraries may raise the processor's flag for invalid operations by what lies
+    beside the operands in a vector register; it is not in the result.
+    """
+    with np.errstate(invalid="ignore"):
+        return a @ b
+
+
 def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads: tuple[int, int, int, int],
                       pad_value: int) -> np.ndarray:
     """Exact sums of products of raw values.
@@ -175,12 +183,12 @@ def conv2d_accumulate(x, weights, depthwise: bool, stride: tuple[int, int], pads
         rows = max(1, _FLOAT_WEIGHTS // max(1, weights[:1].size))
         for first in range(0, oc, rows):
             some = weights[first:first + rows]
-            sums = some.reshape(len(some), -1).astype(number) @ columns
+            sums = _multiplied(some.reshape(len(some), -1).astype(number), columns)
             acc[..., first:first + rows, :, :] = sums.reshape(*lead, len(some), height, width)
     else:
         for ky, kx in taps:
             columns = windows[..., ky, kx].reshape(*lead, channels, height * width)
-            acc += (weights[:, :, ky, kx].astype(number) @ columns).reshape(acc.shape)
+            acc += _multiplied(weights[:, :, ky, kx].astype(number), columns).reshape(acc.shape)
     return acc.astype(np.int64)
 
 
