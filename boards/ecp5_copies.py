@@ -1,6 +1,6 @@
 """ECP5's registers that many parts of a design read get copies, each for parts that are beside each other.
 
-A register that all lanes read has its wire across the device, 5 to 9 ns of it, wherever it is placed; nextpnr makes no
+A register that all lanes read has its wire across the device, most of a cycle, wherever it is placed; nextpnr makes no
 copies of one. A part is an instance of the design, by the names that Yosys gives cells of a netlist without hierarchy:
 those of the registers that they lead to. Enables and resets of cells stay with the register, as they have wires of
 their own. Clocks have no copies, nor has what comes from another clock, or from outside, a register or two before:
