@@ -217,8 +217,10 @@ class InstructionFetch(wiring.Component):
             m.d.sync += [request.valid.eq(0),
                          request.p.address.eq(request.p.address + self.REQUEST_BEATS * beat_bytes)]
         with m.If(self.start):
-            m.d.sync += [left.eq(total), some_left.eq(total != 0), many_left.eq(total >= self.REQUEST_BEATS),
-                         request.p.address.eq(self.program_address)]
+            # Compared in instructions: no sum in front.
+            many = (self.REQUEST_BEATS - 1) * beat_bytes // INSTRUCTION_BYTES + 1
+            m.d.sync += [left.eq(total), some_left.eq(self.program_length != 0),
+                         many_left.eq(self.program_length >= many), request.p.address.eq(self.program_address)]
 
     def _queues(self, m: Module, *, word, queue, push, has_room, empty):
         """One FIFO for each engine, as wide as the longest instruction that goes there.
