@@ -114,13 +114,13 @@ def _streams(config: NpuConfig) -> float:
 #: as large in every machine.
 _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
     # A MAC has a multiplexer, and adders that cost as 5.4 of its inputs do (xcup, 256 MACs of 4, 16 and 32 inputs).
-    # Sums of 27-bit products stay packed in registers of their own. Then the reads of spread words, the binary unit and
-    # the stochastic one.
-    "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), (c.multiplier_width == 27) * c.macs,
+    # Sums of products of 27 bits stay packed, in slices; narrower ones are added beside them. Then the reads of spread
+    # words, the binary unit and the stochastic one.
+    "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), (c.multiplier_width < 27) * c.macs,
                           c.depthwise * c.macs,
                           c.depthwise * c.oc_groups, c.binary_rows * c.binary_bits, _streams(c)),
     "load": lambda c: (c.ic_lanes, 1, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
-    "store": lambda c: (c.ic_lanes, 1, (c.multiplier_width == 27) * c.ic_lanes, c.local_store * c.ic_lanes,
+    "store": lambda c: (c.ic_lanes, 1, (c.multiplier_width < 27) * c.ic_lanes, c.local_store * c.ic_lanes,
                         (c.binary_rows > 0) * c.ic_lanes, c.table * c.ic_lanes, c.product * c.ic_lanes),
     "weight_ring": lambda c: (c.ic_lanes, 1),
     "side_ring": lambda c: (c.ic_lanes, 1),
