@@ -12,12 +12,15 @@ from cores.arch.instruction_layout import QueueEntry
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from cores.bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from cores.config import NpuConfig
+from cores.control.instruction_fetch import InstructionFetch
 from tests.bench import bench_parameters
 from tests.cores.bus_models import collect, start
 from tests.cores.instruction_samples import broken_word, random_instruction
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 BYTES = CONFIG.beat_bytes
+#: Instructions in as many beats as a request has.
+REQUEST_LENGTH = InstructionFetch.REQUEST_BEATS * BYTES // INSTRUCTION_BYTES
 REQUEST, DATA = read_request_layout(CONFIG), read_data_layout(CONFIG)
 BASE = 0x12_3456_7000
 END, SYNC = encode(Instruction(Opcode.END)), encode(Instruction(Opcode.SYNC))
@@ -112,7 +115,8 @@ def check_queues(machine: Machine, program: list[bytes], count: int) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-@cocotb.parametrize(stall=[0.0, 0.6], length=[1, 2, 3, 64, 151])
+@cocotb.parametrize(stall=[0.0, 0.6],
+                    length=[1, 2, 3, *range(REQUEST_LENGTH - 2, REQUEST_LENGTH + 2), 64, 151])
 async def instructions_reach_their_queues(dut, stall, length):
     program = [encode(random_instruction()) for _ in range(length - 1)]
     for position in random.sample(range(length - 1), min(3, length - 1)):
