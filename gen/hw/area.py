@@ -113,9 +113,9 @@ def _streams(config: NpuConfig) -> float:
 #: Component -> what its area grows with; of terms that fit alike the first is taken. Components that are not named are
 #: as large in every machine.
 _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
-    # A MAC has a multiplexer, and adders that cost as 5.4 of its inputs do (xcup, 256 MACs of 4, 16 and 32 inputs).
-    # Sums of products of 27 bits stay packed, in slices; narrower ones are added beside them. Then the reads of spread
-    # words, the binary unit and the stochastic one.
+    # A MAC has a multiplexer, and adders that cost as 5.4 of its inputs do (xcup, 256 MACs of 4, 16 and 32 inputs,
+    # before slices had sums). Sums of products of 27 bits stay packed, in slices; narrower ones are added beside them.
+    # Then the reads of spread words, the binary unit and the stochastic one.
     "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), (c.multiplier_width < 27) * c.macs,
                           c.depthwise * c.macs,
                           c.depthwise * c.oc_groups, c.binary_rows * c.binary_bits, _streams(c)),

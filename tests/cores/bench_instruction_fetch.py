@@ -71,6 +71,7 @@ class Machine:
             self.cycle += 1
             if ready and int(dut.request__valid.value):
                 request = REQUEST.from_bits(int(dut.request__payload.value))
+                assert request.length < InstructionFetch.REQUEST_BEATS, "a request longer than there is room for"
                 for beat in range(request.length + 1):
                     self.asked.append(request.address + beat * BYTES)
                     pending.append((self.cycle + self.latency, self.asked[-1], beat == request.length))
