@@ -112,9 +112,8 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
             else:
                 host |= _unquantised(model, probed)
             continue
-        found, stuck = turns(units(model.nodes, probed))
-        left = {node.name: "waits for a node of the processor that waits for it" for unit in stuck
-                for node in unit.nodes}
+        ordered, left = units(model.nodes, probed)
+        found = turns(ordered)
         left |= {name: "is not worth a turn of the accelerator: no convolution or matrix product is beside it"
                  for turn in found if turn.place == "accelerator" and not _is_worth_it(turn)
                  for name in turn.nodes}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gen.onnx.model import Node
+from gen.partition.components import components
 from gen.partition.probe import Probed
 
 __all__ = ["Place", "Turn", "Unit", "bases", "turns", "units"]
@@ -55,13 +56,38 @@ def bases(nodes: Sequence[Node], probed: Probed) -> Mapping[str, frozenset[str]]
     return found
 
 
-def units(nodes: Sequence[Node], probed: Probed) -> list[Unit]:
+def units(nodes: Sequence[Node], probed: Probed) -> tuple[list[Unit], dict[str, str]]:
+    """Units, each after those it waits for; and nodes that keep some from an order -> why.
+
+    Layers that share a node are one unit, and so are units of the accelerator that wait for each other: a table that
+    begins before another layer's quantisation and ends after it. Where a node of the processor is among those, the
+    unit cannot run in one turn: the nodes of it that come after that node have to be left to the processor.
+    """
+    based = bases(nodes, probed)
+    grouped = _grouped(nodes, probed, based)
+    made_in = {name: number for number, unit in enumerate(grouped) for name in unit.makes}
+    place = {node.name: number for number, node in enumerate(nodes)}
+    result: list[Unit] = []
+    apart: dict[str, str] = {}
+    for members in components([dict.fromkeys(sorted(made_in[name] for name in unit.reads if name in made_in))
+                               for unit in grouped]):
+        together = [grouped[number] for number in members]
+        inside = sorted((node for unit in together for node in unit.nodes), key=lambda node: place[node.name])
+        if len(together) > 1 and any(unit.place == "host" for unit in together):
+            apart |= _after_host(inside, probed, based)
+        makes = frozenset().union(*(unit.makes for unit in together))
+        reads = frozenset().union(*(unit.reads for unit in together))
+        result.append(Unit(together[0].place, tuple(inside), reads - makes))
+    return result, apart
+
+
+def _grouped(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozenset[str]]) -> list[Unit]:
     """In the order of the model; layers that share a node are one unit."""
     head: dict[str, str] = {}       # node -> another of its unit, or itself
 
     def find(name: str) -> str:
         while head.setdefault(name, name) != name:
-            name = head[name]
+            head[name] = name = head[head[name]]
         return name
 
     for layer in probed.layers:
@@ -71,42 +97,48 @@ def units(nodes: Sequence[Node], probed: Probed) -> list[Unit]:
     for node in nodes:
         if not probed.is_copied(node):
             grouped.setdefault(find(node.name), []).append(node)
-    found, result = bases(nodes, probed), []
+    result = []
     for members in grouped.values():
         made = {name for node in members for name in node.outputs}
-        read = frozenset().union(*(found.get(name, frozenset([name])) for node in members for name in node.inputs))
+        read = frozenset().union(*(based.get(name, frozenset([name])) for node in members for name in node.inputs))
         place: Place = "host" if members[0].name in probed.host else "accelerator"
         result.append(Unit(place, tuple(members), read - made))
     return result
 
 
-def turns(waiting: Sequence[Unit]) -> tuple[list[Turn], list[Unit]]:
-    """All units in as few turns as can be, and the units that wait for each other, if there are any.
+def _after_host(nodes: Sequence[Node], probed: Probed, based: Mapping[str, frozenset[str]]) -> dict[str, str]:
+    """Those of a component's ``nodes`` that a layer has and that need a result of one of the processor's -> why."""
+    found: dict[str, str] = {}
+    maker: dict[str, str] = {}      # value -> the node of the processor that it needs
+    for node in nodes:
+        needed = next((maker[base] for name in node.inputs for base in based.get(name, (name,)) if base in maker), "")
+        if node.name in probed.host:
+            needed = node.name
+        elif needed:
+            found[node.name] = (f"its layer begins before node {needed}, which the processor has, and ends after it; "
+                                "put QuantizeLinear and DequantizeLinear between the two")
+        if needed:
+            maker.update(dict.fromkeys(node.outputs, needed))
+    return found
+
+
+def turns(units: Sequence[Unit]) -> list[Turn]:
+    """All units in as few turns as can be; each of ``units`` comes after those it waits for.
 
     A turn takes whatever is ready for its place, so no unit is later than it has to be.
     """
-    return min((_alternate(waiting, place) for place in ("accelerator", "host")), key=lambda found: len(found[0]))
+    return min((_alternate(units, place) for place in ("accelerator", "host")), key=len)
 
 
-def _alternate(waiting: Sequence[Unit], place: Place) -> tuple[list[Turn], list[Unit]]:
-    """Turns of which the first is on ``place``."""
-    left, missing = list(waiting), {name for unit in waiting for name in unit.makes}
-    result: list[Turn] = []
-    idle = 0
-    while left and idle < 2:
-        taken: list[Unit] = []
-        before = -1
-        while before < len(taken):      # a layer may have nodes in front of what it waits for
-            before, rest = len(taken), []
-            for unit in left:
-                if unit.place == place and missing.isdisjoint(unit.reads):
-                    taken.append(unit)
-                    missing -= unit.makes
-                else:
-                    rest.append(unit)
-            left = rest
-        if taken:
-            result.append(Turn(place, tuple(taken)))
-        idle = 0 if taken else idle + 1
-        place = "host" if place == "accelerator" else "accelerator"
-    return result, left
+def _alternate(units: Sequence[Unit], first: Place) -> list[Turn]:
+    """Turns of which the first is on ``first``."""
+    turn_of: dict[str, int] = {}        # value -> the turn that makes it
+    taken: list[list[Unit]] = []
+    for unit in units:
+        parity = unit.place != first
+        turn = max((turn_of[name] for name in unit.reads if name in turn_of), default=0)
+        turn += turn % 2 != parity
+        turn_of.update(dict.fromkeys(unit.makes, turn))
+        taken += [[] for _ in range(len(taken), turn + 1)]
+        taken[turn].append(unit)
+    return [Turn(members[0].place, tuple(members)) for members in taken if members]
