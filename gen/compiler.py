@@ -12,6 +12,7 @@ from gen.ir.graph import Conv, Graph
 from gen.ir.verify import verify
 from gen.lowering.lower import lower
 from gen.lowering.placed import PlacedGraph
+from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
 from gen.mapping.winograd.calibrate import calibrate
@@ -72,12 +73,12 @@ def compile_graph(graph: Graph, config: NpuConfig, options: CompileOptions | Non
     return generate(graph, config, options, model=model), graph
 
 
-def lowered(graph: Graph, config: NpuConfig, options: CompileOptions) -> Lowered:
-    """The instructions for a graph that is prepared.
+def lowered(graph: Graph, config: NpuConfig, options: CompileOptions, mapped: MappedGraph | None = None) -> Lowered:
+    """The instructions for a graph that is prepared, and perhaps ``mapped``.
 
-    Raises CompileError for a layer that the configuration cannot run.
+    Raises UnfitError for layers that the configuration cannot run, CompileError for a graph that has no room.
     """
-    mapped = map_graph(graph, config, options)
+    mapped = mapped or map_graph(graph, config, options)
     verify_mapped(mapped)
     placed = PlacedGraph.of(mapped, keep_all=options.keep_all)
     verify_placed(placed)
@@ -87,9 +88,13 @@ def lowered(graph: Graph, config: NpuConfig, options: CompileOptions) -> Lowered
         raise CompileError(f"model {graph.name}: {error}") from None
 
 
-def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model: bytes | None = None) -> Program:
-    """The program for a graph that is prepared; ``model`` is kept in it as it is. Raises what `lowered` does."""
-    result = lowered(graph, config, options)
+def generate(graph: Graph, config: NpuConfig, options: CompileOptions, *, model: bytes | None = None,
+             mapped: MappedGraph | None = None) -> Program:
+    """The program for a graph that is prepared, and perhaps ``mapped``; ``model`` is kept in it as it is.
+
+    Raises what `lowered` does.
+    """
+    result = lowered(graph, config, options, mapped)
     placed = result.placed
     layers = [layer.mapped for step in placed.steps for layer in step]
     return Program(

@@ -1,6 +1,8 @@
+from collections.abc import Mapping
+
 from cores.errors import NpugenError
 
-__all__ = ["CompileError", "GraphError"]
+__all__ = ["CompileError", "GraphError", "LayerError", "UnfitError"]
 
 
 class GraphError(NpugenError, ValueError):
@@ -8,4 +10,25 @@ class GraphError(NpugenError, ValueError):
 
 
 class CompileError(NpugenError, ValueError):
-    """A layer that this configuration cannot run; the message names it and says what to change."""
+    """What this configuration cannot run; the message names the layer or the model, and says what to change."""
+
+
+class LayerError(CompileError):
+    """A layer that this configuration cannot run, and why."""
+
+    def __init__(self, layer: str, reason: str) -> None:
+        super().__init__(f"layer {layer}: {reason}")
+        self.layer, self.reason = layer, reason
+
+
+class UnfitError(CompileError):
+    """All layers of a graph that this configuration cannot run: ``reasons`` by the names of the layers, at least one.
+
+    The message is that of the first.
+    """
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        first = next(iter(reasons))
+        more = f" (and {len(reasons) - 1} more layers)" if len(reasons) > 1 else ""
+        super().__init__(f"layer {first}: {reasons[first]}{more}")
+        self.reasons = dict(reasons)

@@ -77,7 +77,7 @@ class Site:
 
     @cached_property
     def fitted(self) -> Layer:
-        """The layer, proven to fit the accumulators. Raises CompileError."""
+        """The layer, proven to fit the accumulators. Raises LayerError."""
         return fit_sums(self.layer, self.config, self.inputs)
 
 
@@ -90,7 +90,7 @@ class Mapping(MappedLayer):
     def propose(cls, site: Site) -> "Mapping | None":
         """The layer of a site in this way; None if this way is not for it.
 
-        Raises CompileError if it is, but no tiling fits the configuration.
+        Raises LayerError if it is, but no tiling fits the configuration.
         """
 
     @classmethod

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import LayerError
 from gen.ir.graph import Conv
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.places import BufferRing, Chunk
@@ -232,13 +232,13 @@ class ConvCost:
 
 
 def plan_conv(name: str, cost: ConvCost) -> Plan:
-    """Choose the tiling of layer ``name``. Raises CompileError when none fits the configuration."""
+    """Choose the tiling of layer ``name``. Raises LayerError when none fits the configuration."""
     config = cost.config
     found = [(cost.estimate(tiling.windows), tiling)
              for tiling in candidates(cost.geometry, config, narrow=cost.all_narrow, words=cost.words)]
     if not found:
-        raise CompileError(f"layer {name}: no tile of it fits input_depth={config.input_depth} and "
-                           f"acc_depth={config.acc_depth}; build with deeper memories")
+        raise LayerError(name, f"no tile of it fits input_depth={config.input_depth} and acc_depth={config.acc_depth}; "
+                               "build with deeper memories")
     estimate, tiling = cheapest(found)
     return tiling.finish(estimate, config, narrow=cost.narrow)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import LayerError
 from gen.ir.graph import Pool, Tensor
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tiles
@@ -134,16 +134,16 @@ def _plan(layer: Pool, source: Tensor, target: Tensor, config: NpuConfig, *, map
     """Choose the tiling of a pooling layer: ``chunk`` blocks of a spatial tile at a time, each its own output tile.
 
     Windows that instructions or the input buffer have no room for are pooled in pieces, one window after the other; a
-    single window is where that is faster. ``map_out``: it writes a map of signs. Raises CompileError when no tiling
+    single window is where that is faster. ``map_out``: it writes a map of signs. Raises LayerError when no tiling
     fits the configuration.
     """
     blocks = -(-source.shape[0] // config.ic_lanes)
-    refusal = CompileError(f"layer {layer.name}: no tile of it fits input_depth={config.input_depth}; "
-                           "build with a deeper input buffer")
+    refusal = LayerError(layer.name, f"no tile of it fits input_depth={config.input_depth}; build with a deeper input "
+                                     "buffer")
     plans = []
     try:
         geometry = Geometry.of(layer, source, target, map_out=map_out)
-    except CompileError as error:
+    except LayerError as error:
         refusal = error
     else:
         found = [(_estimate_pool(layer, blocks, tiling.windows, config), tiling)

@@ -1,7 +1,7 @@
 """The ways to compute a layer, and the choice between them."""
 
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import CompileError, LayerError, UnfitError
 from gen.ir.graph import Graph, is_broadcast
 from gen.lowering.steps import MappedGraph
 from gen.mapping.base import Mapping, Single, Site, Survey
@@ -23,13 +23,13 @@ MAPPINGS: tuple[type[Mapping], ...] = (
 
 
 def choose(site: Site) -> Mapping:
-    """The cheapest way to compute a layer. Raises CompileError if no way fits the configuration."""
+    """The cheapest way to compute a layer. Raises LayerError if no way fits the configuration."""
     found: list[Mapping] = []
-    refusal: CompileError | None = None
+    refusal: LayerError | None = None
     for kind in MAPPINGS:
         try:
             mapping = kind.propose(site)
-        except CompileError as error:
+        except LayerError as error:
             refusal = error
             continue
         if mapping is not None and mapping.demanded:
@@ -42,7 +42,11 @@ def choose(site: Site) -> Mapping:
 
 
 def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> MappedGraph:
-    """Choose a mapping for each layer. Raises CompileError for one that the configuration cannot run."""
+    """Choose a mapping for each layer.
+
+    Raises UnfitError with all layers that the configuration cannot run, so that they can be left to the processor at
+    once; CompileError for a machine without the units that the graph was made for.
+    """
     looking = next((layer.name for layer in graph.layers if layer.table), None)
     if looking is not None and not config.table:
         raise CompileError(f"layer {looking}: needs a table of its function, which this machine does not have; "
@@ -54,7 +58,16 @@ def map_graph(graph: Graph, config: NpuConfig, options: CompileOptions) -> Mappe
                            "machine does not; --features product has it do so")
     survey = Survey(graph, config, options)
     binary = survey.ask(BinaryLayers)
-    layers = [choose(survey.site(layer, map_out=layer.output in binary.maps))
-              for layer in graph.layers if layer.output not in binary.spared]
+    layers: list[Mapping] = []
+    unfit: dict[str, str] = {}
+    for layer in graph.layers:
+        if layer.output in binary.spared:
+            continue
+        try:
+            layers.append(choose(survey.site(layer, map_out=layer.output in binary.maps)))
+        except LayerError as error:
+            unfit[error.layer] = error.reason
+    if unfit:
+        raise UnfitError(unfit)
     mapped = MappedGraph(graph, config, [Single(layer) for layer in layers], binary.maps)
     return fuse(mapped, options)

@@ -7,7 +7,7 @@ import numpy as np
 from cores.arch.numerics import MAX_SHIFT, MULTIPLIER_BITS, POOL_WIDTH
 from cores.arch.stochastic import LENGTH_BITS
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Layer, Requantize
 from gen.ir.ranges import Range, any_values, sum_range
 from sim.golden import round_shift, winograd_output
@@ -39,6 +39,15 @@ def _reach(layer: Layer, inputs: Range | None) -> Range:
     return sum_range(layer, any_values(layer) if inputs is None else inputs)
 
 
+def _widths(reach: Range, bias: np.ndarray) -> np.ndarray:
+    """Bits of each channel's sums, without the bias, as accumulators have them, and with it: the first stage adds it in
+    as many. What a sum is on the way there may run over.
+    """
+    low, high = reach
+    furthest = np.maximum(np.maximum(high, high + bias), -1 - np.minimum(low, low + bias))
+    return np.array([int(end).bit_length() + 1 for end in furthest])
+
+
 def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high: np.ndarray) -> Conv:
     """Replace channels whose result is the same for all inputs: no weights, the result as bias. Others stay."""
     first = layer.requantize
@@ -58,13 +67,13 @@ def _constant_channels(layer: Conv, channels: np.ndarray, low: np.ndarray, high:
 
 
 def _require_room(layer: Layer) -> None:
-    """Raises CompileError for a window that the pool unit cannot sum."""
+    """Raises LayerError for a window that the pool unit cannot sum."""
     if not isinstance(layer, Conv) and not layer.maximum:
         rows, cols = layer.kernel
         largest = (1 << POOL_WIDTH - 1) // 128
         if rows * cols > largest:
-            raise CompileError(f"layer {layer.name}: windows of at most {largest:,} pixels can be summed, "
-                               f"not {rows}x{cols}; average in two layers, one behind the other")
+            raise LayerError(layer.name, f"windows of at most {largest:,} pixels can be summed, not {rows}x{cols}; "
+                                         "average in two layers, one after the other")
 
 
 def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> Layer:
@@ -75,29 +84,21 @@ def fit_sums(layer: Layer, config: NpuConfig, inputs: Range | None = None) -> La
     Channels beyond that whose result does not depend on their input become constants: quantisers give channels that
     died in training huge biases at tiny scales. The layer computes the same values.
 
-    Raises CompileError for sums that the machine has no room for.
+    Raises LayerError for sums that the machine has no room for.
     """
-    limit = 1 << config.acc_width - 1
-
-    def beyond(layer: Layer) -> np.ndarray:
-        low, high = _reach(layer, inputs)
-        below, above = np.minimum(layer.requantize.bias, 0), np.maximum(layer.requantize.bias, 0)
-        return (np.minimum(low, 0) + below < -limit) | (np.maximum(high, 0) + above >= limit)
-
     _require_room(layer)
-    channels = beyond(layer)
-    if isinstance(layer, Conv) and not layer.stochastic and channels.any():
-        layer = _constant_channels(layer, channels, *_reach(layer, inputs))
-        channels = beyond(layer)
-    if channels.any():
-        channel = int(np.flatnonzero(channels)[0])
+    widths = _widths(_reach(layer, inputs), layer.requantize.bias)
+    if isinstance(layer, Conv) and not layer.stochastic and (widths > config.acc_width).any():
+        layer = _constant_channels(layer, widths > config.acc_width, *_reach(layer, inputs))
+        widths = _widths(_reach(layer, inputs), layer.requantize.bias)
+    channel, width = int(widths.argmax()), int(widths.max())
+    if width > config.acc_width:
         low, high = (int(end[channel]) for end in _reach(layer, inputs))
         bias = int(layer.requantize.bias[channel])
-        width = (max(-low, high) + abs(bias)).bit_length() + 1
         advice = (f"build and compile with --acc-width {width}" if width <= 32
                   else "no accumulator is wide enough: use smaller weights or fewer inputs")
-        raise CompileError(f"layer {layer.name}: channel {channel} sums to {low}..{high} with bias {bias}, "
-                           f"beyond acc_width={config.acc_width}; {advice}")
+        raise LayerError(layer.name, f"channel {channel} sums to {low}..{high} with bias {bias}, beyond "
+                                     f"acc_width={config.acc_width}; {advice}")
     return layer
 
 
@@ -111,9 +112,5 @@ def fit_exact(layer: Conv, config: NpuConfig, inputs: Range | None = None) -> Re
     if (first.shift > MAX_SHIFT - 2).any():
         return None
     requantize = replace(first, bias=4 * first.bias, shift=first.shift + 2)
-    low, high = (4 * end for end in _reach(layer, inputs))
-    limit = 1 << config.acc_width - 1
-    below, above = np.minimum(requantize.bias, 0), np.maximum(requantize.bias, 0)
-    if (np.minimum(low, 0) + below < -limit).any() or (np.maximum(high, 0) + above >= limit).any():
-        return None
-    return requantize
+    low, high = _reach(layer, inputs)
+    return None if (_widths((4 * low, 4 * high), requantize.bias) > config.acc_width).any() else requantize

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Tensor
 from gen.lowering.mapped import PlacedLayer
 from gen.lowering.tiles import Tiles
@@ -52,7 +52,7 @@ class WindowGeometry(Geometry):
                 map_out: bool = False) -> "WindowGeometry | None":
         """The geometry of a layer that can be computed in windows; None for others.
 
-        Raises CompileError where `Geometry.of` does.
+        Raises LayerError where `Geometry.of` does.
         """
         plain = Geometry.of(layer, source, target, map_out=map_out)
         strides = {(1, 1), (2, 2)} if config.oc_groups == 2 else {(1, 1)}
@@ -302,14 +302,14 @@ def _estimate(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, win
 
 
 def _plan(layer: Conv, geometry: WindowGeometry, weights: WindowWeights, config: NpuConfig) -> Plan:
-    """Choose the tiling. Raises CompileError if none fits the configuration."""
+    """Choose the tiling. Raises LayerError if none fits the configuration."""
     # Small parts are stored sooner, but each takes the weights anew.
     divided = [replace(geometry, part_words=config.acc_depth // parts) for parts in (1, 2, 4)]
     found = [(_estimate(layer, form, weights, tiling.windows, config), tiling)
              for form in divided for tiling in candidates(form, config)]
     if not found:
-        raise CompileError(f"layer {layer.name}: no window of it fits input_depth={config.input_depth} and "
-                           f"acc_depth={config.acc_depth}; build with deeper memories")
+        raise LayerError(layer.name, f"no window of it fits input_depth={config.input_depth} and "
+                                     f"acc_depth={config.acc_depth}; build with deeper memories")
     estimate, tiling = min(found, key=lambda item: (
         cost_of(item[0]) + _START_WEIGHT * item[0][0] / (len(item[1].rows) * len(item[1].cols))))
     return tiling.finish(estimate, config)

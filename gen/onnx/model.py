@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-__all__ = ["MICROSOFT", "Budget", "Model", "ModelInput", "Node", "NodeError"]
+__all__ = ["MICROSOFT", "PRODUCTS", "Budget", "Model", "ModelInput", "Node", "NodeError"]
 
 #: The domain of operators that onnxruntime adds to ONNX.
 MICROSOFT = "com.microsoft"
+#: Convolutions and matrix products: what the accelerator is for.
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm")
 
 
 class NodeError(ValueError):

@@ -9,7 +9,7 @@ import onnx
 
 from gen.ir.errors import GraphError
 from gen.onnx.machine import Machine
-from gen.onnx.model import Model
+from gen.onnx.model import PRODUCTS, Model
 from gen.onnx.passes import value_types
 from gen.onnx.read import Shapes, parse, read
 from gen.partition.extract import extract
@@ -19,8 +19,6 @@ from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Turn, bases, turns, units
 
 __all__ = ["Segment", "Partition", "partition"]
-
-_PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "QGemm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +58,7 @@ class Partition:
     @property
     def host_products(self) -> int:
         """Convolutions and matrix products on the processor."""
-        return sum(node.name in self.host and node.op in _PRODUCTS for node in self.model.nodes)
+        return sum(node.name in self.host and node.op in PRODUCTS for node in self.model.nodes)
 
 
 def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
@@ -140,7 +138,7 @@ def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
 
 
 def _is_worth_it(turn: Turn) -> bool:
-    return any(node.op in _PRODUCTS for unit in turn.units for node in unit.nodes)
+    return any(node.op in PRODUCTS for unit in turn.units for node in unit.nodes)
 
 
 def _first(model: Model, host: dict[str, str]) -> str:

@@ -17,10 +17,11 @@ from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
 from gen.partition.limits import require_bounded
 from gen.partition.partition import Partition, partition
+from gen.partition.unfit import UnfitNodes
 from gen.passes.streams import of_segment, require_streams
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.program.segments import ModelInputInfo, SegmentsFile, is_segments_file
-from gen.run.calibration import Calibration, FloatModelError, SampledRanges, calibrated
+from gen.run.calibration import Calibrated, Calibration, FloatModelError, SampledRanges, calibrated
 from gen.run.host import HostSegment
 from gen.run.inputs import InputSpec, model_specs, read_samples
 from gen.run.workload import Workload, is_program, of_model, of_program, open_workload
@@ -72,8 +73,12 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
                      board: str | None = None, host: HostOptions | None = None) -> Application:
     """As `gen.run.workload.open_workload`; what the accelerator does not take of a model is left to the processor.
 
+    That is what the importer refuses, and what turns out later to be more than the machine can compute. All of it that
+    a round finds is left at once, so there is seldom more than one.
+
     ``calibration`` quantises a float model, and what one that is quantised in part lacks for its layers to stay on the
-    accelerator. Raises FloatModelError where it cannot, or has nothing to do.
+    accelerator. Raises FloatModelError where it cannot, or has nothing to do; UnfitNodes where nothing would be left
+    for the accelerator.
     """
     options, host = options or CompileOptions(), host or HostOptions()
     if is_program(path):
@@ -83,6 +88,38 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
     source = None if calibration is None else calibrated(path, calibration, options.shapes)
+    refused: UnfitNodes | None = None
+    while True:
+        try:
+            application = _of_model(path, config, options, source, host, winograd_samples=winograd_samples, board=board)
+        except GraphError:
+            if refused is not None:
+                raise refused from None
+            raise
+        found, first = _unfit(application)
+        if first is None:
+            return application
+        if not host.allowed or found.keys() <= host.leave.keys():
+            raise first
+        refused, host = refused or first, replace(host, leave={**found, **host.leave})
+
+
+def _unfit(application: Application) -> tuple[dict[str, str], UnfitNodes | None]:
+    """The nodes on the accelerator that turn out to be too much for it, and the first error that says so."""
+    found: dict[str, str] = {}
+    first: UnfitNodes | None = None
+    for workload in application.workloads:
+        try:
+            workload.require_fit()
+        except UnfitNodes as error:
+            found |= error.reasons
+            first = first or error
+    return found, first
+
+
+def _of_model(path: Path, config: NpuConfig, options: CompileOptions, source: Calibrated | SampledRanges | None,
+              host: HostOptions, *, winograd_samples: Path | None, board: str | None) -> Application:
+    """A model, without what ``host`` leaves to the processor; ``source``: what samples have made of it."""
     content = None if source is None else source.content
     remarks = () if source is None else source.remarks
     try:

@@ -1,7 +1,7 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +11,14 @@ import numpy as np
 from cores.config import NpuConfig
 from gen.compiler import generate, prepare
 from gen.files.write import is_zip
+from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
+from gen.lowering.steps import MappedGraph
+from gen.mapping.registry import map_graph
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.options import CompileOptions
+from gen.partition.unfit import UnfitNodes
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.run.inputs import InputSpec, input_specs, read_samples
 
@@ -34,7 +38,11 @@ class Workload:
     graph: Graph
     imported: Imported
     input_shapes: dict[str, tuple[int, ...]]
-    _compile: Callable[[], Program]
+    config: NpuConfig
+    options: CompileOptions
+    board: str | None = None
+    #: What the graph was compiled to, where that was done before.
+    compiled: Program | None = None
 
     @property
     def segments(self) -> "tuple[Workload]":
@@ -51,9 +59,29 @@ class Workload:
         return input_specs(self.graph, self.input_shapes)
 
     @cached_property
+    def mapped(self) -> MappedGraph:
+        """The graph as the machine computes it. Raises UnfitError for layers that it cannot."""
+        return map_graph(self.graph, self.config, self.options)
+
+    @cached_property
     def program(self) -> Program:
         """Compiled when first asked for: the reference does without. Raises CompileError."""
-        return self._compile()
+        if self.compiled is not None:
+            return self.compiled
+        # The parsed model rather than the file: weights kept in files beside it come along.
+        model = self.imported.model.proto.SerializeToString(deterministic=True)
+        program = generate(self.graph, self.config, self.options, model=model, mapped=self.mapped)
+        self.__dict__.pop("mapped")     # it holds the packed weights, as the program does
+        return dataclasses.replace(program, board=self.board)
+
+    def require_fit(self) -> None:
+        """Raises UnfitNodes for what the machine cannot compute of the graph; a program has been compiled already."""
+        if self.compiled is not None:
+            return
+        try:
+            _ = self.mapped
+        except UnfitError as error:
+            raise UnfitNodes(error, self.graph, self.imported.model) from None
 
 
 def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
@@ -63,14 +91,7 @@ def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
     ``samples`` (model input -> (N, ...)) choose the shifts of narrow Winograd layers.
     """
     shapes = _input_shapes(imported)
-    graph = prepare(imported.graph, config, options, samples)
-
-    def compiled() -> Program:
-        # The parsed model rather than the file: weights kept in files beside it come along.
-        model = imported.model.proto.SerializeToString(deterministic=True)
-        return dataclasses.replace(generate(graph, config, options, model=model), board=board)
-
-    return Workload(graph, imported, shapes, compiled)
+    return Workload(prepare(imported.graph, config, options, samples), imported, shapes, config, options, board)
 
 
 def _input_shapes(imported: Imported) -> dict[str, tuple[int, ...]]:
@@ -119,7 +140,7 @@ def of_program(path: Path, program: Program, config: NpuConfig | None, options: 
     for name, place in program.tensors.items():
         if name not in again.graph.tensors or again.graph.tensors[name].shape != place.shape:
             raise ProgramError(f"{path}: damaged (tensor {name} is not that of the model inside); compile it again")
-    return Workload(again.graph, again.imported, again.input_shapes, lambda: program)
+    return dataclasses.replace(again, compiled=program)
 
 
 def _require_options(path: Path, program: Program, options: CompileOptions) -> None:

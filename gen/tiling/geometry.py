@@ -7,7 +7,7 @@ from math import prod
 from cores.arch.isa import Opcode, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Layer, Tensor
 
 __all__ = [
@@ -96,7 +96,7 @@ class Geometry:
         """``map_in``, ``map_out``: input or output is a map of signs, whose rows begin a beat. ``cut``: its windows
         are taken one by one and in pieces (`piece`), so that they may be of any size, any distance apart.
 
-        Raises CompileError for a layer that no tiling brings within the instructions' limits.
+        Raises LayerError for a layer that no tiling brings within the instructions' limits.
         """
         rows, cols = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
         pads = layer.pads
@@ -104,7 +104,7 @@ class Geometry:
 
         def require(passed: bool, message: str) -> None:
             if not passed:
-                raise CompileError(f"layer {layer.name}: {message}")
+                raise LayerError(layer.name, message)
 
         copies = prod(layer.upsample)
         require(max(height * width, out_height * out_width * copies) <= _MAX_PIXELS,

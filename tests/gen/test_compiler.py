@@ -197,6 +197,19 @@ def test_sums_beyond_the_accumulator():
     compile_kept(conv_graph(weights, (3, 3)), NpuConfig.preset(256, acc_width=31))
 
 
+def test_the_message_names_the_worst_channel():
+    """And the width that is enough, to the bit: with the bias as with a zero that no input has."""
+    weights = np.full((4, 64, 3, 3), 127)
+    weights[1:] *= 2
+    weights[2, 0, 0, 0] -= 1
+    graph = conv_graph(weights, (3, 3))
+    width = (127 * 2 * 64 * 9 * 128).bit_length() + 1
+    message = rf"layer only: channel 1 sums to .*; build and compile with --acc-width {width}"
+    with pytest.raises(CompileError, match=message):
+        compile_kept(graph, NpuConfig.preset(256, acc_width=width - 1))
+    compile_kept(graph, NpuConfig.preset(256, acc_width=width))
+
+
 def test_constant_channels_need_no_range(rng):
     """Dead channels of quantised models: hardly any weights, a huge bias, a tiny scale."""
     weights = rng.integers(-3, 4, (20, 16, 1, 1))

@@ -14,7 +14,7 @@ from cores.arch.isa import MAX_TILE_COLS, Opcode, Queue, largest_field
 from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
 from cores.store.winograd_sums import WinogradSums
-from gen.ir.errors import CompileError
+from gen.ir.errors import CompileError, LayerError
 from gen.ir.graph import Conv, Tensor
 from gen.lowering.emitter import Emitter
 from gen.lowering.mapped import ComputedTile
@@ -57,7 +57,7 @@ class WinogradGeometry(Geometry):
 
     @classmethod
     def fitting(cls, layer: Conv, source: Tensor, target: Tensor) -> "WinogradGeometry":
-        """The geometry of a layer that has tiles. Raises CompileError where `Geometry.of` does."""
+        """The geometry of a layer that has tiles. Raises LayerError where `Geometry.of` does."""
         plain = Geometry.of(layer, source, target)
         return cls(plain.kernel, plain.stride, plain.pads, plain.input_size, plain.output_size,
                    upsample=plain.upsample, shifts=layer.winograd.shifts if layer.winograd else ())
@@ -143,9 +143,8 @@ class WinogradMapping(ConvMapping):
         if requantize is None or plan is None:
             if not layer.winograd:
                 return None
-            raise CompileError(f"layer {layer.name}: no tile of its Winograd form fits "
-                               f"input_depth={config.input_depth} and acc_depth={config.acc_depth}; build with deeper "
-                               "memories")
+            raise LayerError(layer.name, f"no tile of its Winograd form fits input_depth={config.input_depth} and "
+                                         f"acc_depth={config.acc_depth}; build with deeper memories")
         return cls.at(site, plan, requantize=requantize, tiles=tiles,
                       demanded=bool(layer.winograd) or site.options.winograd == "exact")
 

@@ -1,0 +1,99 @@
+"""A model is not refused for one place: what is too much for the machine is left to the processor, with its reason."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+from cores.config import NpuConfig
+from gen.ir.errors import CompileError
+from gen.onnx.read import read
+from gen.run import application as applications
+from gen.run.application import Application, HostOptions, open_application
+from gen.run.calibration import Calibration
+from gen.run.inputs import Samples, arbitrary_samples, model_specs
+from gen.run.runner import run_model
+from tests.gen.float_models import FloatBuilder
+
+CONFIG = NpuConfig.preset(16, table=1, product=1)
+
+
+def compiled(model: onnx.ModelProto, folder: Path, *, config: NpuConfig = CONFIG, near: float = 0.01) -> Application:
+    """A float model with samples, compiled and run on one: no value differs from the golden model's, and the outputs
+    are those of onnxruntime but for ``near`` of their energy.
+    """
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    specs = model_specs(read(path).inputs)
+    samples = [arbitrary_samples(specs, number).inputs for number in range(4)]
+    np.savez(folder / "x.npz", **{name: np.concatenate([one[name] for one in samples]) for name in specs})
+    application = open_application(path, config, calibration=Calibration(folder / "x.npz"))
+    run = run_model(application, Samples(samples[0], None), "functional")
+    assert run.mismatches == 0 and run.compared
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for output, wanted in zip(session.get_outputs(), session.run(None, samples[0]), strict=True):
+        assert run.outputs[output.name].shape == wanted.shape
+        assert np.square(run.outputs[output.name] - wanted).sum() <= near * np.square(wanted).sum() + 1e-12
+    return application
+
+
+def host(application: Application) -> dict[str, str]:
+    return {} if application.partition is None else application.partition.host
+
+
+def strided(rng: np.random.Generator, layers: int = 1) -> onnx.ModelProto:
+    """Convolutions 8 columns apart between others."""
+    b = FloatBuilder(rng, ["n", 3, 8, 8 ** layers + 64])
+    y = b.same_conv("x", 3, 4)
+    for number in range(layers):
+        y = b.same_conv(b.conv(y, 4, 4, name=f"apart{number}", strides=[1, 8], pads=[1, 1, 1, 1]), 4, 4)
+    return b.model(y)
+
+
+def test_strides(rng: np.random.Generator, tmp_path: Path) -> None:
+    found = compiled(strided(rng), tmp_path)
+    assert host(found) == {"apart0": "horizontal strides are at most 7, not 8"}
+    assert found.partition is not None and found.partition.subgraphs == 2
+
+
+def test_all_of_a_kind_are_left_at_once(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                        ) -> None:
+    """Each round partitions the model anew: one for each layer would take quadratic time."""
+    rounds: list[int] = []
+    real = applications.partition
+
+    def counted(*args: object, **options: object) -> object:
+        rounds.append(1)
+        return real(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(applications, "partition", counted)
+    found = compiled(strided(rng, 3), tmp_path, near=0.05)
+    assert sum(reason.startswith("horizontal strides") for reason in host(found).values()) == 3
+    assert len(rounds) == 1
+
+
+def test_sums(rng: np.random.Generator, tmp_path: Path) -> None:
+    """The products of the second layer alone are more than 24 bits hold."""
+    b = FloatBuilder(rng, ["n", 3, 8, 8])
+    y = b.same_conv(b.same_conv("x", 3, 64), 64, 64, kernel=7, name="large")
+    found = compiled(b.model(b.same_conv(y, 64, 4)), tmp_path, config=NpuConfig.preset(16, acc_width=24))
+    assert list(host(found)) == ["large"]
+    assert "beyond acc_width=24; build and compile with --acc-width 25" in host(found)["large"]
+
+
+def test_nothing_left(rng: np.random.Generator, tmp_path: Path) -> None:
+    """The machine is too small: that is for the user to know."""
+    b = FloatBuilder(rng, ["n", 16, 8, 32])
+    model = b.model(b.conv(b.node("Relu", "x"), 16, 4, strides=[1, 8], name="apart"))
+    with pytest.raises(CompileError, match="horizontal strides are at most 7, not 8"):
+        compiled(model, tmp_path)
+
+
+def test_without_a_processor(rng: np.random.Generator, tmp_path: Path) -> None:
+    onnx.save(strided(rng), tmp_path / "model.onnx")
+    np.savez(tmp_path / "x.npz", x=rng.random((2, 3, 8, 72)).astype(np.float32))
+    with pytest.raises(CompileError, match="layer apart0: horizontal strides are at most 7, not 8"):
+        open_application(tmp_path / "model.onnx", CONFIG, calibration=Calibration(tmp_path / "x.npz"),
+                         host=HostOptions(allowed=False))
