@@ -3,11 +3,15 @@
 A value gets a QuantizeLinear and a DequantizeLinear where an operator of the machine reads it, or where the result of
 one leaves for an operator that stays float. Between a layer and what goes into its scale, bias and clip bounds there is
 none, as the machine has none there. What only moves or picks values of a tensor stays on that tensor's grid.
+
+What follows the last layers, up to the outputs, the processor can do in its last turn: there each branch is quantised
+where it is made, and what joins branches stays float, so that none has the grid of another.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from math import prod
 
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
@@ -39,6 +43,9 @@ _PICKING = ("MaxPool", "GlobalMaxPool", "ReduceMax", "Resize", "Slice", "Split",
 _SHAPING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 #: Operators whose results on signs are signs.
 _MAXIMA = ("MaxPool", "GlobalMaxPool")
+#: Multiplications with each value of the processor's below which a layer is left to it: to quantise the value takes it
+#: as long.
+_CHEAP = 4
 #: Operators that are handled, but not in the machine, or not as they are in float models.
 _HOST = ("Softmax", "Shape", "Where", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 
@@ -114,6 +121,7 @@ class _Planner:
         weighted = [node.name for node in model.graph.node if self._has_weights(node)]
         self._functions = functions(model, weighted)
         self._leading = leading_to(model, frozenset(weighted))
+        self._reaching = self._machine_leading()
 
     def run(self) -> Plan:
         for node in self._graph.node:
@@ -129,8 +137,7 @@ class _Planner:
         if self._is_function(node):
             self._quantise(self._functions[node.output[0]])
             self._give(node, _Kind.FUNCTION)
-        elif not self._is_machine(node) or not inputs or (kinds == {_Kind.FLOAT} and not weighted):
-            # What reads nothing but float values stays float, too: nothing is gained.
+        elif not self._is_machine(node) or not inputs or self._gains_nothing(node, inputs):
             for name in inputs:
                 self._settle(name)
             self._give(node, _Kind.FLOAT)
@@ -156,12 +163,42 @@ class _Planner:
                 for name in node.output:
                     self._quantise(name)
 
+    def _gains_nothing(self, node: NodeProto, inputs: list[str]) -> bool:
+        """Whether a node of the machine had better be the processor's: what reads nothing but float values; and of what
+        follows the last layers what joins branches, or takes other constants than layers have.
+        """
+        floats = [self._kinds[name] is _Kind.FLOAT for name in inputs]
+        if self._is_weighted(node):
+            return floats[0] and self._is_cheap(node)
+        if all(floats) or node.output[0] in self._reaching:
+            return all(floats)
+        return any(floats) or node.op_type == "Concat" or (node.op_type in _AFFINE and not self._per_channel(node))
+
+    def _is_cheap(self, node: NodeProto) -> bool:
+        """Whether a layer with weights multiplies each of its input's values a few times at most, as the decoder of a
+        distribution does."""
+        dims, groups = self._constants[node.input[1]].dims, next((a.i for a in node.attribute if a.name == "group"), 1)
+        channels = dims[1] * groups if node.op_type == "Conv" else dims[1 - self._output_axis(node)]
+        return prod(dims) <= _CHEAP * channels
+
+    def _machine_leading(self) -> set[str]:
+        """Values that a layer with weights depends on by what the machine does, and nothing else in between."""
+        wanted: set[str] = set()
+        for node in reversed(self._graph.node):
+            if self._has_weights(node) and node.name not in self._keep_float:
+                wanted.add(node.input[0])
+            elif not wanted.isdisjoint(node.output) and (node.output[0] in self._functions or self._has_layer(node)):
+                wanted.update(node.input)
+        return wanted
+
+    def _has_layer(self, node: NodeProto) -> bool:
+        """Whether there may be a layer for an operator, whatever its inputs are."""
+        key = "" if node.domain == "ai.onnx" else node.domain, node.op_type
+        return (node.name not in self._keep_float and node.op_type not in _HOST and key in HANDLERS
+                and key not in FUNCTIONS and self._types.get(node.output[0]) == TensorProto.FLOAT)
+
     def _is_machine(self, node: NodeProto) -> bool:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        return (node.name not in self._keep_float and node.op_type not in _HOST
-                and (domain, node.op_type) in HANDLERS and (domain, node.op_type) not in FUNCTIONS
-                and (self._is_multiplied(node) or not self._is_product(node))
-                and self._types.get(node.output[0]) == TensorProto.FLOAT)
+        return self._has_layer(node) and (self._is_multiplied(node) or not self._is_product(node))
 
     def _is_product(self, node: NodeProto) -> bool:
         """Of two activations, or their quotient."""
@@ -193,9 +230,7 @@ class _Planner:
 
     def _layer(self, node: NodeProto) -> None:
         source, weights = node.input[:2]
-        axis = _WEIGHTED[node.op_type]
-        if node.op_type == "Gemm" and any(a.name == "transB" and a.i for a in node.attribute):
-            axis = 0
+        axis = self._output_axis(node)
         if self._kinds[source] is _Kind.SIGN and self._are_signs(weights, axis):
             self._give(node, _Kind.RESULT)      # a binary layer: it is exact as it is
             return
@@ -205,6 +240,13 @@ class _Planner:
         self._give(node, _Kind.RESULT)
         if node.op_type == "MatMul":
             self._channels_last.add(node.output[0])
+
+    @staticmethod
+    def _output_axis(node: NodeProto) -> int:
+        """That of the output channels in a node's weights."""
+        if node.op_type == "Gemm" and any(a.name == "transB" and a.i for a in node.attribute):
+            return 0
+        return _WEIGHTED[node.op_type]
 
     def _are_signs(self, weights: str, axis: int) -> bool:
         """Whether float weights are plus or minus one number for each output channel."""

@@ -8,7 +8,9 @@ import onnx
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-__all__ = ["FloatBuilder", "depthwise_network", "mobile_network", "residual_network", "yolo_network"]
+__all__ = [
+    "FloatBuilder", "depthwise_network", "detection_network", "mobile_network", "residual_network", "yolo_network",
+]
 
 
 class FloatBuilder:
@@ -140,3 +142,42 @@ def yolo_network(rng: np.random.Generator) -> onnx.ModelProto:
     large = b.node("Resize", small, "", scales, mode="nearest", coordinate_transformation_mode="asymmetric",
                    nearest_mode="floor")
     return b.model(b.same_conv(conv(b.node("Concat", large, first, axis=1), 32, 16), 16, 6, kernel=1))
+
+
+def detection_network(rng: np.random.Generator, *, joined: bool = False, scale: float = 8.0) -> onnx.ModelProto:
+    """Boxes and scores of two feature maps as YOLOv8 has them, 3x32x32 -> (1, 4 + 6, 80): distances are the means of
+    distributions over 8 bins, and boxes (the first 4 channels) count in pixels of ``scale`` to a cell.
+
+    ``joined``: boxes and scores of a map are side by side before both maps are, as in exports of the first years.
+    """
+    b, bins, classes = FloatBuilder(rng, [1, 3, 32, 32]), 8, 6
+    fine = b.node("Relu", b.same_conv("x", 3, 16, strides=[4, 4]))
+    coarse = b.node("Relu", b.same_conv(fine, 16, 16, strides=[2, 2]))
+    cells = [8 * 8, 4 * 4]
+    boxes = [b.same_conv(b.node("Relu", b.same_conv(x, 16, 16)), 16, 4 * bins, kernel=1) for x in (fine, coarse)]
+    scores = [b.same_conv(b.node("Relu", b.same_conv(x, 16, 16)), 16, classes, kernel=1) for x in (fine, coarse)]
+
+    def flat(x: str, channels: int) -> str:
+        return b.node("Reshape", x, b.constant(np.int64([1, channels, -1])))
+
+    if joined:
+        maps = [flat(b.node("Concat", *pair, axis=1), 4 * bins + classes) for pair in zip(boxes, scores, strict=True)]
+        both = b.node("Concat", *maps, axis=2)
+        distances, logits = (b.node("Slice", both, *(b.constant(np.int64([v])) for v in (*ends, 1)))
+                             for ends in ((0, 4 * bins), (4 * bins, 4 * bins + classes)))
+    else:
+        distances, logits = (b.node("Concat", *(flat(x, channels) for x in maps), axis=-1)
+                             for maps, channels in ((boxes, 4 * bins), (scores, classes)))
+    spread = b.node("Transpose", b.node("Reshape", distances, b.constant(np.int64([1, 4, bins, sum(cells)]))),
+                    perm=[0, 2, 1, 3])
+    spread = b.node("Conv", b.node("Softmax", spread, axis=1), b.constant(np.arange(8.0).reshape(1, bins, 1, 1)),
+                    name="decoded")
+    distances = b.node("Reshape", spread, b.constant(np.int64([1, 4, -1])))
+    near, far = (b.node("Slice", distances, *(b.constant(np.int64([v])) for v in ends)) for ends in ((0, 2, 1),
+                                                                                                     (2, 4, 1)))
+    grid = np.concatenate([np.indices((side, side)).reshape(2, -1) + 0.5 for side in (8, 4)], axis=1)
+    near, far = b.node("Sub", b.constant(grid[None]), near), b.node("Add", b.constant(grid[None]), far)
+    centre = b.node("Div", b.node("Add", near, far), b.constant(2.0))
+    strides = np.repeat([scale, 2 * scale], cells)[None]
+    found = b.node("Mul", b.node("Concat", centre, b.node("Sub", far, near), axis=1), b.constant(strides))
+    return b.model(b.node("Concat", found, b.node("Sigmoid", logits), name="y", axis=1))
