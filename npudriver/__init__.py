@@ -4,6 +4,8 @@ It needs Python 3.8 or newer and NumPy, and nothing else of the project: `python
 package beside a program. docs/driver.md describes it.
 """
 
+import os
+
 from .backend import Backend, Buffer
 from .connect import open_backend
 from .device import Device
@@ -23,6 +25,10 @@ from .model import Deployment, LoadedModel
 from .program import DeployedProgram
 from .registers import Job, Registers
 from .resident import ResidentProgram
+
+# As `gen` does: onnxruntime, which `host` imports, keeps no number of this device and sends nothing of the model.
+if not os.environ.get("ORT_DISABLE_TELEMETRY"):
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 __all__ = [
     "AbortedError", "Backend", "Buffer", "DeployedProgram", "Deployment", "Device", "DeviceError", "DriverError",

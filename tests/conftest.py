@@ -8,6 +8,8 @@ from pathlib import Path
 
 # One thread each, as `python -m gen` has: the tests run beside each other. Only before NumPy is first imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Tests import onnxruntime themselves, before anything of ours would have switched its telemetry off.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402

@@ -44,7 +44,7 @@ EDGES = {
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
     "gen.name": "",
-    "gen.files": "cores.errors",
+    "gen.files": "cores.errors sim",
     "gen.options": "sim.stochastic",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic",
     "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",

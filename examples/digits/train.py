@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 from export import Range, float_model, int8_model
 from network import IMAGE_SIZE, Parameters, forward, gradients, initial_parameters
 from sklearn.datasets import load_digits
+
+from gen.onnx.runtime import RuntimeModel
 
 SEED = 1
 BATCH = 32
@@ -74,8 +75,8 @@ def train(images: np.ndarray, labels: np.ndarray, epochs: int, rng: np.random.Ge
 
 def accuracy(model: onnx.ModelProto, images: np.ndarray, labels: np.ndarray) -> float:
     """By onnxruntime, an implementation that is not ours."""
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return float((session.run(None, {"image": images})[0].argmax(1) == labels).mean())
+    (found,) = RuntimeModel(model, optimised="all").run({"image": images})
+    return float((found.argmax(1) == labels).mean())
 
 
 def main() -> None:

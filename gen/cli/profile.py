@@ -16,7 +16,7 @@ from gen.cli.common import add_json_option, console, messages, print_json, statu
 from gen.cli.compile import add_compiler_options
 from gen.cli.machine import add_machine_options, chosen_board, described, open_given
 from gen.cli.memory import add_memory_option, chosen_memory
-from gen.files.figure import new_figure, plain, png
+from gen.files.figure import colours, new_figure, plain, png
 from gen.files.write import require_writable, write_file
 
 if TYPE_CHECKING:
@@ -172,8 +172,6 @@ def show(profile: dict[str, Any], board: str) -> None:
 
 def plot(profile: dict[str, Any], title: str) -> bytes:
     """PNG: a bar a layer, its cycles split into useful ones, coloured by their share, and what the others went to."""
-    from matplotlib import colormaps
-
     layers = profile["layers"]
     parts = [{"idle_pixels": layer["idle_pixels"], "idle_lanes": layer["idle_lanes"], **layer["stalls"]}
              for layer in layers]
@@ -182,7 +180,7 @@ def plot(profile: dict[str, Any], title: str) -> bytes:
     names = [plain(layer["name"], _LONGEST_NAME) for layer in layers]
     places = range(len(layers))     # names need not be different
     left = [layer["useful"] for layer in layers]
-    by_use = colormaps["RdYlGn"]
+    by_use = colours("RdYlGn")
     axes.barh(places, left, color=[by_use(layer["useful"] / max(1, layer["cycles"])) for layer in layers])
     axes.barh(places[:1], [0], label="useful, by share", color=by_use(1.0))
     for cause, colour in _COLOURS.items():

@@ -1,15 +1,19 @@
 """Figures of Matplotlib as PNG: the same bytes whenever they are drawn."""
 
 import io
+import os
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gen.files.printable import printable
+from sim.folders import cache_folder
 
 if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-__all__ = ["new_figure", "plain", "png"]
+__all__ = ["colours", "new_figure", "plain", "png"]
 
 #: What Agg can draw, and what a figure has unless it is too high for that: pixels, and pixels of an inch.
 _HIGHEST, _DOTS = 60_000, 120
@@ -17,9 +21,30 @@ _HIGHEST, _DOTS = 60_000, 120
 
 def new_figure(width: float, height: float) -> "Figure":
     """Without a window; inches. Matplotlib takes its time to be imported, so that is done here."""
+    _keep_fonts_with_us()
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def colours(name: str) -> "Colormap":
+    """A number of 0..1 -> its colour, in the map of Matplotlib's of that name."""
+    _keep_fonts_with_us()
+    from matplotlib import colormaps
+
+    return colormaps[name]
+
+
+def _keep_fonts_with_us() -> None:
+    """What Matplotlib finds of fonts goes to our folder of results, not to the user's home, unless he has said where.
+
+    It looks when it is first imported; where the folder cannot be made, it finds a place of its own.
+    """
+    if "MPLCONFIGDIR" not in os.environ:
+        folder = cache_folder() / "matplotlib"
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            os.environ["MPLCONFIGDIR"] = str(folder)
 
 
 def png(figure: "Figure") -> bytes:
