@@ -25,7 +25,7 @@ from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
 from gen.program.program import LayerInfo, Program
 
-__all__ = ["Lowered", "compile_graph", "generate", "lowered", "prepare"]
+__all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,13 @@ from gen.ir.graph import Graph
 from gen.ir.queries import read_by
 from gen.onnx.model import PRODUCTS, Model
 
-__all__ = ["UnfitNodes"]
+__all__ = ["UnfitNodesError"]
 
 #: Operators that only convert a layer's ends.
 _EDGES = ("QuantizeLinear", "DequantizeLinear")
 
 
-class UnfitNodes(CompileError):
+class UnfitNodesError(CompileError):
     """``reasons``: nodes of the model that have to be left to the processor, and why. The message is that of ``error``.
 
     Where a layer has a convolution or a matrix product, that alone is too much for the machine: what is computed with

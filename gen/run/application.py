@@ -17,7 +17,7 @@ from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
 from gen.partition.limits import require_bounded
 from gen.partition.partition import Partition, partition
-from gen.partition.unfit import UnfitNodes
+from gen.partition.unfit import UnfitNodesError
 from gen.passes.streams import of_segment, require_streams
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.program.segments import ModelInputInfo, SegmentsFile, is_segments_file
@@ -77,7 +77,7 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     a round finds is left at once, so there is seldom more than one.
 
     ``calibration`` quantises a float model, and what one that is quantised in part lacks for its layers to stay on the
-    accelerator. Raises FloatModelError where it cannot, or has nothing to do; UnfitNodes where nothing would be left
+    accelerator. Raises FloatModelError where it cannot, or has nothing to do; UnfitNodesError where nothing would be left
     for the accelerator.
     """
     options, host = options or CompileOptions(), host or HostOptions()
@@ -88,7 +88,7 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
     source = None if calibration is None else calibrated(path, calibration, options.shapes)
-    refused: UnfitNodes | None = None
+    refused: UnfitNodesError | None = None
     while True:
         try:
             application = _of_model(path, config, options, source, host, winograd_samples=winograd_samples, board=board)
@@ -104,14 +104,14 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         refused, host = refused or first, replace(host, leave={**found, **host.leave})
 
 
-def _unfit(application: Application) -> tuple[dict[str, str], UnfitNodes | None]:
+def _unfit(application: Application) -> tuple[dict[str, str], UnfitNodesError | None]:
     """The nodes on the accelerator that turn out to be too much for it, and the first error that says so."""
     found: dict[str, str] = {}
-    first: UnfitNodes | None = None
+    first: UnfitNodesError | None = None
     for workload in application.workloads:
         try:
             workload.require_fit()
-        except UnfitNodes as error:
+        except UnfitNodesError as error:
             found |= error.reasons
             first = first or error
     return found, first

@@ -9,16 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.compiler import generate, prepare
+from gen.compiler import MappedGraph, generate, map_graph, prepare
 from gen.files.write import is_zip
 from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
-from gen.lowering.steps import MappedGraph
-from gen.mapping.registry import map_graph
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.machine import Machine
 from gen.options import CompileOptions
-from gen.partition.unfit import UnfitNodes
+from gen.partition.unfit import UnfitNodesError
 from gen.program.program import ConflictError, Program, ProgramError
 from gen.run.inputs import InputSpec, input_specs, read_samples
 
@@ -75,13 +73,13 @@ class Workload:
         return dataclasses.replace(program, board=self.board)
 
     def require_fit(self) -> None:
-        """Raises UnfitNodes for what the machine cannot compute of the graph; a program has been compiled already."""
+        """Raises UnfitNodesError for what the machine cannot compute of the graph; a program has been compiled already."""
         if self.compiled is not None:
             return
         try:
             _ = self.mapped
         except UnfitError as error:
-            raise UnfitNodes(error, self.graph, self.imported.model) from None
+            raise UnfitNodesError(error, self.graph, self.imported.model) from None
 
 
 def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
