@@ -77,8 +77,8 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     a round finds is left at once, so there is seldom more than one.
 
     ``calibration`` quantises a float model, and what one that is quantised in part lacks for its layers to stay on the
-    accelerator. Raises FloatModelError where it cannot, or has nothing to do; UnfitNodesError where nothing would be left
-    for the accelerator.
+    accelerator. Raises FloatModelError where it cannot, or has nothing to do; UnfitNodesError where nothing would be
+    left for the accelerator.
     """
     options, host = options or CompileOptions(), host or HostOptions()
     if is_program(path):

@@ -73,7 +73,7 @@ class Workload:
         return dataclasses.replace(program, board=self.board)
 
     def require_fit(self) -> None:
-        """Raises UnfitNodesError for what the machine cannot compute of the graph; a program has been compiled already."""
+        """Raises UnfitNodesError for what the machine cannot compute of the graph; a program fits."""
         if self.compiled is not None:
             return
         try:
