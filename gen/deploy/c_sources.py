@@ -1,5 +1,6 @@
 """The C library with what is generated for a machine and a program."""
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,8 +31,13 @@ def c_sources(config: NpuConfig, program: DeployedProgram, sample: Mapping[str, 
 def _program_header(program: DeployedProgram) -> str:
     environment = jinja2.Environment(loader=jinja2.PackageLoader("gen"), undefined=jinja2.StrictUndefined,
                                      keep_trailing_newline=True)
-    environment.filters["c_string"] = _c_string
+    environment.filters |= {"c_string": _c_string, "c_digest": _c_digest}
     return environment.get_template("npugen_program.h.jinja").render(program=program)
+
+
+def _c_digest(data: bytes) -> str:
+    """The SHA-256 of some bytes, as the values of an array."""
+    return ", ".join(map(str, hashlib.sha256(data).digest()))
 
 
 def _c_string(text: str) -> str:

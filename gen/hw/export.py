@@ -12,6 +12,7 @@ import jinja2
 
 from boards.board import Board
 from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
+from cores.arch.instruction_layout import INDEX_BITS
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
 from cores.arch.registers import (
     BASE_ALIGNMENT,
@@ -70,7 +71,7 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
         "control": list(Control), "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
         "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
         "header": header, "operations": _operations(), "instruction_bytes": INSTRUCTION_BYTES,
-        "stream_shift_most": (1 << LENGTH_BITS) - 1,
+        "instruction_limit": 1 << INDEX_BITS, "stream_shift_most": (1 << LENGTH_BITS) - 1,
     }
 
 

@@ -82,6 +82,7 @@ int main(int argc, char **argv) {
     require(&device, npugen_open(&device, &backend), "opening the device");
     image.code = contents("code.bin", image.code_size);
     image.constants = contents("data.bin", image.constants_size);
+    require(&device, npugen_check(&image), "code.bin and data.bin");
     require(&device, npugen_load(&device, &program, &image, 2), "loading the program");
     for (unsigned slot = 0; slot < 2; ++slot) {
         for (unsigned input = 0; input < image.input_count; ++input) {

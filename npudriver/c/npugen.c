@@ -62,14 +62,10 @@ npugen_status npugen_open(npugen_device *device, const npugen_backend *backend) 
     return NPUGEN_OK;
 }
 
-/* Whether the machine's bus has the addresses of a buffer. */
+/* Whether the machine's bus has the addresses of a buffer, up to its last byte. */
 static int reachable(const npugen_buffer *buffer) {
-#if NPUGEN_ADDRESS_BITS < 64
-    return (buffer->address + buffer->size - 1) >> NPUGEN_ADDRESS_BITS == 0;
-#else
-    (void)buffer;
-    return 1;
-#endif
+    const uint64_t highest = UINT64_MAX >> (64 - NPUGEN_ADDRESS_BITS);
+    return buffer->address <= highest && buffer->size - 1 <= highest - buffer->address;
 }
 
 static void release(npugen_device *device, npugen_buffer *buffer) {
@@ -92,20 +88,53 @@ static npugen_status place(npugen_device *device, npugen_buffer *buffer, size_t 
     return status;
 }
 
-/* Sizes that go together, and a data region that this processor can address. */
+static uint64_t beats_of(uint64_t bytes) { return bytes / NPUGEN_BEAT_BYTES + (bytes % NPUGEN_BEAT_BYTES != 0); }
+
+/* Whether so many times one count stay within a limit; no product is made that does not fit. */
+static int times_fit(uint64_t *count, uint64_t factor, uint64_t limit) {
+    if (factor > limit || (factor && *count > limit / factor)) return 0;
+    *count *= factor;
+    return 1;
+}
+
+/* Whether a map lies in the region, after the constants. All places within the map are in the region then, and are
+ * numbers that this processor has, as the region's size is one. */
+static int inside(const npugen_image *image, const npugen_tensor *tensor) {
+    const uint64_t room = (uint64_t)image->data_beats - image->write_start;
+    uint64_t beats = tensor->interleaved ? beats_of((uint64_t)tensor->channels * tensor->width) : tensor->width;
+    if (!tensor->channels || !tensor->height || !tensor->width) return 0;
+    if (!tensor->interleaved && !times_fit(&beats, beats_of(tensor->channels), room)) return 0;
+    if (!times_fit(&beats, tensor->height, room)) return 0;
+    return tensor->offset >= image->write_start && tensor->offset - image->write_start <= room - beats;
+}
+
+static int all_inside(const npugen_image *image, const npugen_tensor *tensors, unsigned count) {
+    if (count && !tensors) return 0;
+    while (count--)
+        if (!inside(image, &tensors[count])) return 0;
+    return 1;
+}
+
+/* Sizes that go together, a data region that this processor can address, inputs and outputs within it. Whoever made the
+ * image may have taken all of it from a file. */
 static int sensible(const npugen_image *image) {
     const uint64_t region = (uint64_t)image->data_beats * NPUGEN_BEAT_BYTES;
-    return image->code_size && image->code_size % NPUGEN_INSTRUCTION_BYTES == 0 && region
-        && (size_t)region == region && image->constants_size <= region && image->write_start <= image->data_beats;
+    if (!image->code || !image->code_size || image->code_size % NPUGEN_INSTRUCTION_BYTES) return 0;
+    if (image->code_size / NPUGEN_INSTRUCTION_BYTES >= NPUGEN_INSTRUCTION_LIMIT) return 0;
+    if (!region || region > SIZE_MAX || image->write_start > image->data_beats) return 0;
+    if (image->constants_size && !image->constants) return 0;
+    if (image->constants_size > (uint64_t)image->write_start * NPUGEN_BEAT_BYTES) return 0;
+    return all_inside(image, image->inputs, image->input_count)
+        && all_inside(image, image->outputs, image->output_count);
 }
 
 npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,
                           unsigned slots) {
-    /* Fetch reads whole beats. */
-    const size_t code_size = (image->code_size + NPUGEN_BEAT_BYTES - 1) / NPUGEN_BEAT_BYTES * NPUGEN_BEAT_BYTES;
+    size_t code_size;
     npugen_status status;
     memset(program, 0, sizeof *program);
     if (slots < 1 || slots > NPUGEN_MAX_SLOTS || !sensible(image)) return NPUGEN_ARGUMENT;
+    code_size = (size_t)beats_of(image->code_size) * NPUGEN_BEAT_BYTES; /* fetch reads whole beats */
     status = place(device, &program->code, code_size, image->code, image->code_size);
     if (status != NPUGEN_OK) return status;
     program->image = image;
@@ -287,7 +316,8 @@ const char *npugen_status_text(npugen_status status) {
         "done", "the device is no NPU of this configuration", "the device is busy", "the machine stopped at an error",
         "no result in time", "stopped without a result", "no room in the device's memory",
         "no such slot, input or output, or an image or a shift that cannot be", "the way to the device fails",
-        "memory at addresses that the machine does not reach"};
+        "memory at addresses that the machine does not reach",
+        "code or constants are damaged: deploy the program again"};
     return (unsigned)status < sizeof texts / sizeof *texts ? texts[status] : "unknown";
 }
 

@@ -30,7 +30,8 @@ typedef enum npugen_status {
     NPUGEN_NO_MEMORY = 6,
     NPUGEN_ARGUMENT = 7,    /* a slot, an input or an output that there is not; an image or a shift that cannot be */
     NPUGEN_IO = 8,          /* the way to the device fails */
-    NPUGEN_UNREACHABLE = 9  /* memory at addresses that the machine's bus does not have */
+    NPUGEN_UNREACHABLE = 9, /* memory at addresses that the machine's bus does not have */
+    NPUGEN_DAMAGED = 10     /* code or constants are not those that were deployed */
 } npugen_status;
 
 /* Memory that host and device share. */
@@ -65,7 +66,10 @@ typedef struct npugen_tensor {
     int interleaved; /* (height, width, channels), every row beginning a beat */
 } npugen_tensor;
 
-/* A program as it is linked or read from files. */
+#define NPUGEN_DIGEST_BYTES 32
+
+/* A program as it is linked or read from files, of which npugen_load believes nothing: sizes must go together, and maps
+ * lie in the data region after the constants. It must not change while it is loaded. */
 typedef struct npugen_image {
     const char *name;
     const uint8_t *code, *constants;
@@ -73,6 +77,7 @@ typedef struct npugen_image {
     uint32_t data_beats, write_start;
     const npugen_tensor *inputs, *outputs;
     unsigned input_count, output_count;
+    const uint8_t *code_digest, *constants_digest; /* SHA-256, for npugen_check; may be NULL */
 } npugen_image;
 
 /* A program in the device's memory, known by its address: not to be copied. */
@@ -92,6 +97,10 @@ typedef struct npugen_device {
 
 /* Look whether the device is the one that npugen_regs.h is of, and bring it to rest. */
 npugen_status npugen_open(npugen_device *device, const npugen_backend *backend);
+
+/* Whether code and constants are what was deployed, by their SHA-256: NPUGEN_DAMAGED if not, NPUGEN_ARGUMENT where the
+ * image has no digests. In npugen_check.c, which only a caller of it links: the load itself does not. */
+npugen_status npugen_check(const npugen_image *image);
 
 /* Put a program into memory, with so many data regions; others may be there. */
 npugen_status npugen_load(npugen_device *device, npugen_program *program, const npugen_image *image,

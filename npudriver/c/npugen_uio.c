@@ -18,6 +18,7 @@
 #define LINE 64u /* bytes of a cache line, at least as many as any processor here has */
 #define PATH_SIZE 512
 #define POLL_NS 100000L /* between two looks at a device without interrupt */
+#define TOO_LARGE "more than this process can address"
 
 /* Between stores to memory and stores to registers, and the loads of both. */
 #if defined(__aarch64__) || (defined(__arm__) && __ARM_ARCH >= 7)
@@ -35,14 +36,15 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* A number in a file of sysfs; 0 where there is none. */
+/* A number in a file of sysfs; 0 where there is none, or one that 64 bits do not hold. */
 static int number_in(const char *path, uint64_t *value) {
     char text[64], *end = text;
     FILE *file = fopen(path, "r");
     if (!file) return 0;
-    if (fgets(text, sizeof text, file)) *value = strtoull(text, &end, 0);
+    errno = 0;
+    if (fgets(text, sizeof text, file) && text[0] >= '0' && text[0] <= '9') *value = strtoull(text, &end, 0);
     fclose(file);
-    return end != text;
+    return end != text && (*end == '\n' || !*end) && !errno;
 }
 
 static uint32_t read32(void *context, uint32_t address) { return ((npugen_uio *)context)->registers[address / 4]; }
@@ -58,12 +60,14 @@ static npugen_status allocate(void *context, size_t size, size_t alignment, npug
     if (uio->block_count == NPUGEN_UIO_BLOCKS) return NPUGEN_NO_MEMORY;
     for (;; ++number) {
         /* The bus address is what has to be aligned. */
-        first += (size_t)(-(uio->memory_address + first) & (alignment - 1));
+        const size_t gap = (size_t)(-(uio->memory_address + first) & (alignment - 1));
+        if (gap > uio->memory_size - first) return NPUGEN_NO_MEMORY;
+        first += gap;
         if (number == uio->block_count) break;
         if (first <= uio->blocks[number].first && size <= uio->blocks[number].first - first) break;
         if (first < uio->blocks[number].end) first = uio->blocks[number].end;
     }
-    if (first > uio->memory_size || size > uio->memory_size - first) return NPUGEN_NO_MEMORY;
+    if (size > uio->memory_size - first) return NPUGEN_NO_MEMORY;
     memmove(&uio->blocks[number + 1], &uio->blocks[number], (uio->block_count - number) * sizeof *uio->blocks);
     uio->blocks[number].first = first;
     uio->blocks[number].end = first + size;
@@ -181,6 +185,7 @@ static npugen_status open_device(npugen_uio *uio, const char *dev, const char *s
     }
     snprintf(path, sizeof path, "%.200s/uio/%s/maps/map0/size", sysfs, name);
     if (!number_in(path, &size) || !size) return failed(uio, path, "no registers");
+    if (size > SIZE_MAX) return failed(uio, path, TOO_LARGE);
     uio->registers_size = (size_t)size;
     snprintf(path, sizeof path, "%.200s/%s", dev, name);
     uio->device = uio->interrupt = open(path, O_RDWR | O_SYNC | O_CLOEXEC);
@@ -200,10 +205,11 @@ static npugen_status read_buffer(npugen_uio *uio, const char *sysfs, const char 
     if (access(folder, R_OK)) snprintf(folder, sizeof folder, "%.200s/udmabuf/%.60s", sysfs, name);
     snprintf(path, sizeof path, "%s/size", folder);
     if (!number_in(path, &size) || !size) return failed(uio, path, "no such u-dma-buf; load its kernel module");
-    if ((size_t)size != size) return failed(uio, path, "more than this process can address");
+    if (size > SIZE_MAX) return failed(uio, path, TOO_LARGE);
     uio->memory_size = (size_t)size;
     snprintf(path, sizeof path, "%s/phys_addr", folder);
     if (!number_in(path, &uio->memory_address)) return failed(uio, path, "cannot be read");
+    if (size - 1 > UINT64_MAX - uio->memory_address) return failed(uio, path, "memory that goes beyond all addresses");
     snprintf(path, sizeof path, "%s/dma_coherent", folder);
     uio->coherent = number_in(path, &coherent) && coherent;
     for (unsigned control = 0; control < NPUGEN_UIO_CONTROLS && !uio->coherent; ++control) {

@@ -39,5 +39,6 @@ def on_rtl(folder: Path, main: str = "example.c", config: NpuConfig = CONFIG) ->
     if (HERE / main).is_file():
         shutil.copy(HERE / main, folder)
     library = build_library(config)
-    return compiled(folder, '-DNPUGEN_BACKEND_HEADER="rtl_backend.h"', main, "npugen.c", library,
+    return compiled(folder, '-DNPUGEN_BACKEND_HEADER="rtl_backend.h"', main, "npugen.c", "npugen_check.c",
+                    library,
                     f"-Wl,-rpath,{library.parent}")

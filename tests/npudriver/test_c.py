@@ -1,6 +1,7 @@
 """The C library: its example on the Verilog, and on files of a board."""
 
 import fcntl
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -51,6 +52,31 @@ def test_results_are_compared(folder):
     assert done.returncode == 1 and "2 values differ" in done.stdout
 
 
+@pytest.mark.parametrize("file", ["code.bin", "data.bin"])
+def test_files_are_those_that_were_deployed(folder, file):
+    """One bit is enough."""
+    content = bytearray((folder / file).read_bytes())
+    content[len(content) // 2] ^= 4
+    (folder / file).write_bytes(content)
+    done = subprocess.run([on_rtl(folder)], cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == ("example: code.bin and data.bin: code or constants are damaged: deploy the program again\n")
+
+
+def test_digests(folder, rng):
+    """Of all lengths around a block's: SHA-256 as hashlib has it, and one that is not found right for other bytes."""
+    (folder / "digests.c").write_text((Path(__file__).parent / "digests.c").read_text())
+    checker = compiled(folder, "digests.c", "npugen_check.c")
+    records, wanted = [], []
+    for size in (*range(1, 140), 1000, 70_000):
+        data = rng.bytes(size)
+        for digest, found in ((hashlib.sha256(data).digest(), "0"), (hashlib.sha256(data + b"x").digest(), "10")):
+            records.append(size.to_bytes(4, "little") + digest + data)
+            wanted.append(found)
+    done = subprocess.run([checker], cwd=folder, input=b"".join(records), capture_output=True)
+    assert (done.returncode, done.stdout.decode().split()) == (0, wanted)
+
+
 def test_what_is_refused(folder):
     """A program that is started twice, unloaded while it runs, lies out of reach, or has sizes that cannot be."""
     done = subprocess.run([on_rtl(folder, "misuse.c")], cwd=folder, capture_output=True, text=True)
@@ -66,7 +92,7 @@ def on_files(folder: Path) -> Callable[..., str]:
         assert usual in text
         text = text.replace(usual, here)
     (folder / "npugen_uio.c").write_text(text)
-    example = compiled(folder, "example.c", "npugen.c", "npugen_uio.c")
+    example = compiled(folder, "example.c", "npugen.c", "npugen_check.c", "npugen_uio.c")
 
     def run(*arguments: str) -> str:
         done = subprocess.run([example, *arguments], cwd=folder, capture_output=True, text=True)
@@ -99,6 +125,11 @@ def test_caches_that_cannot_be_written_back(folder, on_files):
     assert on_files() == "class/u-dma-buf/udmabuf0/sync_for_cpu: No such file or directory"
     (control.parent / "dma_coherent").write_text("1\n")
     assert on_files() == NO_NPU
+    (control.parent / "phys_addr").write_text(f"{(1 << 64) - 4096:#x}\n")
+    assert on_files() == "class/u-dma-buf/udmabuf0/phys_addr: memory that goes beyond all addresses"
+    for text in ("-1", f"{1 << 64:#x}", "none", "12 apples"):
+        (control.parent / "phys_addr").write_text(f"{text}\n")
+        assert on_files() == "class/u-dma-buf/udmabuf0/phys_addr: cannot be read"
     (control.parent / "phys_addr").unlink()
     assert on_files() == "class/u-dma-buf/udmabuf0/phys_addr: cannot be read"
 

@@ -1,0 +1,68 @@
+/* Whether a program's bytes are those that were deployed: SHA-256 (FIPS 180-4), as in program.json. See npugen.h. */
+#include "npugen.h"
+
+#include <string.h>
+
+#define BLOCK 64u
+
+static uint32_t turned(uint32_t value, unsigned by) { return value >> by | value << (32 - by); }
+
+static void mix(uint32_t state[8], const uint8_t *block) {
+    static const uint32_t constants[64] = {
+        0x428a2f98u, 0x71374491u, 0xb5c0fbcfu, 0xe9b5dba5u, 0x3956c25bu, 0x59f111f1u, 0x923f82a4u, 0xab1c5ed5u,
+        0xd807aa98u, 0x12835b01u, 0x243185beu, 0x550c7dc3u, 0x72be5d74u, 0x80deb1feu, 0x9bdc06a7u, 0xc19bf174u,
+        0xe49b69c1u, 0xefbe4786u, 0x0fc19dc6u, 0x240ca1ccu, 0x2de92c6fu, 0x4a7484aau, 0x5cb0a9dcu, 0x76f988dau,
+        0x983e5152u, 0xa831c66du, 0xb00327c8u, 0xbf597fc7u, 0xc6e00bf3u, 0xd5a79147u, 0x06ca6351u, 0x14292967u,
+        0x27b70a85u, 0x2e1b2138u, 0x4d2c6dfcu, 0x53380d13u, 0x650a7354u, 0x766a0abbu, 0x81c2c92eu, 0x92722c85u,
+        0xa2bfe8a1u, 0xa81a664bu, 0xc24b8b70u, 0xc76c51a3u, 0xd192e819u, 0xd6990624u, 0xf40e3585u, 0x106aa070u,
+        0x19a4c116u, 0x1e376c08u, 0x2748774cu, 0x34b0bcb5u, 0x391c0cb3u, 0x4ed8aa4au, 0x5b9cca4fu, 0x682e6ff3u,
+        0x748f82eeu, 0x78a5636fu, 0x84c87814u, 0x8cc70208u, 0x90befffau, 0xa4506cebu, 0xbef9a3f7u, 0xc67178f2u};
+    uint32_t words[64], now[8];
+    for (unsigned at = 0; at < 16; ++at)
+        words[at] = (uint32_t)block[4 * at] << 24 | (uint32_t)block[4 * at + 1] << 16
+            | (uint32_t)block[4 * at + 2] << 8 | block[4 * at + 3];
+    for (unsigned at = 16; at < 64; ++at) {
+        const uint32_t near = words[at - 2], far = words[at - 15];
+        words[at] = words[at - 16] + words[at - 7] + (turned(far, 7) ^ turned(far, 18) ^ far >> 3)
+            + (turned(near, 17) ^ turned(near, 19) ^ near >> 10);
+    }
+    memcpy(now, state, sizeof now);
+    for (unsigned at = 0; at < 64; ++at) {
+        const uint32_t chosen = (now[4] & now[5]) ^ (~now[4] & now[6]);
+        const uint32_t most = (now[0] & now[1]) ^ (now[0] & now[2]) ^ (now[1] & now[2]);
+        const uint32_t first = now[7] + (turned(now[4], 6) ^ turned(now[4], 11) ^ turned(now[4], 25)) + chosen
+            + constants[at] + words[at];
+        const uint32_t second = (turned(now[0], 2) ^ turned(now[0], 13) ^ turned(now[0], 22)) + most;
+        memmove(now + 1, now, 7 * sizeof *now);
+        now[4] += first;
+        now[0] = first + second;
+    }
+    for (unsigned at = 0; at < 8; ++at) state[at] += now[at];
+}
+
+/* Whether data has the digest. */
+static int matches(const uint8_t *data, size_t size, const uint8_t *digest) {
+    uint32_t state[8] = {0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au,
+                         0x510e527fu, 0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u};
+    const size_t whole = size / BLOCK * BLOCK, rest = size - whole;
+    const size_t end = rest + 9 > BLOCK ? 2 * BLOCK : BLOCK; /* a bit, zeros, the length in bits */
+    uint8_t last[2 * BLOCK] = {0};
+    for (size_t at = 0; at < whole; at += BLOCK) mix(state, data + at);
+    if (rest) memcpy(last, data + whole, rest);
+    last[rest] = 0x80;
+    for (unsigned byte = 0; byte < 8; ++byte)
+        last[end - 1 - byte] = (uint8_t)((uint64_t)size * 8 >> 8 * byte);
+    for (size_t at = 0; at < end; at += BLOCK) mix(state, last + at);
+    for (unsigned byte = 0; byte < NPUGEN_DIGEST_BYTES; ++byte)
+        if (digest[byte] != (uint8_t)(state[byte / 4] >> (24 - 8 * (byte % 4)))) return 0;
+    return 1;
+}
+
+npugen_status npugen_check(const npugen_image *image) {
+    if (!image->code_digest || !image->constants_digest) return NPUGEN_ARGUMENT;
+    if (!image->code || (image->constants_size && !image->constants)) return NPUGEN_ARGUMENT;
+    return matches(image->code, image->code_size, image->code_digest)
+            && matches(image->constants, image->constants_size, image->constants_digest)
+        ? NPUGEN_OK
+        : NPUGEN_DAMAGED;
+}

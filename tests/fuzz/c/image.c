@@ -1,0 +1,253 @@
+/* The C library under libFuzzer: images as a damaged or hostile file gives them, and calls on them in any order.
+ *
+ * A case is bytes, of which `number` makes fields that are small, at the edge or anything. The device is answers from
+ * the same bytes; its memory is blocks whose neighbouring bytes must not be touched, which AddressSanitizer sees to, or
+ * pages that there are not. Beyond that: what is loaded is what fits, reckoned in another way, and values that were
+ * packed come back. `python -m tests.fuzz.c_library` builds and runs it.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "npugen.h"
+
+#define MAPS 3
+#define MOST_BYTES (1u << 18) /* of a block of the device's memory */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const uint8_t *bytes;
+static size_t left;
+static unsigned long loaded, written; /* of this process */
+
+static uint32_t byte(void) { return left ? (--left, (uint32_t)*bytes++) : 0u; }
+
+static uint32_t word(void) { return byte() | byte() << 8 | byte() << 16 | byte() << 24; }
+
+/* A field: small as a rule, so that much is accepted. */
+static uint32_t number(void) {
+    const uint32_t kind = byte();
+    if (kind < 242) return 1 + kind % 11;
+    if (kind < 245) return byte();
+    if (kind < 247) return byte() << 8 | byte();
+    if (kind < 250) return UINT32_MAX - byte() % 4;
+    if (kind < 253) return (UINT32_C(1) << byte() % 32) + byte() % 3 - 1;
+    return word();
+}
+
+static void stop(const char *why) {
+    fprintf(stderr, "image.c: %s\n", why);
+    abort();
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+/* A block whose end is watched. */
+static uint8_t *watched(size_t size) {
+#ifdef SANITIZED
+    return malloc(size ? size : 1);
+#else
+    const size_t page = 65536, whole = (size + page - 1) / page * page;
+    uint8_t *block = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED || mprotect(block + whole, page, PROT_NONE)) stop("no memory");
+    return block + (whole - size);
+#endif
+}
+
+static void unwatched(uint8_t *block, size_t size) {
+#ifdef SANITIZED
+    (void)size;
+    free(block);
+#else
+    const size_t page = 65536, whole = (size + page - 1) / page * page;
+    munmap(block - (whole - size), whole + page);
+#endif
+}
+
+static unsigned blocks;
+
+static uint32_t read32(void *context, uint32_t address) {
+    (void)context;
+    if (address == NPUGEN_REG_ID) return NPUGEN_ID_VALUE;
+    if (address == NPUGEN_REG_VERSION) return NPUGEN_VERSION_VALUE;
+    if (address == NPUGEN_REG_CONFIG) return NPUGEN_CONFIG_VALUE;
+    if (address == NPUGEN_REG_STATUS) return byte() % 8 ? NPUGEN_STATUS_DONE : byte();
+    return word();
+}
+
+static void write32(void *context, uint32_t address, uint32_t value) { (void)context, (void)address, (void)value; }
+
+static npugen_status allocate(void *context, size_t size, size_t alignment, npugen_buffer *buffer) {
+    (void)context, (void)alignment;
+    if (size > MOST_BYTES || byte() % 16 == 15) return NPUGEN_NO_MEMORY;
+    buffer->data = watched(size);
+    buffer->size = size;
+    buffer->address = byte() % 8 ? 0x1000 : (uint64_t)word() << 32 | word();
+    ++blocks;
+    return NPUGEN_OK;
+}
+
+static void give_back(void *context, npugen_buffer *buffer) {
+    (void)context;
+    unwatched(buffer->data, buffer->size);
+    --blocks;
+}
+
+static npugen_status sync_range(void *context, const npugen_buffer *buffer, size_t offset, size_t size) {
+    (void)context;
+    if (offset > buffer->size || size > buffer->size - offset) stop("a range beyond its buffer is written back");
+    return byte() % 16 == 15 ? NPUGEN_IO : NPUGEN_OK;
+}
+
+static npugen_status wait_a_while(void *context, uint32_t microseconds) {
+    *(uint64_t *)context += microseconds;
+    return NPUGEN_OK;
+}
+
+static uint64_t now(void *context) { return *(uint64_t *)context += 1000; }
+
+/* Whether a map fits, in floating point: exact where it matters, and beyond that nothing wraps. */
+static int fits(const npugen_image *image, const npugen_tensor *tensor) {
+    const double pixels = (double)tensor->height * tensor->width, beat = NPUGEN_BEAT_BYTES;
+    const double row = (double)tensor->channels * tensor->width;
+    const double beats = tensor->interleaved ? tensor->height * (double)(uint64_t)((row + beat - 1) / beat)
+                                             : pixels * (double)(uint64_t)((tensor->channels + beat - 1) / beat);
+    return pixels * tensor->channels > 0 && tensor->offset >= image->write_start
+        && tensor->offset + beats <= image->data_beats;
+}
+
+static int all_fit(const npugen_image *image) {
+    int good = image->code_size && image->code_size % NPUGEN_INSTRUCTION_BYTES == 0
+        && image->write_start <= image->data_beats && image->data_beats
+        && (double)image->data_beats * NPUGEN_BEAT_BYTES <= (double)SIZE_MAX
+        && (double)image->constants_size <= (double)image->write_start * NPUGEN_BEAT_BYTES;
+    for (unsigned map = 0; map < image->input_count; ++map) good = good && fits(image, &image->inputs[map]);
+    for (unsigned map = 0; map < image->output_count; ++map) good = good && fits(image, &image->outputs[map]);
+    return good;
+}
+
+static void make_maps(npugen_tensor *maps, unsigned count, uint32_t first) {
+    for (unsigned map = 0; map < count; ++map) {
+        const uint32_t offset = number();
+        maps[map].name = "map";
+        maps[map].offset = byte() % 4 ? first + offset : offset;
+        maps[map].channels = number();
+        maps[map].height = number();
+        maps[map].width = number();
+        if (byte() % 16 == 0) { /* a product that is 2^32 and a little, of which 32 bits keep the little */
+            const uint32_t half = byte() % 31 + 1;
+            maps[map].channels = (UINT32_C(1) << half) * (byte() % 4 ? 1 : NPUGEN_BEAT_BYTES);
+            maps[map].width = (UINT32_C(1) << (32 - half)) + byte() % 2;
+            maps[map].height = 1 + byte() % 2;
+        }
+        maps[map].interleaved = byte() % 2 ? 0 : (int)(byte() % 3) - 1;
+    }
+}
+
+static size_t values_of(const npugen_tensor *tensor) {
+    return (size_t)tensor->channels * tensor->height * tensor->width;
+}
+
+/* Refusals alone show little. */
+static void how_far(void) { printf("%lu images loaded, %lu inputs written\n", loaded, written); }
+
+/* Values that are written are read again, through an output that is the same map as the input. */
+static void use(npugen_device *device, npugen_program *program, const npugen_image *image, unsigned slot,
+                unsigned map) {
+    const npugen_tensor *tensor = map < image->input_count ? &image->inputs[map] : NULL;
+    const size_t count = tensor ? values_of(tensor) : 0;
+    int8_t *values = (int8_t *)watched(count), *found = (int8_t *)watched(count);
+    for (size_t value = 0; value < count; ++value) values[value] = (int8_t)(value * 37 + 11);
+    if (npugen_input(device, program, slot, map, values) == NPUGEN_OK) {
+        const npugen_image *whole = program->image;
+        npugen_image same = *image;
+        ++written;
+        same.outputs = image->inputs;
+        same.output_count = image->input_count;
+        program->image = &same;
+        if (npugen_output(device, program, slot, map, found) == NPUGEN_OK && memcmp(found, values, count))
+            stop("values do not come back");
+        program->image = whole;
+    }
+    unwatched((uint8_t *)values, count);
+    unwatched((uint8_t *)found, count);
+}
+
+static void read_output(npugen_device *device, npugen_program *program, const npugen_image *image, unsigned slot,
+                        unsigned map) {
+    const size_t count = map < image->output_count ? values_of(&image->outputs[map]) : 0;
+    int8_t *found = (int8_t *)watched(count);
+    (void)npugen_output(device, program, slot, map, found);
+    unwatched((uint8_t *)found, count);
+}
+
+static void call(npugen_device *device, npugen_program *program, const npugen_image *image) {
+    const unsigned slot = byte() % (NPUGEN_MAX_SLOTS + 1), map = byte() % (MAPS + 1);
+    switch (byte() % 8) {
+    case 0: (void)npugen_start(device, program, slot); break;
+    case 1: (void)npugen_wait(device, byte() * 1000u); break;
+    case 2: (void)npugen_abort(device); break;
+    case 3: (void)npugen_set_stream_shift(device, number()); break;
+    case 4: read_output(device, program, image, slot, map); break;
+    default: use(device, program, image, slot, map);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static npugen_tensor maps[2 * MAPS];
+    uint64_t time = 0;
+    const npugen_backend backend = {&time, read32, write32, allocate, give_back, sync_range, sync_range,
+                                    wait_a_while, now, NULL};
+    npugen_device device;
+    npugen_program program;
+    npugen_image image;
+    npugen_status status;
+    uint8_t *code, *constants;
+    size_t code_bytes, constant_bytes;
+    static int begun;
+    if (!begun) atexit(how_far);
+    begun = 1;
+    bytes = data;
+    left = size;
+    memset(&image, 0, sizeof image);
+    image.name = "image";
+    code_bytes = byte() % 4 ? (size_t)NPUGEN_INSTRUCTION_BYTES * (number() % 64) : number() % 1024;
+    image.write_start = number();
+    constant_bytes = byte() % 4 && image.write_start < 256 ? image.write_start * (size_t)NPUGEN_BEAT_BYTES
+                                                           : number() % 4096;
+    image.data_beats = byte() % 4 ? image.write_start + byte() * byte() : number();
+    image.code = code = watched(code_bytes);
+    image.constants = constants = watched(constant_bytes);
+    memset(code, 0, code_bytes);
+    memset(constants, 1, constant_bytes);
+    image.code_size = code_bytes;
+    image.constants_size = constant_bytes;
+    image.input_count = byte() % (MAPS + 1);
+    image.output_count = byte() % (MAPS + 1);
+    image.inputs = maps;
+    image.outputs = maps + MAPS;
+    make_maps(maps, image.input_count, image.write_start);
+    make_maps(maps + MAPS, image.output_count, image.write_start);
+    status = npugen_open(&device, &backend);
+    if (status == NPUGEN_OK) {
+        const unsigned slots = 1 + byte() % NPUGEN_MAX_SLOTS;
+        status = npugen_load(&device, &program, &image, slots);
+        if ((status == NPUGEN_ARGUMENT) == all_fit(&image))
+            stop(status == NPUGEN_ARGUMENT ? "what fits is refused" : "what does not fit is taken");
+        loaded += status == NPUGEN_OK;
+        while (status == NPUGEN_OK && left) call(&device, &program, &image);
+        while (npugen_unload(&device, &program) != NPUGEN_OK) {}
+        if (blocks) stop("memory is not given back");
+    }
+    unwatched(code, code_bytes);
+    unwatched(constants, constant_bytes);
+    return 0;
+}

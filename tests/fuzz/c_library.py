@@ -1,0 +1,85 @@
+"""Runs the C library on random images and calls (tests/fuzz/c), in whatever this machine can build.
+
+    python -m tests.fuzz.c_library WAY COUNT SEED
+
+WAY is libfuzzer (clang: AddressSanitizer, UndefinedBehaviorSanitizer, cases led by coverage), sanitizers (the same two
+of any compiler, cases from a generator), pages (no sanitizer: blocks end where memory does) or arm (the same on a
+processor of 32 bits, by qemu). A case that fails is in the folder ``build/fuzz-c``, for libfuzzer as a file.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from cores.config import NpuConfig
+from gen.hw.export import driver_header
+
+__all__ = ["WAYS", "NotHere", "run"]
+
+_HERE = Path(__file__).parent / "c"
+_LIBRARY = Path(__file__).parents[2] / "npudriver" / "c"
+_STRICT = ["-std=c99", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror", "-g", "-O1"]
+_SANITIZERS = "address,undefined"
+#: Longest case of libFuzzer, in bytes: as long as the generator's.
+_LONGEST = 208
+
+#: Way -> compilers of which the first that is here is taken, their options, and what runs the result.
+WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+    "libfuzzer": (("clang",), (f"-fsanitize=fuzzer,{_SANITIZERS}", "-fno-sanitize-recover=all"), ()),
+    "sanitizers": (("gcc", "clang"), (f"-fsanitize={_SANITIZERS}", "-fno-sanitize-recover=all"), ()),
+    "pages": ((os.environ.get("CC", "cc"), "gcc", "clang"), (), ()),
+    "arm": (("arm-linux-gnueabihf-gcc",), ("-static",), ("qemu-arm",)),
+}
+
+
+class NotHere(Exception):
+    """What a way needs is not installed; the message says what."""
+
+
+def _build(folder: Path, way: str) -> Path:
+    """Raises NotHere; CalledProcessError, with the compiler's messages, where the sources are at fault."""
+    compilers, options, runner = WAYS[way]
+    compiler = next((found for name in compilers if (found := shutil.which(name))), None)
+    missing = [" or ".join(compilers)] * (compiler is None) + [name for name in runner if not shutil.which(name)]
+    if compiler is None or missing:
+        raise NotHere(f"{way} needs {' and '.join(missing)}")
+    (folder / "empty.c").write_text("int main(void) { return 0; }\n" if way != "libfuzzer" else
+                                    "int LLVMFuzzerTestOneInput(const char *data, unsigned long size);\n"
+                                    "int LLVMFuzzerTestOneInput(const char *data, unsigned long size) "
+                                    "{ return data && size > 99; }\n")
+    if subprocess.run([compiler, *options, "-o", "empty", "empty.c"], cwd=folder, capture_output=True).returncode:
+        raise NotHere(f"{way}: {compiler} does not link {' '.join(options)}")
+    (folder / "npugen_regs.h").write_text(driver_header(NpuConfig.preset(16)))
+    sources = [_HERE / "image.c", *([] if way == "libfuzzer" else [_HERE / "replay.c"]), _LIBRARY / "npugen.c"]
+    subprocess.run([compiler, *_STRICT, *options, f"-I{folder}", f"-I{_LIBRARY}", "-o", folder / way, *sources],
+                   check=True, capture_output=True, text=True)
+    return folder / way
+
+
+def run(folder: Path, way: str, count: int, seed: int) -> tuple[subprocess.CompletedProcess[str], tuple[int, int]]:
+    """``count`` cases: how they ended, and how many images were loaded and inputs written. Raises as `_build`."""
+    binary = _build(folder, way)
+    if way == "libfuzzer":
+        arguments = [f"-runs={count}", f"-seed={seed % (1 << 32) or 1}", f"-max_len={_LONGEST}", "-len_control=0",
+                     "-timeout=20", f"-artifact_prefix={folder}/"]
+    else:
+        arguments = [str(seed), str(count)]
+    done = subprocess.run([*WAYS[way][2], binary, *arguments], cwd=folder, capture_output=True, text=True)
+    found = re.findall(r"(\d+) images loaded, (\d+) inputs written", done.stdout)
+    return done, (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
+
+
+if __name__ == "__main__":
+    _way, _count, _seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    _folder = Path("build") / "fuzz-c"
+    _folder.mkdir(parents=True, exist_ok=True)
+    try:
+        _done, _reached = run(_folder.resolve(), _way, _count, _seed)
+    except NotHere as error:
+        sys.exit(f"c_library: {error}")
+    print(_done.stderr[-3000:] if _done.returncode else f"{_count:,} cases, {_reached[0]:,} images loaded, "
+          f"{_reached[1]:,} inputs written")
+    sys.exit(1 if _done.returncode else 0)
