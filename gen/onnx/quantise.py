@@ -13,7 +13,15 @@ from gen.onnx.edges import integers_of_padded, padding
 from gen.onnx.model import NodeError
 from gen.onnx.pooling import copy
 from gen.onnx.refusals import refusal
-from gen.onnx.units import branch_quantisation, even_bias, exact_quantisation, finer_units, real_range, same
+from gen.onnx.units import (
+    branch_quantisation,
+    coarser_units,
+    even_bias,
+    exact_quantisation,
+    finer_units,
+    real_range,
+    same,
+)
 from gen.onnx.values import (
     Host,
     Padded,
@@ -89,8 +97,8 @@ def _bounds(low: float, high: float, scale: float, zero_point: int, bits: int = 
 
 def _requantized(graph: GraphBuilder, value: Pending, scale: float, zero_point: int,
                  bits: int = 8) -> tuple[Pending, Requantize]:
-    """The stage that quantises ``value``, in units that may have to be finer ones for it."""
-    value = finer_units(graph, value, scale)
+    """The stage that quantises ``value``, in units that may have to be finer or coarser ones for it."""
+    value = coarser_units(graph, finer_units(graph, value, scale), scale)
     try:
         multiplier, shift = quantize_multiplier(value.scale / scale)
     except ValueError as error:

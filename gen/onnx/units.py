@@ -12,8 +12,8 @@ from gen.onnx.values import Pending, Quantisation, Real
 from sim.golden import quantize_multiplier
 
 __all__ = [
-    "as_convolution", "branch_quantisation", "even_bias", "exact_quantisation", "finer_units", "parity",
-    "pending_sums", "reach", "real_range", "same",
+    "as_convolution", "branch_quantisation", "coarser_units", "even_bias", "exact_quantisation", "finer_units",
+    "parity", "pending_sums", "reach", "real_range", "same",
 ]
 
 #: Error of a bias, in units of the output, that is not worth finer units.
@@ -24,6 +24,8 @@ _LARGEST_SCALE = 2.0 ** (MULTIPLIER_BITS - MIN_SHIFT)
 _LARGEST_WEIGHT = 127
 #: Finer units must not make sums larger than this, which leaves room in any accumulator.
 _LARGEST_SUM = 1 << 24
+#: Biases, in units of the sums, that fit any accumulator of the usual widths.
+_LARGEST_BIAS = 1 << 25
 #: Steps of the sum to one of a branch at most: half of that is the branch's own rounding, and less than one step more
 #: or less before the sum is rounded is at most one step behind it.
 _COARSEST_BRANCH = 2.0
@@ -160,3 +162,42 @@ def finer_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     parts = 1 << max(0, room.bit_length() - 1)
     return replace(value, arguments={**value.arguments, "weights": weights * np.int16(parts)},
                    offset=value.offset * parts, scale=value.scale / parts)
+
+
+def coarser_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
+    """``value`` with larger units in channels whose bias is beyond accumulators: those that died in training, with
+    weights next to nothing and a constant after them that is none.
+
+    ``scale`` is a step of the output, of 8 bits or `FIRST_BITS`. A bias goes no further than where every sum saturates,
+    so a unit is a small part of a step also where weights have few levels left: results differ by rounding, by a step
+    at most and rarely. Channels whose result is the same for all inputs stay as they are while a bias of 32 bits holds
+    it: the mapper has an exact form for them. Binary layers stay, too.
+    """
+    units = np.abs(value.bias / value.scale) + np.abs(value.offset)
+    if not (units >= _LARGEST_BIAS).any() or parity(graph, value) is not None:
+        return value
+    ends = [(end + value.offset) * value.scale for end in pending_sums(graph, value)]
+    limit = (1 << FIRST_BITS) * scale
+    bias = np.clip(value.bias, -limit - ends[1], limit - ends[0])
+    constant = np.equal(*(np.rint(np.clip(end + value.bias, value.low, value.high) / scale) for end in ends))
+    far = units >= np.where(constant, 1 << 31, _LARGEST_BIAS)
+    if not far.any():
+        return value
+    value = as_convolution(graph, value) if value.layer is Pool else value
+    over = np.where(far, np.abs(bias / value.scale) / _LARGEST_BIAS, 1)
+    factor = 2.0 ** np.ceil(np.log2(np.maximum(over, 1)))
+    weights = value.arguments["weights"]
+    left = np.rint(weights / factor[:, None, None, None]).astype(np.int16)
+    offset = np.where(far, -_zero(graph, value) * left.sum(axis=(1, 2, 3), dtype=np.int64), value.offset)
+    return replace(value, arguments={**value.arguments, "weights": left}, offset=offset, scale=value.scale * factor,
+                   bias=np.where(far, bias, value.bias))
+
+
+def _zero(graph: GraphBuilder, value: Pending) -> int:
+    """The integer that stands for zero in what a convolution reads."""
+    sums = value.arguments["weights"].sum(axis=(1, 2, 3), dtype=np.int64)
+    fullest = int(np.abs(sums).argmax())
+    if sums[fullest]:
+        return -int(value.offset[fullest]) // int(sums[fullest])
+    padding = value.arguments.get("pad_value")
+    return graph.tensors[value.arguments["input"]].zero_point if padding is None else int(padding)
