@@ -262,7 +262,9 @@ def _emit_concat(context: Context, value: PendingConcat, quantisation: Quantisat
         place, (least, most) = Part(whole.tensor, first), graph.clip_bounds(name)
         stays = (part.scale, part.zero_point) == (scale, point) and low <= least and most <= high
         if not (stays and graph.join(name, place)):
-            layer = replace(copy(context, part), name=value.name, nodes=value.nodes, low=value.low, high=value.high)
+            # What quantises the whole is of the copies, too: without them there is nothing that could be handed over.
+            layer = replace(copy(context, part), name=value.name, nodes=(*value.nodes, context.node.name),
+                            low=value.low, high=value.high)
             layer, stage = _requantized(graph, layer, scale, point)
             graph.add_layer(layer, stage, result=Result(None, quantisation), part=place)
     return replace(whole, moved_by=value.moved_by)

@@ -16,6 +16,7 @@ from gen.run.calibration import Calibration
 from gen.run.inputs import Samples, arbitrary_samples, model_specs
 from gen.run.runner import run_model
 from tests.gen.float_models import FloatBuilder
+from tests.gen.qdq import Builder
 
 CONFIG = NpuConfig.preset(16, table=1, product=1)
 
@@ -81,6 +82,25 @@ def test_sums(rng: np.random.Generator, tmp_path: Path) -> None:
     found = compiled(b.model(b.same_conv(y, 64, 4)), tmp_path, config=NpuConfig.preset(16, acc_width=24))
     assert list(host(found)) == ["large"]
     assert "beyond acc_width=24; build and compile with --acc-width 25" in host(found)["large"]
+
+
+def test_a_concat_with_copies_that_the_processor_reads(rng: np.random.Generator, tmp_path: Path) -> None:
+    """The parts have other scales than the whole: what leaves is the whole as it is quantised."""
+    b = Builder(rng)
+    x = b.requantize(b.input(1, 4, 6, 6, number=np.float32))
+    parts = [b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), b.bias(4)), scale) for scale in (0.04, 0.03)]
+    whole = b.requantize(b.node("Concat", *parts, axis=1), 0.05)
+    b.output(b.node("InstanceNormalization", whole, b.constant(np.ones(8, np.float32)),
+                    b.constant(np.zeros(8, np.float32))), np.float32)
+    path = b.save(tmp_path)
+    application = open_application(path, CONFIG)
+    samples = arbitrary_samples(application.inputs, 0)
+    run = run_model(application, samples, "functional")
+    assert run.mismatches == 0 and [reason.split()[0] for reason in host(application).values()] == [
+        "InstanceNormalization"]
+    (wanted,) = ort.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, samples.inputs)
+    (made,) = run.outputs.values()
+    assert np.square(made - wanted).sum() < 0.01 * np.square(wanted).sum()
 
 
 def test_nothing_left(rng: np.random.Generator, tmp_path: Path) -> None:
