@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from gen.onnx.names import unique
 from gen.quantize.plan import Plan
 from gen.quantize.prepare import initializers
 from gen.quantize.sessions import Progress, Samples, part_of, values_of
@@ -26,6 +27,7 @@ def with_biases(model: onnx.ModelProto) -> onnx.ModelProto:
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
     constants = initializers(copied)
+    taken = {name for node in copied.graph.node for name in (*node.input, *node.output)}
     for node in copied.graph.node:
         if node.op_type not in _BIASED or node.input[1] not in constants or (len(node.input) > 2 and node.input[2]):
             continue
@@ -35,7 +37,8 @@ def with_biases(model: onnx.ModelProto) -> onnx.ModelProto:
             channels = dims[1] * attributes.get("group", 1)
         else:
             channels = dims[1 if node.op_type == "Gemm" and not attributes.get("transB") else 0]
-        name = f"{node.name}/bias"
+        name = unique(f"{node.name}/bias", taken)
+        taken.add(name)
         copied.graph.initializer.append(numpy_helper.from_array(np.zeros(channels, np.float32), name))
         del node.input[2:]
         node.input.append(name)

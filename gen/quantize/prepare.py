@@ -1,6 +1,7 @@
 """A float model made ready: batch norms and constants folded, in an opset that knows scales for each channel."""
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import onnx
 from onnx import numpy_helper, version_converter
 
 from gen.onnx.light import inferred, without_initializers
+from gen.onnx.names import unique
 from gen.onnx.passes import (
     drop_unused,
     find_prelus,
@@ -23,6 +25,10 @@ __all__ = ["initializers", "prepare", "quantised_node"]
 
 #: The first opset whose DequantizeLinear has a scale for each channel.
 _OPSET = 13
+_BIASED = ("Conv", "ConvTranspose", "Gemm")
+#: How names end of what onnxruntime's quantiser adds to that of a value.
+_ADDED = ("_QuantizeLinear_Input", "_QuantizeLinear_Output", "_DequantizeLinear_Output", "_quantized", "_scale",
+          "_zero_point")
 _QUANTISED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinear", "QGemm", "ConvInteger",
               "MatMulInteger")
 
@@ -68,6 +74,7 @@ def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.opset_import[:]
     model.opset_import.extend(imports)
     _flatten_biases(model)
+    _free_names(model)
     return model
 
 
@@ -107,16 +114,47 @@ def _first_line(error: Exception) -> str:
 
 
 def _flatten_biases(model: onnx.ModelProto) -> None:
-    """Constant biases of Gemm as one number for each output, so that they can have as many scales."""
-    constants = initializers(model)
+    """Each layer gets a constant bias of its own, as its unit depends on the layer's scales; a Gemm with a number for each
+    output, so that they can have as many.
+    """
+    constants, taken = initializers(model), _names(model)
+    readers = Counter(name for node in model.graph.node for name in node.input)
     for node in model.graph.node:
-        if node.op_type != "Gemm" or len(node.input) < 3 or node.input[1] not in constants:
+        bias = constants.get(node.input[2]) if node.op_type in _BIASED and len(node.input) > 2 else None
+        if bias is None:
             continue
-        bias = constants.get(node.input[2])
-        transposed = any(a.name == "transB" and a.i for a in node.attribute)
-        outputs = constants[node.input[1]].dims[0 if transposed else 1]
-        if bias is not None and list(bias.dims) != [outputs]:
-            name = f"{node.name}/bias"
-            flat = np.ascontiguousarray(np.broadcast_to(numpy_helper.to_array(bias).reshape(-1), outputs))
-            model.graph.initializer.append(numpy_helper.from_array(flat, name))
-            node.input[2] = name
+        array = numpy_helper.to_array(bias)
+        if node.op_type == "Gemm" and node.input[1] in constants:
+            transposed = any(a.name == "transB" and a.i for a in node.attribute)
+            outputs = constants[node.input[1]].dims[0 if transposed else 1]
+            array = np.ascontiguousarray(np.broadcast_to(array.reshape(-1), outputs))
+        if array.shape == tuple(bias.dims) and readers[bias.name] == 1:
+            continue
+        readers[bias.name] -= 1
+        node.input[2] = unique(f"{node.name}/bias", taken)
+        taken.add(node.input[2])
+        model.graph.initializer.append(numpy_helper.from_array(array, node.input[2]))
+
+
+def _free_names(model: onnx.ModelProto) -> None:
+    """Other names for values that are called as those are that the quantiser adds (`gen.quantize.insert`)."""
+    graph, taken = model.graph, _names(model)
+    fixed = {value.name for value in (*graph.input, *graph.output)}
+    renamed: dict[str, str] = {}
+    for name in sorted(taken - fixed):
+        if name.endswith(_ADDED):
+            renamed[name] = unique(f"{name}/value", taken)
+            taken.add(renamed[name])
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                names[place] = renamed.get(name, name)
+    for value in (*graph.initializer, *graph.value_info):
+        value.name = renamed.get(value.name, value.name)
+
+
+def _names(model: onnx.ModelProto) -> set[str]:
+    """Those of all values."""
+    graph = model.graph
+    return {name for node in graph.node for name in (*node.input, *node.output) if name} | {
+        value.name for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info)}

@@ -45,11 +45,6 @@ def changed(change: Callable[[Model], object]) -> Callable[[Rng], Model]:
     return make
 
 
-def _same_names(model: Model) -> None:
-    for node in model.graph.node:
-        node.name = "same"
-
-
 def _no_names(model: Model) -> None:
     for node in model.graph.node:
         node.name = ""
@@ -150,7 +145,6 @@ def _microsoft(op: str, domain: str = "com.microsoft") -> Callable[[Rng], Model]
 CASES: dict[str, tuple[Callable[[Rng], Model], str]] = {
     "plain": (network, ""),
     "nodes without names": (changed(_no_names), ""),
-    "two nodes of one name": (changed(_same_names), ""),
     "nodes out of order": (changed(_unsorted), "ONNX demands that nodes are sorted"),
     "a name that nothing defines": (changed(lambda m: conv(m).input.__setitem__(2, "nobody")), ""),
     "a value defined twice": (changed(lambda m: m.graph.node.append(m.graph.node[0])), ""),

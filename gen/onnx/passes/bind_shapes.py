@@ -13,7 +13,8 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
     """Numbers in place of the symbolic dimensions of inputs, and wherever else their names are.
 
     ``shapes``: input -> shape, perhaps without the samples; "" stands for the only input. The number of samples stays
-    what it is. Raises GraphError for a shape that is not the input's, and where one name would have two numbers.
+    what it is. What is no identifier, as "?", names nothing: each such dimension is one of its own. Raises GraphError
+    for a shape that is not the input's, and where one name would have two numbers.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in constants]
@@ -31,11 +32,10 @@ def bind_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> 
         for dim, size in zip(dims[1:], sizes, strict=True):
             if dim.HasField("dim_value"):
                 continue
-            if named.setdefault(dim.dim_param, size) != size and dim.dim_param:
+            if dim.dim_param.isidentifier() and named.setdefault(dim.dim_param, size) != size:
                 raise GraphError(f"input {value.name}: dimension {dim.dim_param} cannot be {named[dim.dim_param]} and "
                                  f"{size}; give one number for it")
             dim.dim_value = size
-    named.pop("", None)
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param in named:
