@@ -114,8 +114,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _flatten_biases(model: onnx.ModelProto) -> None:
-    """Each layer gets a constant bias of its own, as its unit depends on the layer's scales; a Gemm with a number for each
-    output, so that they can have as many.
+    """Each layer gets a constant bias of its own, as its unit depends on the layer's scales; a Gemm one with a number
+    for each output, so that they can have as many.
     """
     constants, taken = initializers(model), _names(model)
     readers = Counter(name for node in model.graph.node for name in node.input)
