@@ -1,6 +1,8 @@
 """Nodes whose inputs are constants, evaluated when the model is compiled: what a model's own weights explain, no more.
 
-Operators whose work grows with their inputs and results alone; none with control flow, none that draws numbers.
+Any operator that has no control flow, draws no numbers and keeps no state. What it takes is bounded before: memory by
+the bytes of its results, time by those that it reads, which count more than once for operators whose work is more than
+to pass over them. What is not evaluated is left to the processor.
 """
 
 import math
@@ -16,11 +18,24 @@ from gen.onnx.model import MICROSOFT, Budget, Model, Node, NodeError
 
 __all__ = ["Folder", "budget", "evaluate"]
 
-_OPERATORS = frozenset("""
-    Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Concat Constant ConstantOfShape CumSum DepthToSpace Div Equal Exp
-    Expand EyeLike Flatten Floor Gather Greater GreaterOrEqual Identity Less LessOrEqual Log Max Min Mod Mul Neg Not
-    OneHot Or Pad Pow QuantizeLinear Range Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu Reshape
-    Round Shape Sigmoid Sign Size Slice SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Unsqueeze Where Xor
+#: Operators whose work is a pass over inputs and results, which NumPy does as a whole.
+_LIGHT = frozenset("""
+    Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh Cast CastLike Ceil Clip Concat Constant
+    ConstantOfShape Cos Cosh CumSum DepthToSpace Div Elu Equal Exp Expand EyeLike Flatten Floor Gather Greater
+    GreaterOrEqual HardSigmoid HardSwish Identity IsNaN LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax
+    Max Mean Min Mod Mul Neg Not OneHot Or Pad Pow QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round Shape
+    Sigmoid Sign Sin Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Tan Tanh Tile
+    Transpose Trilu Unsqueeze Where Xor
+""".split())
+#: Products, whose work is known.
+_PRODUCTS = ("MatMul", "Gemm")
+#: What a pass of any other operator takes, in passes of NumPy: the reference goes through some value by value.
+_SLOW = 64
+#: Operators that are left as they are: their work is not bounded by sizes, or what they give is no constant.
+_NEVER = frozenset("""
+    Attention Bernoulli DFT Det Einsum GRU If LSTM Loop MaxRoiPool Multinomial NonMaxSuppression Optional RNN
+    RandomNormal RandomNormalLike RandomUniform RandomUniformLike RoiAlign STFT Scan SequenceMap StringSplit Unique
 """.split())
 #: Bytes that all results together may have: a fixed part, and one in proportion to the model's own constants.
 _FLOOR, _SHARE = 1 << 27, 4
@@ -86,6 +101,20 @@ def budget(constants: Mapping[str, np.ndarray]) -> Budget:
     return Budget(_FLOOR + _SHARE * size, _READ_FLOOR + _READ_SHARE * size)
 
 
+def _work(node: Node, values: Mapping[str, np.ndarray]) -> int:
+    """What evaluating a node takes of the bytes that may be read."""
+    total = sum(array.nbytes for array in values.values())
+    if node.op in _LIGHT:
+        return total
+    if node.op in _PRODUCTS:
+        # Each element of the first operand is multiplied by a row of the second, whichever of its axes that is.
+        first, second = (values[name] for name in node.inputs[:2])
+        return total + first.size * max(second.shape, default=1)
+    window = math.prod(node.attributes.get("kernel_shape") or [1])
+    weights = values[node.inputs[1]] if node.op in ("Conv", "ConvTranspose") else None
+    return total * _SLOW * (window if weights is None else weights.size)
+
+
 class Folder:
     """Evaluates constant nodes of one model within its budget; ``budget`` is what is left of that."""
 
@@ -95,14 +124,16 @@ class Folder:
 
     def __call__(self, node: Node, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Raises NodeError for an operator that is not folded, and as `evaluate`."""
-        if node.op not in _OPERATORS or node.domain not in ("", MICROSOFT):
+        known = node.op not in _NEVER and (not node.domain or node.domain == MICROSOFT and node.op in _LIGHT)
+        if not known or any(attribute.g.node or attribute.graphs for attribute in node.proto.attribute):
             raise NodeError(f"operator {node.op} is not evaluated on constants; store its result as an initializer, "
                             "for example by onnxruntime's offline optimisation (docs/models.md)")
-        reads = self.budget.reads - sum(array.nbytes for array in values.values())
+        reads = self.budget.reads - _work(node, values)
         if reads < 0:
             raise NodeError("the constants that are read up to here have more bytes than what is computed when the "
                             "model is compiled may read (docs/models.md); store its result as an initializer")
-        results = evaluate(node, self._opsets, values, self.budget.results)
+        passes = 1 if node.op in _LIGHT or node.op in _PRODUCTS else _SLOW
+        results = evaluate(node, self._opsets, values, self.budget.results // passes)
         self.budget = Budget(self.budget.results - sum(array.nbytes for array in results), reads)
         return results
 

@@ -145,6 +145,36 @@ def test_nameless_dimensions(rng: np.random.Generator, tmp_path: Path) -> None:
     assert found.inputs["x"].shape == (1, 3, 8, 12)
 
 
+def position(b: FloatBuilder, op: str) -> str:
+    """What position embeddings are computed by, of one row of 12."""
+    row = b.constant(np.linspace(0.1, 0.9, 12)[None, None, None])
+    if op == "MatMul":
+        return b.node("MatMul", b.node("MatMul", row, b.weights(12, 12)), b.weights(12, 12))
+    if op == "Resize":
+        return b.node("Resize", b.constant(b.rng.normal(size=(1, 4, 3, 4))), "", b.constant([1.0, 1.0, 4.0, 3.0]),
+                      mode="linear")
+    if op == "Conv":
+        return b.conv(b.constant(b.rng.normal(size=(1, 2, 14, 14))), 2, 4)
+    return b.node(op, row)
+
+
+@pytest.mark.parametrize("op", ["Sin", "Cos", "Atan", "Erf", "Softplus", "ReduceL2", "MatMul", "Resize", "Conv"])
+def test_functions_of_constants(op: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    b = FloatBuilder(rng, ["n", 3, 12, 12])
+    y = b.node("Add", b.same_conv("x", 3, 4), position(b, op))
+    found = compiled(b.model(b.same_conv(y, 4, 4)), tmp_path)
+    assert [layer.op for workload in found.workloads for layer in workload.program.layers].count("conv") == 2
+
+
+def test_constants_that_are_not_folded(rng: np.random.Generator, tmp_path: Path) -> None:
+    """The processor makes them: here numbers at random, of hardly any width."""
+    b = FloatBuilder(rng, ["n", 3, 12, 12])
+    noise = b.node("RandomUniform", shape=[1, 4, 1, 1], low=0.5, high=0.5 + 1e-7, name="noise")
+    y = b.node("Add", b.same_conv("x", 3, 4), noise)
+    found = compiled(b.model(b.same_conv(y, 4, 4)), tmp_path)
+    assert "is not evaluated on constants" in host(found)["noise"]
+
+
 def test_nothing_left(rng: np.random.Generator, tmp_path: Path) -> None:
     """The machine is too small: that is for the user to know."""
     b = FloatBuilder(rng, ["n", 16, 8, 32])

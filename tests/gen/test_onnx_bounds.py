@@ -70,7 +70,10 @@ COSTLY: dict[str, tuple[Callable[[Builder], str], str]] = {
     "Concat": (_doubled, "left"),
     "Loop": (_loop, "Loop is not evaluated"),
     "RandomUniform": (lambda b: b.node("RandomUniform", shape=[4]), "RandomUniform is not evaluated"),
-    "MatMul": (lambda b: b.node("MatMul", b.constant(_ones(SIZE, 1)), b.constant(_ones(1, SIZE))), "MatMul is not"),
+    "MatMul": (lambda b: b.node("MatMul", b.constant(_ones(SIZE, 1)), b.constant(_ones(1, SIZE))), "360,000 bytes"),
+    "Einsum": (lambda b: b.node("Einsum", b.constant(_ones(4)), equation="a->a"), "Einsum is not evaluated"),
+    "Resize": (lambda b: b.node("Resize", b.constant(_ones(1, 1, 4, 4)), "", b.constant(np.float32([1, 1, 9, 9]))),
+               "bytes"),
 }
 
 
@@ -90,6 +93,23 @@ def test_constants_have_a_budget(name: str, rng: Rng, tmp_path: Path, monkeypatc
     b = Builder(rng)
     make(b)
     assert len(load(network(b).save(tmp_path)).layers) == 1
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Conv", "AveragePool"])
+def test_constants_are_not_multiplied_for_ever(op: str, rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                               ) -> None:
+    """What is little to read may be much to compute."""
+    monkeypatch.setattr(fold, "_READ_FLOOR", 1 << 20)
+    monkeypatch.setattr(fold, "_READ_SHARE", 0)
+    for size, refused in ((4, False), (128, True)):
+        b = Builder(rng)
+        one = b.constant(_ones(1, 1, size, size))
+        value = b.node(op, one, kernel_shape=[size // 2] * 2) if op == "AveragePool" else b.node(op, one, one)
+        path = network(b, _first_four(b, b.node("Concat", *[value] * 4, axis=0))).save(tmp_path)
+        if refused:
+            refuse(path, f"node {op.lower()}", "may read (docs/models.md)")
+        else:
+            assert load(path).layers
 
 
 def test_constants_are_not_read_for_ever(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

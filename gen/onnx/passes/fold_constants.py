@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from gen.ir.errors import GraphError
 from gen.onnx.fold import Folder
 from gen.onnx.model import Model, NodeError
 
@@ -12,9 +11,9 @@ __all__ = ["fold_constants"]
 def fold_constants(model: Model) -> Model:
     """Constants in place of nodes whose inputs are constants.
 
-    DequantizeLinear stays, so that weights remain the integers that they are. What else turns out to be constant while
-    the model is walked (shapes of activations, weights that are quantised again) is folded there, from what is left of
-    the budget.
+    DequantizeLinear stays, so that weights remain the integers that they are, and so does what is not folded
+    (`gen.onnx.fold`). What else turns out to be constant while the model is walked (shapes of activations, weights that
+    are quantised again) is folded there, from what is left of the budget.
     """
     folder, constants, nodes = Folder(model), dict(model.constants), []
     for node in model.nodes:
@@ -23,8 +22,9 @@ def fold_constants(model: Model) -> Model:
             continue
         try:
             results = folder(node, {name: constants[name] for name in node.inputs if name})
-        except NodeError as error:
-            raise GraphError(f"{node}: {error}") from None
+        except NodeError:
+            nodes.append(node)      # whoever walks the model says why, or leaves it to the processor
+            continue
         constants.update((name, array) for name, array in zip(node.outputs, results, strict=False) if name)
     if len(nodes) == len(model.nodes):
         return model
