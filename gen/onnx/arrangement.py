@@ -24,7 +24,7 @@ from gen.onnx.values import (
     layout_steps,
 )
 
-__all__ = ["keeps_samples", "moved", "rearranged", "result_order"]
+__all__ = ["moved", "of_samples", "possible", "rearranged", "result_order"]
 
 
 def result_order(dims: tuple[int, int, int], rank: int) -> np.ndarray:
@@ -54,16 +54,25 @@ def rearranged(node: Node, value: Value | None, change: Callable[[np.ndarray], n
         case QuantisedConstant() if value.scale.size == value.zero_point.size == 1:
             return replace(value, array=change(value.array))
         case Host():
-            after = change(value.order)
+            after = of_samples(change(value.order))
             steps = (*value.steps, *layout_steps(value.order.shape[1:], after))
             return Host(value.tensor, steps, np.arange(after.size).reshape(after.shape))
     raise refusal(value, "its input")
 
 
-def keeps_samples(order: np.ndarray) -> np.ndarray:
-    """``order`` as it is. Raises NodeError unless its first axis is that of the one sample."""
+def possible(order: np.ndarray) -> np.ndarray:
+    """``order`` as it is. Raises NodeError for one without elements, or without axes."""
     if not order.size:
         raise NodeError("leaves nothing of its input")
-    if order.ndim < 2 or order.shape[0] != 1:
+    if order.ndim < 2:
+        raise NodeError(f"makes shape {order.shape} of one sample, without an axis of channels")
+    return order
+
+
+def of_samples(order: np.ndarray) -> np.ndarray:
+    """``order`` as it is, of a value that leaves the machine. Raises NodeError unless its first axis is that of the one
+    sample.
+    """
+    if order.shape[:1] != (1,):
         raise NodeError(f"makes shape {order.shape} of one sample; the first axis must stay that of the samples")
     return order

@@ -18,6 +18,7 @@ from gen.onnx.values import (
     Quantised,
     RawInput,
     Real,
+    channels_first,
     channels_shape,
     is_whole,
     layout_steps,
@@ -116,6 +117,10 @@ class GraphBuilder:
         steps = layout_steps(model_input.shape[1:], order.reshape(1, *self.tensors[record.tensor].shape))
         return record.tensor, (*steps, record.quantize) if record.quantize else steps
 
+    def is_input(self, tensor: str) -> bool:
+        """Whether a tensor is that of an input, or stands for one that has no tensor yet."""
+        return tensor in self._inputs or any(record.tensor == tensor for record in self._inputs.values())
+
     # -- tensors -------------------------------------------------------------------------------------------------
 
     def tensor(self, value: Quantised, scale: float, zero_point: int) -> Quantised:
@@ -129,7 +134,9 @@ class GraphBuilder:
                 return self.tensor(value, scale, zero_point)
             shape = channels_shape(value.order.shape)
             if shape is None:
-                raise NodeError(f"takes input {record.name} of shape {record.shape}; the machine has two spatial axes")
+                # Windows of tokens and the like: their last axis is that of the channels.
+                self.tensor(replace(value, order=channels_first(value.order)), scale, zero_point)
+                return self.tensor(value, scale, zero_point)
             record.tensor = unique(record.onnx_name, self.tensors)
             record.position = np.empty(value.order.size, np.int64)
             record.position[value.order.ravel()] = np.arange(value.order.size)
@@ -167,7 +174,7 @@ class GraphBuilder:
     def join(self, tensor: str, part: Part) -> bool:
         """Make a tensor part of another. False if it must stay what it is: an input, or part of something else."""
         old = self.tensors[tensor]
-        if old.part or old.signs or any(record.tensor == tensor for record in self._inputs.values()):
+        if old.part or old.signs or self.is_input(tensor):
             return False
         self.tensors[tensor] = replace(old, part=part)
         self._widen(part.whole, self.clip_bounds(tensor))

@@ -171,13 +171,19 @@ class Importer:
         return f"is a further output of {maker}, of which only the first is supported" if maker else "is made nowhere"
 
     def _output(self, name: str) -> tuple[str, tuple[HostStep, ...]]:
-        """Tensor of a model output, and the host steps behind it."""
-        value = self._values.get(name)
+        """Tensor of a model output, and the host steps after it."""
+        return self._handed(name, self._values.get(name))
+
+    def _handed(self, name: str, value: Value | None) -> tuple[str, tuple[HostStep, ...]]:
+        """Tensor of a value that leaves the machine, and the host steps after it. Raises GraphError."""
         if isinstance(value, Padded | QuantisedPadded):
             try:
                 value = stored(self._graph, value)
             except NodeError as error:
                 raise GraphError(f"output {name}: {error}") from None
+        if isinstance(value, Pending | Real | Quantised) and value.order.shape[0] != 1:
+            raise GraphError(f"output {name} has shape {value.order.shape} of one sample; the first axis must stay "
+                             "that of the samples")
         match value:
             case Pending() if (sums := exact_sums(self._graph, value)) is not None:
                 return sums.tensor, sums.steps

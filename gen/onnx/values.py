@@ -1,8 +1,8 @@
 """What an ONNX value means to the importer while it walks the model.
 
 The arrangement of a value's elements is an ``order``: an integer array of the value's ONNX shape (one sample, so its
-first axis is 1) that holds, for each element, its flat index in the tensor behind it. Reshape, Flatten and Transpose
-only rearrange the order; nothing moves.
+first axis is 1, unless the model has split other axes off to it) that holds, for each element, its flat index in the
+tensor behind it. Reshape, Flatten and Transpose only rearrange the order; nothing moves.
 """
 
 import math
@@ -20,7 +20,7 @@ from gen.onnx.windows import Windows
 __all__ = [
     "Condition", "Constant", "Host", "Padded", "Pending", "PendingAdd", "PendingBend", "PendingConcat", "PendingPool",
     "PendingProduct", "PendingTable", "Quantised", "QuantisedConstant", "Quantisation", "QuantisedPadded", "RawInput",
-    "Real", "Value", "channels_shape", "is_plain", "is_whole", "layout_steps",
+    "Real", "Value", "channels_first", "channels_shape", "is_plain", "is_whole", "layout_steps",
 ]
 
 #: Axes beyond which `layout_steps` does not look for a transposition.
@@ -282,8 +282,17 @@ Value = (Constant | QuantisedConstant | RawInput | Quantised | Real | Padded | Q
 
 
 def channels_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """(C, H, W) of a value of ONNX shape ``shape`` (with samples), None beyond two spatial axes."""
+    """(C, H, W) of a value of ONNX shape ``shape``, that of the one sample first; None for any other first axis, and
+    beyond two spatial ones.
+    """
+    if shape[:1] != (1,):
+        return None
     return {2: (*shape[1:], 1, 1), 3: (*shape[1:2], 1, *shape[2:]), 4: shape[1:]}.get(len(shape))  # type: ignore[return-value]
+
+
+def channels_first(order: np.ndarray) -> np.ndarray:
+    """(1, C, H, W) of an arrangement whose channels are its last axis: W the axis before, H all others together."""
+    return np.moveaxis(order.reshape(1, -1, *order.shape[-2:]), -1, 1)
 
 
 def is_whole(order: np.ndarray, size: int) -> bool:

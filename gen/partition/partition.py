@@ -12,7 +12,7 @@ from gen.onnx.machine import Machine
 from gen.onnx.model import PRODUCTS, Model
 from gen.onnx.passes import value_types
 from gen.onnx.read import Shapes, parse, read
-from gen.partition.extract import extract
+from gen.partition.extract import Extractor
 from gen.partition.limits import require_plain
 from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
@@ -156,7 +156,7 @@ def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], fo
     homes: dict[str, int] = {}      # output of the model -> turn
     for name in model.outputs:
         makers = {made_in.get(value) for value in base[name]}
-        number = makers.pop() if len(makers) == 1 else None
+        number = makers.pop() if len(makers) == 1 and name not in probed.loose else None
         if number is None:
             if turns[-1].place != "host":
                 turns.append(Turn("host", ()))
@@ -164,11 +164,13 @@ def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], fo
         homes[name] = number
     read = [(name, number) for number, turn in enumerate(turns) for unit in turn.units for name in sorted(unit.reads)]
     read += [(value, number) for name, number in homes.items() for value in sorted(base[name])]
-    handed: list[dict[str, None]] = [{} for _ in turns]     # values that others read, and outputs of the model
+    outputs: list[list[str]] = [[] for _ in turns]
+    handed: list[dict[str, None]] = [{} for _ in turns]     # values that others read
     for name, number in read:
         if made_in.get(name, number) != number:
             handed[made_in[name]][name] = None
     for name, number in homes.items():
-        handed[number][name] = None
-    return [Segment(turn.place, extract(model, probed, types, turn.nodes, list(names)), turn.nodes)
-            for turn, names in zip(turns, handed, strict=True)]
+        outputs[number].append(name)
+    extract = Extractor(model, probed, types)
+    return [Segment(turn.place, extract(turn.nodes, outputs[number], list(handed[number])), turn.nodes)
+            for number, turn in enumerate(turns)]

@@ -19,9 +19,9 @@ from gen.onnx.importer import Importer
 from gen.onnx.machine import Machine
 from gen.onnx.model import Model, ModelInput, Node, NodeError
 from gen.onnx.passes import value_types
-from gen.onnx.values import Constant, QuantisedConstant, RawInput, Value
+from gen.onnx.values import Constant, Quantised, QuantisedConstant, RawInput, Real, Value
 
-__all__ = ["Probed", "probe"]
+__all__ = ["Probed", "is_known", "probe"]
 
 #: What an input of a model may be.
 _NUMBERS = (TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8)
@@ -48,6 +48,8 @@ class Probed:
     #: Values that the accelerator has only as sums on the way to a quantised tensor -> the node that needs them on the
     #: processor, "" for outputs of the model.
     unquantised: Mapping[str, str]
+    #: Outputs of the model that the accelerator makes, whose first axis is not that of the samples.
+    loose: frozenset[str]
     #: Of the model's values, as far as they can be told.
     types: Mapping[str, onnx.TypeProto]
 
@@ -71,6 +73,8 @@ class _Prober(Importer):
         self.blamed: dict[str, str] = {}
         self.constants = dict(model.constants)
         self.unquantised: dict[str, str] = {}
+        #: Outputs of the model whose first axis is not that of the samples.
+        self.loose: set[str] = set()
         #: Results of the processor whose type is known, and not their shape.
         self.open: set[str] = set()
 
@@ -78,7 +82,7 @@ class _Prober(Importer):
         self._visit_all()
         for name in self._model.outputs:
             self._leave(name, "")
-        return Probed(self.host, self._graph.layers, self.constants, self.unquantised,
+        return Probed(self.host, self._graph.layers, self.constants, self.unquantised, frozenset(self.loose),
                       self._types)
 
     def _input(self, model_input: ModelInput, *, others_quantised: bool) -> Value:
@@ -113,10 +117,13 @@ class _Prober(Importer):
         if name in self._types and not is_known(type_):
             self.open.add(name)
         # Shapes in the file may be anything: none below 1, and no more values than a layer may have.
-        possible = len(shape) > 1 and shape[0] == 1 and min(shape) > 0 and prod(shape) <= MAX_VALUES
+        possible = len(shape) > 1 and min(shape) > 0 and prod(shape) <= MAX_VALUES
         if type_.elem_type not in _NUMBERS or not possible:
             return Outside(node.name)  # type: ignore[return-value]
-        value = self._graph.add_input(ModelInput(name, type_.elem_type, shape), others_quantised=True)
+        # One whose first axis is not the sample's crosses with that in front of it (`gen.partition.extract`).
+        crossing = shape if shape[0] == 1 else (1, *shape)
+        value = self._graph.add_input(ModelInput(name, type_.elem_type, crossing), others_quantised=True)
+        value = replace(value, order=value.order.reshape(shape))
         return replace(value, maker=node.name) if isinstance(value, RawInput) else value
 
     def _leave(self, name: str, reader: str) -> None:
@@ -124,8 +131,17 @@ class _Prober(Importer):
         value = self._values.get(name)
         if value is None or isinstance(value, Constant | QuantisedConstant | RawInput | Outside):
             return
+        if isinstance(value, Real | Quantised):
+            quantised = value.quantised if isinstance(value, Real) else value
+            if self._graph.is_input(quantised.tensor):
+                return      # whoever reads it has a copy of what moves and quantises an input
+            if quantised.order.shape[0] != 1:
+                if not reader:
+                    self.loose.add(name)
+                quantised = replace(quantised, order=quantised.order[None])
+                value = replace(value, quantised=quantised) if isinstance(value, Real) else quantised
         try:
-            self._output(name)
+            self._handed(name, value)
         except GraphError:
             self.unquantised.setdefault(name, reader)
 

@@ -18,6 +18,7 @@ from gen.run.application import open_application
 from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from tests.gen.qdq import Builder
+from tests.gen.test_partition import onnxruntime
 
 TABLES = Machine(tables=True, products=True)
 
@@ -91,11 +92,11 @@ def builder(rng: np.random.Generator) -> Builder:
 
 def normalised(builder: Builder, value: str) -> str:
     """What only the processor has, quantised."""
-    return builder.requantize(builder.node("LpNormalization", value, axis=1), scale=1 / 128, zero_point=0)
+    return builder.requantize(builder.node("LpNormalization", value, axis=-1), scale=1 / 128, zero_point=0)
 
 
-def convolved(builder: Builder, value: str) -> str:
-    return builder.node("Conv", value, builder.weights(4, 4, 3, 3), pads=[1, 1, 1, 1])
+def convolved(builder: Builder, value: str, *, of: int = 4) -> str:
+    return builder.node("Conv", value, builder.weights(4, of, 3, 3), pads=[1, 1, 1, 1])
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
@@ -136,7 +137,54 @@ def test_a_layer_around_a_node_of_the_processor() -> None:
         "before": ("x",), "host": ("before",), "moved": ("host",), "after": ("moved", "before"), "last": ("after",),
     }.items()]
     layers = [SimpleNamespace(onnx_nodes=("before", "after")), SimpleNamespace(onnx_nodes=("last",))]
-    probed = Probed({"host": "why"}, layers, {}, {}, {})  # type: ignore[arg-type]
+    probed = Probed({"host": "why"}, layers, {}, {}, frozenset(), {})  # type: ignore[arg-type]
     found, apart = units(nodes, probed)
     assert [*apart] == ["after"] and "begins before node host, which the processor has" in apart["after"]
     assert sum(len(unit.nodes) for unit in found) == 4
+
+
+def dense(builder: Builder, value: str, features: int, of: int) -> str:
+    return builder.node("MatMul", value, builder.weights(of, features, axis=1))
+
+
+@pytest.mark.parametrize("shape", [(4, 9, 8), (36, 8), (2, 2, 9, 8), (1, 2, 2, 9, 8)])
+def test_tokens_that_the_processor_makes(shape: tuple[int, ...], builder: Builder, tmp_path: Path) -> None:
+    """Windows of tokens, whose first axis is not the sample's, are inputs of the accelerator like others."""
+    real = builder.requantize(builder.input(1, 8, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(builder.node("Conv", real, builder.weights(8, 8, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)
+    real = builder.node("Transpose", real, perm=[0, 2, 3, 1])
+    real = normalised(builder, builder.node("Reshape", real, builder.constant(np.array(shape, np.int64))))
+    for _ in range(2):      # a residual connection around two products, as transformers have them
+        inner = normalised(builder, real)
+        inner = builder.requantize(builder.node("Relu", dense(builder, inner, 16, 8)), zero_point=-128)
+        real = builder.requantize(builder.node("Add", real, builder.requantize(
+            dense(builder, inner, 8, 16), zero_point=0)), zero_point=0)
+    real = builder.node("Reshape", normalised(builder, real), builder.constant(np.array([1, 6, 6, 8], np.int64)))
+    real = builder.node("Transpose", real, perm=[0, 3, 1, 2])
+    builder.output(builder.requantize(convolved(builder, real, of=8), zero_point=0), np.float32)
+    path = builder.save(tmp_path)
+    application = open_application(path, NpuConfig.preset(16, table=1))
+    found = application.partition
+    assert found is not None and found.host_products == 0
+    assert [*found.host] == [name for name in found.host if name.startswith("lpnorm")]
+    application.save(tmp_path / "x.npu")
+    inputs = builder.samples(2)
+    run = run_model(open_application(tmp_path / "x.npu", None), Samples(inputs, None), "functional")
+    assert run.mismatches == 0 and run.compared
+    for name, expected in onnxruntime(path, inputs).items():
+        np.testing.assert_allclose(run.outputs[name].astype(float), expected, rtol=0, atol=4 * 0.05)
+
+
+def test_an_output_without_the_samples_in_front(builder: Builder, tmp_path: Path) -> None:
+    """It is what one sample gives; the processor takes the axis away, and the layer stays on the accelerator."""
+    real = builder.requantize(builder.input(1, 8, 6, 6, number=np.float32), zero_point=0)
+    real = builder.requantize(builder.node("Conv", real, builder.weights(8, 8, 3, 3), pads=[1, 1, 1, 1]), zero_point=0)
+    builder.output(builder.node("Reshape", real, builder.constant(np.array([4, 2, 36]))), np.float32, rank=3)
+    path = builder.save(tmp_path)
+    application = open_application(path, NpuConfig.preset(16))
+    assert application.partition is not None and application.partition.host_products == 0
+    inputs = builder.samples(2)
+    run = run_model(application, Samples(inputs, None), "functional")
+    assert run.mismatches == 0 and run.compared
+    (found,) = run.outputs.values()
+    assert found.shape == (2, 4, 2, 36)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from gen.ir.graph import MAX_VALUES
-from gen.onnx.arrangement import keeps_samples, rearranged
+from gen.onnx.arrangement import possible, rearranged
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.quantise import quantize
@@ -30,7 +30,7 @@ def concat(context: Context, inputs: Inputs) -> Value:
         raise NodeError(f"makes more than {MAX_VALUES:,} values")
     axis = int(context.node.attributes.get("axis", 1))
     if len({_without_order(value) for value in parts}) == 1:
-        order = keeps_samples(np.concatenate([value.order for value in parts], axis))
+        order = possible(np.concatenate([value.order for value in parts], axis))
         return rearranged(context.node, parts[0], lambda _: order)
     reals = [value for value in parts if isinstance(value, Real)]
     if len(reals) == len(parts):
@@ -56,7 +56,7 @@ def _join(context: Context, values: list[Real], axis: int) -> PendingConcat:
         raise NodeError(f"joins tensors of shapes {', '.join(map(str, shapes))}; the machine joins channels")
     starts = np.cumsum([0, *(part.order.size for part in parts[:-1])])
     order = np.concatenate([part.order + start for part, start in zip(parts, starts, strict=True)], axis)
-    return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=keeps_samples(order),
+    return PendingConcat(name=context.node.name, nodes=(context.node.name,), order=possible(order),
                          parts=tuple(parts))
 
 

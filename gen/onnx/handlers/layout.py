@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.onnx.arrangement import keeps_samples, rearranged
+from gen.onnx.arrangement import possible, rearranged
 from gen.onnx.constants import axes, constant, integers
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
@@ -42,7 +42,7 @@ def reshape(context: Context, inputs: Inputs) -> Value:
 
     if isinstance(inputs[0], QuantisedConstant):
         return rearranged(node, inputs[0], change)
-    return rearranged(node, inputs[0], lambda array: keeps_samples(change(array)))
+    return rearranged(node, inputs[0], lambda array: possible(change(array)))
 
 
 @HANDLERS.handles("Transpose", place=Place.EDGES, conditions="as Reshape")
@@ -52,14 +52,14 @@ def transpose(context: Context, inputs: Inputs) -> Value:
         order = order or list(range(value.array.ndim))[::-1]
         return replace(value, array=value.array.transpose(order), axis=list(order).index(value.axis))
     return rearranged(context.node, value,
-                      lambda array: keeps_samples(array.transpose(order or range(array.ndim)[::-1])))
+                      lambda array: possible(array.transpose(order or range(array.ndim)[::-1])))
 
 
 def _evaluated(context: Context, value: Value, constants: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The orders that a node makes of an activation's, by onnx's own definition of the operator."""
     assert not isinstance(value, Constant | QuantisedConstant)
     orders = context.folder.moved(context.node, {context.node.inputs[0]: value.order, **constants})
-    return [keeps_samples(order) for order in orders]
+    return [possible(order) for order in orders]
 
 
 @HANDLERS.handles("DepthToSpace", "SpaceToDepth", place=Place.EDGES, conditions="as Reshape")

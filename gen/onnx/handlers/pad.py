@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gen.onnx.arrangement import keeps_samples, rearranged
+from gen.onnx.arrangement import possible, rearranged
 from gen.onnx.constants import axes, constant, scalar
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
@@ -36,7 +36,7 @@ def pad(context: Context, inputs: Inputs) -> Value:
     cut = np.maximum(-pads, 0)
     if cut.any():
         kept = tuple(slice(begin, size - end) for begin, end, size in zip(*cut, real.order.shape, strict=True))
-        real = context.activation(rearranged(node, real, lambda order: keeps_samples(order[kept])))
+        real = context.activation(rearranged(node, real, lambda order: possible(order[kept])))
         pads = np.maximum(pads, 0)
     number = scalar(at(inputs, 2), "the value", float(node.attributes.get("value", 0.0)))
     begin, end = ([0] * (4 - rank) + row[2:].tolist() for row in pads)

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.onnx.arrangement import moved
 from gen.onnx.context import Context
 from gen.onnx.model import NodeError
 from gen.onnx.refusals import refusal
 from gen.onnx.registry import Inputs, Registry, at
-from gen.onnx.values import Constant, Pending, QuantisedConstant, Real, Value, is_plain
+from gen.onnx.values import Constant, Pending, QuantisedConstant, Real, Value, channels_first, is_plain
 from gen.onnx.weights import Kernel, bias_of, convolved, weights_of
 from gen.onnx.windows import Windows
 
@@ -40,7 +39,8 @@ def _product(context: Context, value: Value | None, matrix: Kernel) -> Pending:
         kernel = Kernel(spread.reshape(outputs, *shape), matrix.scale, matrix.bias)
         order = np.arange(outputs).reshape(*before[:-1], outputs)
         return convolved(name, real, kernel, Windows(shape[1:], (1, 1), (0, 0, 0, 0), (1, 1)), order)
-    real = context.activation(moved(value, [-1], [1]))
+    lying = channels_first(value.order) if len(before) > 4 or before[0] != 1 else np.moveaxis(value.order, -1, 1)
+    real = context.activation(replace(value, quantised=replace(value.quantised, order=lying)))
     channels, *size = context.graph.tensors[real.quantised.tensor].shape
     if channels != features or not is_plain(real.order):
         raise NodeError("takes neither a vector nor pixels with channels last, and the machine moves no data; "
