@@ -237,7 +237,7 @@ MODELS: list[tuple[Callable[[Builder, str], str], tuple[str, ...]]] = [
     (_wide_weights, ("8 bits", "int32")),
     (_zero_scale, ("scales of its weights must be positive",)),
     (_endless_scale, ("node dequantizelinear", "scales of a constant must be finite")),
-    (_volume, ("node conv", "the machine has two spatial axes")),
+    (_volume, ("node conv", "one or two spatial axes")),
     (_turned_map, ("node transpose", "moves no data")),
     (_other_shapes, ("a number for each channel", "--features product")),
     (_too_large_scale, ("cannot requantise", "check the scales")),
