@@ -115,14 +115,23 @@ def _run(arguments: argparse.Namespace) -> int:
     facts = {"samples": len(found), "seconds": round(seconds, 6), "per_second": round(len(found) / seconds, 2)}
     if own:
         facts["differing"] = sum(
-            int(np.count_nonzero(np.asarray(one[name]) != arrays[_EXPECTED + name][number]))
-            for number, one in enumerate(found) for name in deployment.outputs if _EXPECTED + name in arrays)
+            _differing(found, name, arrays[_EXPECTED + name], arguments.folder / _SAMPLE)
+            for name in deployment.outputs if _EXPECTED + name in arrays)
     labels = arrays.get("label")
-    if labels is not None and labels.shape == (len(found),) and len(deployment.outputs) == 1:
-        right = [int(np.argmax(one[deployment.outputs[0]])) == int(label) for one, label in zip(found, labels)]
+    if labels is not None and labels.dtype.kind in "iuf" and labels.shape == (len(found),) and (
+            len(deployment.outputs) == 1):
+        right = [bool(np.argmax(one[deployment.outputs[0]]) == label) for one, label in zip(found, labels)]
         facts["right"] = sum(right)
     print(json.dumps(facts) if arguments.json else ", ".join(f"{name} {value}" for name, value in facts.items()))
     return 1 if facts.get("differing") else 0
+
+
+def _differing(found: Sequence[dict[str, np.ndarray]], name: str, wanted: np.ndarray, path: Path) -> int:
+    """The values of an output that are not the enclosed ones. Raises PackageError for those of another shape."""
+    shapes = {np.shape(one[name]) for one in found}
+    if not wanted.ndim or len(wanted) < len(found) or shapes != {wanted.shape[1:]}:
+        raise PackageError(f"{path}: what is expected of {name} has another shape; deploy the model again")
+    return sum(int(np.count_nonzero(np.asarray(one[name]) != value)) for one, value in zip(found, wanted))
 
 
 def _stacked(found: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -169,6 +178,11 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _printable(text: str) -> str:
+    """One line, whatever names files and models bring into it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 1 (could not), 2 (bad arguments), 130 (interrupted)."""
     arguments = _parser().parse_args(argv)
@@ -177,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except (DriverError, OSError) as error:
-        print(f"npudriver {arguments.command}: error: {error}", file=sys.stderr)
+        print(f"npudriver {arguments.command}: error: {_printable(str(error))}", file=sys.stderr)
         return 1
 
 

@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
+import io
 import os
+import struct
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Mapping
+from typing import IO, Mapping
 
 import numpy as np
 
 from .errors import PackageError
 
-__all__ = ["read_arrays", "write_arrays"]
+__all__ = ["arrays_in", "read_arrays", "write_arrays"]
+
+
+#: What reading a damaged or hostile file can raise: NumPy looks into headers with Python's own parser.
+_BAD = (OSError, ValueError, EOFError, MemoryError, NotImplementedError, AttributeError, TypeError, LookupError,
+        ArithmeticError, RecursionError, SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Name -> array. Raises PackageError."""
     try:
-        with open(path, "rb") as content, np.load(content, allow_pickle=False) as file:     # which leaves it open
-            if isinstance(file, np.ndarray):
-                raise ValueError("a lone array")
-            return dict(file)
-    except (OSError, ValueError, EOFError, MemoryError, NotImplementedError, AttributeError, TypeError, zlib.error,
-            zipfile.BadZipFile) as error:
-        raise PackageError(f"{path}: not an .npz file, or damaged ({error})") from None
+        with open(path, "rb") as content:   # which np.load leaves open
+            return _loaded(content)
+    except _BAD as error:
+        raise _damaged(str(path), error) from None
+
+
+def arrays_in(content: bytes, path: str, *, limit: int) -> dict[str, np.ndarray]:
+    """As `read_arrays`, of the content of a file, whose arrays may have so many bytes together."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > limit:
+                raise ValueError(f"more than {limit:,} bytes of arrays")
+        return _loaded(io.BytesIO(content))
+    except _BAD as error:
+        raise _damaged(path, error) from None
+
+
+def _loaded(content: IO[bytes]) -> dict[str, np.ndarray]:
+    with np.load(content, allow_pickle=False) as file:
+        if isinstance(file, np.ndarray):
+            raise ValueError("a lone array")
+        arrays = {name: file[name] for name in file.files}
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("a member that is no array")
+    return arrays
+
+
+def _damaged(path: str, error: BaseException) -> PackageError:
+    return PackageError(f"{path}: not an .npz file, or damaged ({' '.join(str(error).split())[:200]})")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

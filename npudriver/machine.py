@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Mapping, Sequence
 
 from .errors import PackageError
+from .fields import Fields, parsed
 
 __all__ = ["ErrorText", "Machine"]
+
+_WORD = (1 << 32) - 1
+#: Address of the last register that there can be; registers are in a range of 4 KiB.
+_LAST = 0xFFC
+_MAX_BEAT, _MAX_ALIGNMENT = 1 << 10, 1 << 20
+#: What the driver asks for, of every machine.
+_REGISTERS = frozenset({
+    "control", "status", "error_code", "error_index", "program_low", "program_high", "program_length", "data_low",
+    "data_high", "data_beats", "write_start", "timeout", "irq_enable"})
+_CONTROL, _STATUS = frozenset({"START", "ABORT", "CLEAR"}), frozenset({"BUSY", "DONE", "ERROR"})
 
 
 @dataclass(frozen=True)
@@ -48,14 +59,43 @@ class Machine:
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Machine:
-        """Raises PackageError for what is no such thing."""
+    def from_json(cls, text: str | bytes, where: str = "machine.json") -> Machine:
+        """``where``: what errors call it. Raises PackageError for what is no such thing."""
         try:
-            values: dict[str, Any] = json.loads(text)
-            if not isinstance(values, dict) or set(values) != {field.name for field in fields(cls)}:
-                raise PackageError("machine.json: not of this version of the driver; deploy the program again")
-            values["errors"] = {int(code): ErrorText(**entry) for code, entry in values["errors"].items()}
-            values["operations"] = {int(code): name for code, name in values["operations"].items()}
-            return cls(**values)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise PackageError(f"machine.json: damaged ({error}); deploy the program again") from None
+            header = Fields(parsed(text if isinstance(text, bytes) else text.encode()), where)
+        except ValueError as error:
+            raise PackageError(f"{where}: damaged ({error}); deploy the program again") from None
+        errors, operations = header.inner("errors"), header.inner("operations")
+        machine = cls(
+            fingerprint=header.numbers("fingerprint", 0, _WORD), registers=header.numbers("registers", 0, _LAST),
+            control=header.numbers("control", 1, _WORD), status=header.numbers("status", 1, _WORD),
+            errors={_code(code, where): _error_text(errors.inner(code)) for code in errors.names()},
+            operations={_code(code, where): operations.text(code) for code in operations.names()},
+            counters=header.texts("counters"), beat_bytes=header.power("beat_bytes", _MAX_BEAT),
+            address_bits=header.integer("address_bits", 1, 64),
+            instruction_bytes=header.power("instruction_bytes", _MAX_BEAT),
+            opcode_bits=header.integer("opcode_bits", 1, 8), alignment=header.power("alignment", _MAX_ALIGNMENT),
+            macs=header.integer("macs", 1, _WORD))
+        header.end()
+        counted = {f"counter_{name}_{half}" for name in (*machine.counters, "cycles") for half in ("low", "high")}
+        for names, needed in ((machine.registers, {*_REGISTERS, *counted, *machine.fingerprint}),
+                              (machine.fingerprint, {"config"}), (machine.control, _CONTROL),
+                              (machine.status, _STATUS)):
+            missing = sorted(needed - set(names))
+            if missing:
+                raise PackageError(f"{where}: {missing[0]!r} is missing; deploy the program again")
+        if any(address % 4 for address in machine.registers.values()):
+            raise PackageError(f"{where}: a register lies between two words; deploy the program again")
+        return machine
+
+
+def _code(text: str, where: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise PackageError(f"{where}: a code must be a number; deploy the program again")
+    return int(text)
+
+
+def _error_text(entry: Fields) -> ErrorText:
+    found = ErrorText(entry.text("name"), entry.text("text"))
+    entry.end()
+    return found

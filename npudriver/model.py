@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,18 @@ import numpy as np
 
 from .device import Device
 from .errors import PackageError
+from .fields import Fields
 from .host import HostModel
 from .machine import Machine
-from .program import DeployedProgram
+from .program import DTYPES, DeployedProgram
 from .resident import ResidentProgram
+from .sealed import Folder, is_plain, write_sealed
 
 __all__ = ["Deployment", "LoadedModel"]
 
-_FORMAT, _VERSION = "npugen deployed model", 1
-_HEADER, _MACHINE = "model.json", "machine.json"
+_FORMAT, _VERSION = "npugen deployed model", 2
+_HEADER, _MACHINE, _PROGRAM = "model.json", "machine.json", "program.json"
+_MAX_MACHINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -41,36 +43,50 @@ class Deployment:
 
     @classmethod
     def load(cls, folder: Path | str) -> Deployment:
-        """Raises PackageError for a folder that holds none."""
+        """Raises PackageError for a folder that holds none, or another than was written."""
         folder = Path(folder)
-        try:
-            header: dict[str, Any] = json.loads((folder / _HEADER).read_text())
-            if (header.pop("format", None), header.pop("version", None)) != (_FORMAT, _VERSION):
-                raise PackageError(f"{folder}: made by another version; deploy the model again")
-            machine = Machine.from_json((folder / _MACHINE).read_text())
-            segments: list[DeployedProgram | Path] = []
-            for entry in header.pop("segments"):
-                path = folder / Path(entry["path"]).name
-                segments.append(DeployedProgram.load(path) if entry["place"] == "accelerator" else path)
-            inputs = {name: (dtype, shape) for name, (dtype, shape) in header.pop("inputs").items()}
-            return cls(machine=machine, segments=segments, inputs=inputs, **header)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PackageError(f"{folder}: not a deployed model, or damaged ({error})") from None
+        files = Folder(folder, _HEADER, format=_FORMAT, version=_VERSION)
+        header = files.header
+        machine = Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), str(folder / _MACHINE))
+        inputs = header.inner("inputs")
+        segments: list[DeployedProgram | Path] = []
+        for entry in header.objects("segments"):
+            place, name = entry.choice("place", "accelerator", "host"), entry.text("path")
+            entry.end()
+            if not is_plain(name):
+                raise entry.wrong("path", "a name in the package", name)
+            if place == "host":
+                segments.append(files.check(name))
+                continue
+            files.check(f"{name}/{_PROGRAM}")
+            program = DeployedProgram.load(folder / name)
+            program.require_sense(machine)
+            segments.append(program)
+        deployment = cls(
+            name=header.text("name"), board=header.text("board"), device=header.text("device"), machine=machine,
+            inputs={name: _dtype_and_shape(inputs.take(name), inputs, name) for name in inputs.names()},
+            outputs=header.texts("outputs"), segments=segments)
+        header.end()
+        if not (segments and deployment.inputs and deployment.outputs):
+            raise PackageError(f"{folder / _HEADER}: has no segments, inputs or outputs; deploy the model again")
+        return deployment
 
     def save(self, folder: Path) -> None:
         """Write all but the ONNX models, whose files must be there already. Raises OSError."""
-        segments = []
+        segments, files = [], [_MACHINE]
         for number, segment in enumerate(self.segments):
             host = isinstance(segment, Path)
             name = segment.name if isinstance(segment, Path) else f"program{number}"
             segments.append({"place": "host" if host else "accelerator", "path": name})
+            files.append(name if host else f"{name}/{_PROGRAM}")
             if isinstance(segment, DeployedProgram):
                 segment.save(folder / name)
         header = {"format": _FORMAT, "version": _VERSION, "name": self.name, "board": self.board,
                   "device": self.device, "inputs": {name: list(spec) for name, spec in self.inputs.items()},
                   "outputs": list(self.outputs), "segments": segments}
-        (folder / _HEADER).write_text(json.dumps(header, indent=1) + "\n")
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / _MACHINE).write_text(self.machine.to_json())
+        write_sealed(folder / _HEADER, header, files)
 
     def load_into(self, device: Device, *, slots: int = 2, threads: int = 0) -> LoadedModel:
         """``threads``: of the processor's part, 0 for as many as it has.
@@ -78,6 +94,13 @@ class Deployment:
         Raises PackageError, OutOfMemoryError; nothing is left in the device then.
         """
         return LoadedModel(self, device, slots, threads)
+
+
+def _dtype_and_shape(value: Any, entry: Fields, name: str) -> tuple[str, Sequence[int]]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise entry.wrong(name, "a type and a shape", value)
+    inner = Fields({"type": value[0], "shape": value[1]}, name)
+    return inner.choice("type", *DTYPES), inner.shape("shape")
 
 
 class LoadedModel:
@@ -88,6 +111,7 @@ class LoadedModel:
         # First what may be missing, then what takes memory.
         hosts = {number: HostModel(segment, threads=threads) for number, segment in enumerate(deployment.segments)
                  if isinstance(segment, Path)}
+        _require_ways(deployment, hosts)
         self.segments: list[ResidentProgram | HostModel] = []
         try:
             for number, segment in enumerate(deployment.segments):
@@ -134,6 +158,26 @@ class LoadedModel:
         finally:
             for walk in under_way:
                 walk.abort()
+
+
+def _require_ways(deployment: Deployment, hosts: Mapping[int, HostModel]) -> None:
+    """Raises PackageError for a segment whose inputs nothing makes, and outputs that nothing makes."""
+    made = set(deployment.inputs)
+
+    def require(names: Iterable[str], what: str) -> None:
+        for name in names:
+            if name not in made:
+                raise PackageError(f"model {deployment.name} is damaged: {name!r}, {what}, is made by nothing; deploy "
+                                   "it again")
+
+    for number, segment in enumerate(deployment.segments):
+        if isinstance(segment, DeployedProgram):
+            inputs, outputs = ([port.name for port in ports] for ports in (segment.inputs, segment.outputs))
+        else:
+            inputs, outputs = hosts[number].inputs, list(hosts[number].outputs)
+        require(inputs, f"an input of segment {number}")
+        made.update(outputs)
+    require(deployment.outputs, "an output")
 
 
 class _Walk:

@@ -1,12 +1,12 @@
 """A program as it is deployed: a folder that needs nothing but NumPy to be read.
 
-``program.json`` (this module is its definition), ``code.bin`` (instructions), ``data.bin`` (packed weights and
-parameters, the data region's first beats) and ``arrays.npz`` (arrays among the parameters of host steps).
+``program.json`` (this module is its definition; it has the SHA-256 of the others and its own), ``code.bin``
+(instructions), ``data.bin`` (packed weights and parameters, the data region's first beats) and ``arrays.npz`` (arrays
+among the parameters of host steps).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -14,14 +14,24 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 
 from . import layout
-from .arrays import read_arrays
+from .arrays import arrays_in
 from .errors import PackageError
-from .steps import apply
+from .fields import Fields
+from .machine import Machine
+from .sealed import Folder, write_sealed
+from .steps import apply, step_problems
 
-__all__ = ["DeployedProgram", "Port", "Step", "layer_of"]
+__all__ = ["DTYPES", "DeployedProgram", "Port", "Step", "layer_of"]
 
-_FORMAT, _VERSION = "npugen deployed program", 1
+_FORMAT, _VERSION = "npugen deployed program", 2
+_HEADER, _CODE, _DATA, _ARRAYS = "program.json", "code.bin", "data.bin", "arrays.npz"
 _ARRAY = "array:"
+#: Bytes that files may have, and arrays once they are unpacked: memory for reading a package is bounded by them.
+_MAX_CODE, _MAX_DATA, _MAX_ARRAYS = 1 << 28, 1 << 30, 1 << 28
+_WORD = (1 << 32) - 1
+#: What an input or an output can be.
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+          "float64")
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,20 @@ class Port:
     def beats(self, beat_bytes: int) -> int:
         return layout.beats(self.map_shape, beat_bytes, signs=self.signs, interleaved=self.interleaved)
 
+    def problem(self, beat_bytes: int, *, output: bool) -> str:
+        """What is wrong with the steps, found by going through them once with zeros; "" if nothing."""
+        wanted = tuple(self.shape), np.dtype(self.dtype)
+        try:
+            if output:
+                found = self.decode(np.zeros(self.beats(beat_bytes) * beat_bytes, np.uint8), beat_bytes)
+                fits = (found.shape, found.dtype) == wanted
+            else:
+                data = self.encode(np.zeros(*wanted), beat_bytes)
+                fits = (data.size, data.dtype) == (self.beats(beat_bytes) * beat_bytes, np.uint8)
+        except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError, PackageError) as error:
+            return " ".join(str(error).split())
+        return "" if fits else "they do not lead to what it is"
+
 
 def layer_of(index: int, runs: Sequence[Sequence[int]], layers: Sequence[str]) -> str:
     """The name of the layer of an instruction, "" of none. ``runs``: [layer, how many instructions in a row]."""
@@ -115,26 +139,54 @@ class DeployedProgram:
             "layers": list(self.layers), "instruction_layers": [list(run) for run in self.instruction_layers],
         }
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "program.json").write_text(json.dumps(header, indent=1) + "\n")
-        (folder / "code.bin").write_bytes(self.code)
-        (folder / "data.bin").write_bytes(self.constants)
+        (folder / _CODE).write_bytes(self.code)
+        (folder / _DATA).write_bytes(self.constants)
         if arrays:
-            np.savez_compressed(folder / "arrays.npz", **arrays)  # type: ignore[arg-type]
+            np.savez_compressed(folder / _ARRAYS, **arrays)  # type: ignore[arg-type]
+        write_sealed(folder / _HEADER, header, [_CODE, _DATA, *([_ARRAYS] if arrays else [])])
 
     @classmethod
     def load(cls, folder: Path) -> DeployedProgram:
-        """Raises PackageError for a folder that does not hold one."""
-        try:
-            header = json.loads((folder / "program.json").read_text())
-            if (header.pop("format", None), header.pop("version", None)) != (_FORMAT, _VERSION):
-                raise PackageError(f"{folder}: made by another version; deploy the program again")
-            path = folder / "arrays.npz"
-            arrays = read_arrays(path) if path.is_file() else {}
-            for side in ("inputs", "outputs"):
-                header[side] = [_port(entry, arrays) for entry in header[side]]
-            return cls(code=(folder / "code.bin").read_bytes(), constants=(folder / "data.bin").read_bytes(), **header)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PackageError(f"{folder}: not a deployed program, or damaged ({error})") from None
+        """Raises PackageError for a folder that does not hold one, or another than was written."""
+        files = Folder(folder, _HEADER, format=_FORMAT, version=_VERSION)
+        header = files.header
+        arrays = {}
+        if files.lists(_ARRAYS):
+            arrays = arrays_in(files.read(_ARRAYS, _MAX_ARRAYS), str(folder / _ARRAYS), limit=_MAX_ARRAYS)
+        layers = header.texts("layers")
+        data_beats = header.integer("data_beats", 1, _WORD)
+        program = cls(
+            name=header.text("name"), digest=header.integer("digest", 0, _WORD), data_beats=data_beats,
+            write_start=header.integer("write_start", 0, data_beats), cycles=header.integer("cycles", 0, 1 << 62),
+            inputs=[_port(entry, arrays) for entry in header.objects("inputs")],
+            outputs=[_port(entry, arrays) for entry in header.objects("outputs")], layers=layers,
+            instruction_layers=header.lists("instruction_layers", (-1, len(layers) - 1), (1, _WORD)),
+            code=files.read(_CODE, _MAX_CODE), constants=files.read(_DATA, _MAX_DATA))
+        header.end()
+        return program
+
+    def require_sense(self, machine: Machine) -> None:
+        """Raises PackageError for sizes that do not go together, and for inputs and outputs beyond the data region."""
+        beat = machine.beat_bytes
+        instructions, rest = divmod(len(self.code), machine.instruction_bytes)
+        named = sum(count for _, count in self.instruction_layers)
+        if rest or not instructions or named not in (0, instructions) or not (
+                0 <= self.write_start <= self.data_beats and len(self.constants) <= self.write_start * beat
+                and self.data_beats * beat <= 1 << machine.address_bits):
+            raise PackageError(f"program {self.name} is damaged; deploy it again")
+        for port in (*self.inputs, *self.outputs):
+            if not self.write_start <= port.offset <= self.data_beats - port.beats(beat):
+                raise PackageError(f"program {self.name} is damaged: {port.name} lies outside its data region; deploy "
+                                   "it again")
+
+    def require_steps(self, machine: Machine) -> None:
+        """Raises PackageError for an input or an output whose steps do not lead from one end to the other."""
+        for ports, output in ((self.inputs, False), (self.outputs, True)):
+            for port in ports:
+                problem = port.problem(machine.beat_bytes, output=output)
+                if problem:
+                    raise PackageError(f"program {self.name} is damaged: the steps of {port.name}: {problem}; deploy "
+                                       "it again")
 
 
 def _plain(port: Port, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -153,12 +205,25 @@ def _plain(port: Port, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return {**values, "steps": steps}
 
 
-def _port(entry: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> Port:
+def _port(entry: Fields, arrays: Mapping[str, np.ndarray]) -> Port:
+    steps = [_step(step, arrays) for step in entry.objects("steps")]
+    port = Port(
+        name=entry.text("name"), dtype=entry.choice("dtype", *DTYPES), shape=entry.shape("shape"),
+        tensor=entry.text("tensor"), map_shape=entry.shape("map_shape", 3), offset=entry.integer("offset", 0, _WORD),
+        interleaved=entry.flag("interleaved"), signs=entry.flag("signs"), steps=steps)
+    entry.end()
+    return port
+
+
+def _step(entry: Fields, arrays: Mapping[str, np.ndarray]) -> Step:
     def whole(value: Any) -> Any:
         if isinstance(value, str) and value.startswith(_ARRAY):
-            return arrays[value[len(_ARRAY):]]
-        return value
+            return arrays.get(value[len(_ARRAY):])
+        return tuple(value) if isinstance(value, list) else value
 
-    steps = [Step(step["kind"], {name: whole(value) for name, value in step["parameters"].items()})
-             for step in entry.pop("steps")]
-    return Port(steps=steps, **entry)
+    kind, written = entry.text("kind"), dict(entry.entries("parameters"))
+    entry.end()
+    parameters = {name: whole(value) for name, value in written.items()}
+    if any(step_problems(kind, parameters)):
+        raise entry.wrong("parameters", f"those of a step {kind!r}", written)
+    return Step(kind, parameters)

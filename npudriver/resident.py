@@ -9,19 +9,10 @@ import numpy as np
 
 from .errors import AbortedError, DeviceError, FaultError, OutOfMemoryError, PackageError, WaitTimeoutError
 from .inference import Inference, Queue, Slot
-from .machine import Machine
 from .program import DeployedProgram, Port
 from .registers import Job
 
 __all__ = ["ResidentProgram"]
-
-
-def _require_sense(program: DeployedProgram, machine: Machine) -> None:
-    """Raises PackageError for sizes that do not go together."""
-    if not program.code or len(program.code) % machine.instruction_bytes or (
-            len(program.constants) > program.data_beats * machine.beat_bytes or
-            not 0 <= program.write_start <= program.data_beats):
-        raise PackageError(f"program {program.name} is damaged; deploy it again")
 
 
 class ResidentProgram:
@@ -37,7 +28,8 @@ class ResidentProgram:
         machine = device.machine
         if program.digest != machine.fingerprint["config"]:
             raise PackageError(f"program {program.name} was compiled for another machine; compile it again")
-        _require_sense(program, machine)
+        program.require_sense(machine)
+        program.require_steps(machine)
         self.device, self.program = device, program
         self._closed = False
         self._buffers: list[Any] = []
