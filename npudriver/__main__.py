@@ -5,20 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 from typing import Iterator, Sequence
 
 import numpy as np
 
+from .access import read_token
 from .arrays import read_arrays, write_arrays
 from .connect import open_backend
 from .device import Device
 from .errors import DriverError, PackageError
+from .machine import Machine
 from .model import Deployment
 from .registers import Registers
-from .server import Server
+from .server import Limits, Server
 
 __all__ = ["main"]
 
@@ -74,8 +78,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     info = commands.add_parser("info", help="say what the device is and what its registers hold")
     info.add_argument("folder", type=Path)
-    serve = commands.add_parser("serve", help="let others use the device over the network, who must be trusted")
-    serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT", help="default 127.0.0.1:1234")
+    serve = commands.add_parser("serve", help="let others use the device over the network")
+    serve.add_argument("folder", type=Path, nargs="?", default=Path(),
+                       help="of a deployed model, whose machine.json says what machine the device is (default: here)")
+    serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT",
+                       help="default 127.0.0.1:1234; one that others reach needs a token")
+    serve.add_argument("--token-file", type=Path, metavar="FILE",
+                       help="what clients must have, which others must not be able to read (default: the file that "
+                       "NPUDRIVER_TOKEN_FILE names, else NPUDRIVER_TOKEN itself)")
+    serve.add_argument("--idle", type=_seconds, default=Limits.idle, metavar="S",
+                       help=f"end the connection of a client that asks nothing for so long (default {Limits.idle:g} s)")
     serve.add_argument("--memory", type=_positive, default=64, metavar="MIB",
                        help="what they have of its memory (default 64)")
     for sub in (run, info, serve):
@@ -161,14 +173,31 @@ def _info(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _machine(folder: Path) -> Machine:
+    try:
+        return Machine.from_json((folder / "machine.json").read_text())
+    except (OSError, UnicodeDecodeError):
+        raise PackageError(f"{folder / 'machine.json'}: cannot be read; name the folder of a model that was deployed "
+                           "for this device") from None
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def _serve(arguments: argparse.Namespace) -> int:
     host, _, port = arguments.listen.rpartition(":")
-    if not port.isdecimal():
+    if not port.isdecimal() or int(port) >= 1 << 16:
         raise PackageError(f"--listen {arguments.listen}: must be ADDRESS:PORT")
+    token, machine = read_token(arguments.token_file), _machine(arguments.folder)
+    signal.signal(signal.SIGTERM, _end)     # leave the device as it was
     backend = open_backend(arguments.device or "uio:")
     try:
-        server = Server(backend, host=host, port=int(port), memory=arguments.memory << 20)
-        print(f"serving at tcp://{server.address[0]}:{server.address[1]}", flush=True)
+        server = Server(backend, machine, host=host.strip("[]"), port=int(port), memory=arguments.memory << 20,
+                        token=token, limits=Limits(idle=arguments.idle))
+        where, number = server.address
+        print(f"serving at tcp://{f'[{where}]' if ':' in where else where}:{number}"
+              f"{'' if token is None else ', with a token'}", flush=True)
         try:
             server.serve()
         finally:

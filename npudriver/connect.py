@@ -2,21 +2,25 @@
 
     uio:[NAME][?buffer=udmabuf0]                        this board: a UIO device by name (npu) or path, a u-dma-buf
     pynq:FILE.bit[?ip=npu]                              this board, by PYNQ
-    tcp://HOST[:1234]                                   a board that runs `python3 -m npudriver serve`
+    tcp://HOST[:1234][?token-file=FILE]                 a board that runs `python3 -m npudriver serve`
     tcp://HOST[:1234]?registers=A&memory=B&size=C       LiteX's server; bus=D where the device sees its memory at D
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Callable, Mapping
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from .access import read_token
 from .backend import Backend
 from .errors import TransportError
 from .etherbone import EtherboneClient
 from .windows import Windows
 
 __all__ = ["SCHEMES", "open_backend"]
+
+_TOKEN_FILE = "token-file"
 
 
 def _uio(url: SplitResult, options: dict[str, str]) -> Backend:
@@ -38,14 +42,21 @@ def _tcp(url: SplitResult, options: dict[str, str]) -> Backend:
 
     if url.hostname is None:
         raise TransportError("tcp:// must be followed by a host")
+    if url.username is not None:
+        raise TransportError("tcp: a URL is seen by others, so that no token goes into it: ?token-file=FILE, or the "
+                             "environment")
     windows = None
+    file = options.pop(_TOKEN_FILE, None)
+    if file is not None and options:
+        raise TransportError(f"tcp: {_TOKEN_FILE} is of our own server, which is asked where things are")
     if options:
         values = {name: _number(name, value) for name, value in options.items()}
         missing = [name for name in ("registers", "memory", "size") if name not in values]
         if missing:
             raise TransportError(f"tcp: {missing[0]} is missing; either none of registers, memory and size, or all")
         windows = Windows(**{"bus": values["memory"], **values})
-    return RemoteBackend(EtherboneClient(url.hostname, url.port or 1234), windows)
+    token = read_token(Path(file) if file else None) if windows is None else None
+    return RemoteBackend(EtherboneClient(url.hostname, url.port or 1234), windows, token=token)
 
 
 def _number(name: str, value: str) -> int:
@@ -59,7 +70,7 @@ def _number(name: str, value: str) -> int:
 SCHEMES: Mapping[str, tuple[Callable[[SplitResult, dict[str, str]], Backend], tuple[str, ...]]] = {
     "uio": (_uio, ("buffer", "interrupt", "sysfs", "dev")),
     "pynq": (_pynq, ("ip", "interrupt")),
-    "tcp": (_tcp, ("registers", "memory", "size", "bus")),
+    "tcp": (_tcp, ("registers", "memory", "size", "bus", _TOKEN_FILE)),
 }
 
 

@@ -13,13 +13,12 @@ from .machine import Machine
 from .program import DeployedProgram, layer_of
 from .registers import Registers
 from .resident import ResidentProgram
+from .settling import FIRST_PAUSE, LONGEST_PAUSE, settles
 
 __all__ = ["Device"]
 
-#: Seconds: an interrupt that was lost is found out after the first; polls are between the other two apart.
-_INTERRUPT_SLICE, _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 20e-6, 1e-3
-#: Seconds that a machine may take to end its bus transfers once it is told to stop.
-_SETTLING = 1.0
+#: Seconds after which an interrupt that was lost is found out.
+_INTERRUPT_SLICE = 0.25
 
 
 class Device:
@@ -46,7 +45,7 @@ class Device:
             self._programs: list[ResidentProgram] = []
             self._running: Inference | None = None
             self._queue: deque[Inference] = deque()
-            self._pause = _FIRST_PAUSE
+            self._pause = FIRST_PAUSE
             self._started = backend.time()      # of the running inference
             if self.registers.status() & self.registers.busy:   # whoever had it before us is gone
                 self.registers.command("ABORT")
@@ -145,7 +144,7 @@ class Device:
                 self.backend.wait_interrupt(min(left, _INTERRUPT_SLICE))
             else:
                 self.backend.pause(min(left, self._pause))
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def abort(self, inference: Inference) -> None:
         """See `Inference.abort`. Raises DeviceError when the device does not stop: reset it."""
@@ -198,7 +197,7 @@ class Device:
                 inference.end(DeviceError("the device is busy with what it was told to stop: its bus owes answers; "
                                           "reset it"))
                 continue
-            self._pause = _FIRST_PAUSE
+            self._pause = FIRST_PAUSE
             # Before it is: whatever comes in between, Ctrl-C too, what may run is known.
             self._running, self._started = inference, self.backend.time()
             job = replace(inference.program.job(inference.slot), stream_shift=inference.stream_shift)
@@ -234,10 +233,4 @@ class Device:
 
     def _settles(self) -> bool:
         """Whether the machine is at rest, after a while if need be."""
-        deadline, pause = self.backend.time() + _SETTLING, _FIRST_PAUSE
-        while self.registers.status() & self.registers.busy:
-            if self.backend.time() >= deadline:
-                return False
-            self.backend.pause(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        return True
+        return settles(self.backend, self.registers)

@@ -1,13 +1,15 @@
 """Etherbone over TCP: 32-bit reads and writes in packets, as LiteX's server and its remote client speak it.
 
-A packet has one record: up to 255 writes to addresses one behind the other, or up to 255 reads. The answer to reads is
-a record of writes.
+A packet has one record: up to 255 writes to one address and those after it, and up to 255 reads, 2,060 bytes at most.
+The answer to reads is a record of writes. There is neither a password nor a signature in it: who reaches an address
+where it is spoken can read and write there.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from typing import Sequence
 
@@ -24,28 +26,53 @@ LONGEST = 255
 
 @dataclass(frozen=True)
 class Packet:
-    """``writes`` go to ``base`` and behind; ``reads`` are addresses."""
+    """``writes`` go to ``base`` and after it; ``reads`` are addresses."""
 
     base: int = 0
     writes: Sequence[int] = ()
     reads: Sequence[int] = ()
 
 
-def send(connection: socket.socket, packet: Packet) -> None:
+def send(connection: socket.socket, packet: Packet, *, within: float | None = None) -> None:
+    """``within``: seconds that it may take, or those of the connection. Raises TransportError after them, OSError."""
     head = _HEADER.pack(_MAGIC, _VERSION, _SIZES, 0, _ALL_BYTES, len(packet.writes), len(packet.reads))
     body = b""
     if packet.writes:
         body += struct.pack(f">{len(packet.writes) + 1}I", packet.base, *packet.writes)
     if packet.reads:
         body += struct.pack(f">{len(packet.reads) + 1}I", 0, *packet.reads)
-    connection.sendall(head + body)
+    own = connection.gettimeout()
+    try:
+        connection.settimeout(own if within is None else within)
+        connection.sendall(head + body)     # whose timeout is one of the whole
+    except socket.timeout:
+        raise TransportError("the other side does not take what it is sent: timed out") from None
+    finally:
+        connection.settimeout(own)
 
 
-def receive(connection: socket.socket) -> Packet | None:
-    """None when the other side has closed. Raises TransportError for what is no such packet."""
-    head = _exactly(connection, _HEADER.size)
-    if head is None:
+def receive(connection: socket.socket, *, idle: float | None = None, within: float | None = None) -> Packet | None:
+    """None when the other side has closed.
+
+    ``idle``: seconds until the first byte comes, ``within``: from that one to the last; both are those of the
+    connection where nothing is said. Raises TransportError after them, and for what is no such packet; OSError.
+    """
+    own = connection.gettimeout()
+    try:
+        return _receive(connection, own if idle is None else idle, own if within is None else within)
+    except socket.timeout:
+        raise TransportError("timed out") from None
+    finally:
+        connection.settimeout(own)
+
+
+def _receive(connection: socket.socket, idle: float | None, within: float | None) -> Packet | None:
+    connection.settimeout(idle)
+    first = connection.recv(_HEADER.size)
+    if not first:
         return None
+    deadline = None if within is None else time.monotonic() + within
+    head = first + _exactly(connection, _HEADER.size - len(first), deadline)
     magic, version, sizes, _, _, writes, reads = _HEADER.unpack(head)
     if (magic, version & 0xF0, sizes) != (_MAGIC, _VERSION, _SIZES):
         raise TransportError("the other side does not speak Etherbone")
@@ -53,29 +80,33 @@ def receive(connection: socket.socket) -> Packet | None:
     base = 0
     for name, count in (("writes", writes), ("reads", reads)):
         if count:
-            body = _exactly(connection, 4 * (count + 1))
-            if body is None:
-                raise TransportError("the connection was closed in the middle of a packet")
-            first, *words_read = struct.unpack(f">{count + 1}I", body)
+            body = _exactly(connection, 4 * (count + 1), deadline)
+            number, *words_read = struct.unpack(f">{count + 1}I", body)
             words[name] = tuple(words_read)
-            base = first if name == "writes" else base
+            base = number if name == "writes" else base
     return Packet(base, **words)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes | None:
+def _exactly(connection: socket.socket, size: int, deadline: float | None) -> bytes:
+    """Raises socket.timeout at the ``deadline``, however many bytes have come; TransportError for too few."""
     data = b""
     while len(data) < size:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise socket.timeout
+            connection.settimeout(left)
         part = connection.recv(size - len(data))
         if not part:
-            if data:
-                raise TransportError("the connection was closed in the middle of a packet")
-            return None
+            raise TransportError("the connection was closed in the middle of a packet")
         data += part
     return data
 
 
 class EtherboneClient:
-    """``read`` and ``write`` as LiteX's RemoteClient has them. Raises TransportError."""
+    """``read`` and ``write`` as LiteX's RemoteClient has them; each takes ``timeout`` seconds at most to send, and to
+    receive. Raises TransportError.
+    """
 
     def __init__(self, host: str, port: int = 1234, *, timeout: float = 5.0) -> None:
         self._where = f"{host}:{port}"
@@ -99,10 +130,10 @@ class EtherboneClient:
         return list(answer.writes)
 
     def write(self, addr: int, datas: Sequence[int]) -> None:
-        """Words (255 at most) to a byte address and behind."""
+        """Words (255 at most) to a byte address and after it."""
         try:
             send(self._connection, Packet(base=addr, writes=datas))
-        except OSError as error:
+        except (OSError, TransportError) as error:
             raise self._lost(error) from None
 
     def _lost(self, why: object) -> TransportError:

@@ -136,7 +136,8 @@ def _readme(deployment: Deployment, hardware: Mapping[str, bytes]) -> str:
     uses |= {
         f"{as_root}python3 run.py": "the enclosed sample, whose outputs are known",
         f"{as_root}python3 run.py --input X.npz -o Y.npz": "samples of your own",
-        f"{as_root}python3 -m npudriver serve": "lets `gen run --target board:tcp://THIS_BOARD` use the device",
+        f"{as_root}python3 -m npudriver serve --listen 0.0.0.0:1234 --token-file TOKEN":
+            "lets `gen run --target board:tcp://THIS_BOARD` use the device, with NPUDRIVER_TOKEN_FILE=TOKEN",
     }
     if "npu.hwh" in hardware:
         uses["sudo python3 run.py --device pynq:hardware/npu.bit"] = "with PYNQ, which loads the bitstream by itself"

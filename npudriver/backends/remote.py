@@ -7,19 +7,25 @@ JTAG bridge behind it, by our own client or by LiteX's RemoteClient.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Mapping, Protocol
 
 import numpy as np
 
+from ..access import CHALLENGE_WORDS, TOKEN, TOKEN_FILE, answer
 from ..arena import Arena
 from ..backend import Backend, Buffer
 from ..errors import TransportError
-from ..windows import Windows
+from ..windows import ANSWER, CHALLENGE, STATE, State, Windows
 
 __all__ = ["Client", "RemoteBackend"]
 
 #: Words that are moved at once: fewer than the 255 of an Etherbone packet, as bridges have buffers of a power of two.
 _WORDS = 128
+
+_REFUSALS: Mapping[int, str] = {
+    State.TAKEN: "another client has the device; try again when it is done",
+    State.STUCK: "the device does not stop, as its bus owes answers: load its bitstream again",
+}
 
 
 class Client(Protocol):
@@ -40,21 +46,42 @@ class _Place:
 
 
 class RemoteBackend(Backend):
-    """``windows``: where things are; None asks the other side, which must be a server of this package.
+    """``windows``: where things are; None asks the other side, which must be a server of this package and may want the
+    ``token``.
 
     Raises TransportError.
     """
 
-    def __init__(self, client: Client, windows: Windows | None = None) -> None:
+    def __init__(self, client: Client, windows: Windows | None = None, *, token: bytes | None = None) -> None:
         self._client = client
         try:
-            self._windows = windows or Windows.found(lambda address: int(client.read(address, 1)[0]))
+            self._windows = windows or self._found(token)
         except BaseException:
             client.close()
             raise
         self.has_interrupt = self._windows.wait is not None
         self._place = _Place(client, self._windows.memory - self._windows.bus)
         self._arena = Arena(self._windows.bus, self._windows.size)
+
+    def _found(self, token: bytes | None) -> Windows:
+        """Of a server of this package, which lends the device once it is asked for its state."""
+        def read(address: int) -> int:
+            return int(self._client.read(address, 1)[0])
+
+        Windows.require_server(read)
+        state = read(STATE)
+        if state == State.LOCKED:
+            if token is None:
+                raise TransportError(f"the server wants a token: set {TOKEN} or {TOKEN_FILE}, or ?token-file=FILE in "
+                                     "the device's URL")
+            words = self._client.read(CHALLENGE, CHALLENGE_WORDS)
+            self._client.write(ANSWER, answer(token, words))
+            state = read(STATE)
+            if state == State.LOCKED:
+                raise TransportError("the server has another token")
+        if state != State.YOURS:
+            raise TransportError(_REFUSALS.get(state, f"the server says {state}, which this version does not know"))
+        return Windows.found(read)
 
     def read32(self, address: int) -> int:
         return int(self._client.read(self._windows.registers + address, 1)[0])

@@ -353,3 +353,25 @@ def test_litex_server_and_client(litex):
 def _free_port() -> int:
     with socket.create_server(("localhost", 0)) as listener:
         return listener.getsockname()[1]
+
+
+class TalkingLine:
+    """A serial line that always has something to say."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def run(self, cycles: int) -> None: ...
+
+    def inWaiting(self) -> int:     # noqa: N802
+        return 1 << 16
+
+    def read(self, count: int) -> bytes:
+        return bytes(count)
+
+
+def test_a_client_that_takes_nothing_does_not_keep_others_out():
+    ports: Queue[int] = Queue()
+    Thread(target=serve, args=(TalkingLine(), 0), kwargs={"ready": ports.put, "patience": 0.1}, daemon=True).start()
+    port = ports.get(timeout=10)
+    with socket.create_connection(("localhost", port), 10), socket.create_connection(("localhost", port), 10) as second:
+        assert second.recv(1) == b"\0"
