@@ -1,6 +1,7 @@
 """How Linux on a board's processor finds what is in the fabric beside it: facts of a processor's device tree."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["CYCLONE_V", "LinuxTree", "ZYNQ_7000", "ZYNQ_ULTRASCALE"]
 
@@ -21,6 +22,8 @@ class LinuxTree:
     interrupt: int
     #: File of the bitstream as the kernel takes it.
     bitstream: str
+    #: Of an address of the processor: which packages there are for it.
+    processor_bits: Literal[32, 64]
     #: Label of the provider of the fabric's clock and the number that it has there; "" where the fabric has its own.
     clock_provider: str = ""
     clock: int | None = None
@@ -42,15 +45,17 @@ class LinuxTree:
 #: 32; S_AXI_HP0_FPD is AFIFM2, S_AXI_HP1_FPD is AFIFM3. Clock 71 is PL0_REF.
 ZYNQ_ULTRASCALE = LinuxTree(
     region="&fpga_full", cells=2, interrupt_controller="gic", interrupt=89, bitstream="npu.bit.bin",
+    processor_bits=64,
     clock_provider="zynqmp_clk", clock=71, port_width_registers=(4, 5),
     second_port_width_registers=(6, 7), bootgen="zynqmp")
 #: Linux's zynq-7000.dtsi. UG585: the first of IRQ_F2P is interrupt 61; the memory port is 64 bits wide after a reset.
 #: Clock 15 is FCLK0.
 ZYNQ_7000 = LinuxTree(
     region="&fpga_full", cells=1, interrupt_controller="intc", interrupt=29, bitstream="npu.bit.bin",
+    processor_bits=32,
     clock_provider="clkc", clock=15, bootgen="zynq")
 #: Linux's socfpga.dtsi. Cyclone V Hard Processor System Technical Reference Manual: FPGA_IRQ0 is interrupt 72. The
 #: bridges: of the registers, and of the port to memory.
 CYCLONE_V = LinuxTree(
     region="&{/soc/base_fpga_region}", cells=1, interrupt_controller="intc", interrupt=40,
-    bitstream="npu_system.rbf", bridges=("fpga_bridge0", "fpga_bridge3"))
+    bitstream="npu_system.rbf", processor_bits=32, bridges=("fpga_bridge0", "fpga_bridge3"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -10,7 +11,12 @@ import numpy as np
 
 from .errors import PackageError
 
-__all__ = ["HostModel"]
+__all__ = ["NO_RUNTIME_32", "HostModel"]
+
+#: Why the processor's part does not run on a processor of 32 bits, and where it does.
+NO_RUNTIME_32 = ("there is no onnxruntime wheel for 32-bit ARM: let the board serve its device (python3 -m npudriver "
+                 "serve), and run the package on a computer (python3 run.py --device tcp://BOARD)")
+_WORD = (1 << 32) - 1
 
 
 class HostModel:
@@ -23,8 +29,8 @@ class HostModel:
         try:
             runtime: Any = importlib.import_module("onnxruntime")
         except ImportError:
-            raise PackageError("a part of this model runs on the processor, by onnxruntime, which is missing here: "
-                               "pip install onnxruntime") from None
+            raise PackageError("a part of this model runs on the processor, by onnxruntime, which is missing here: " + (
+                "pip install onnxruntime" if sys.maxsize > _WORD else NO_RUNTIME_32)) from None
         self._path = path
         try:
             options = runtime.SessionOptions()

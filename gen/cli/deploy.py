@@ -41,9 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     refuse_to_replace(arguments.output, arguments.model, arguments.input, arguments.calibrate, arguments.config)
     from gen.deploy.hardware import hardware_files
-    from gen.deploy.package import require_free, write_package
+    from gen.deploy.package import require_free, runs_whole, write_package
     from gen.run.inputs import arbitrary_samples, random_samples, read_samples
     from gen.run.workload import Workload
+    from npudriver.host import NO_RUNTIME_32
 
     try:
         require_free(arguments.output)
@@ -62,6 +63,10 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         samples = arbitrary_samples(application.inputs, seed=0)
     board = chosen_board(arguments)
+    if not runs_whole(board, application):
+        messages.print(f"{arguments.model}: a part of this model runs on the processor, that of {board.name} has 32 "
+                       f"bits, and {NO_RUNTIME_32}; or choose a board of 64 bits (see `boards`), or a model that compiles "
+                       "with --host off", soft_wrap=True)
     program = application.workloads[0].program
     hardware = {} if arguments.hardware is None else hardware_files(arguments.hardware, board, program.config)
     with status(f"writing {arguments.output.name}"):

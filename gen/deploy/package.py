@@ -21,8 +21,9 @@ from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from gen.run.workload import Workload
 from npudriver import DeployedProgram, Deployment
+from npudriver.host import NO_RUNTIME_32
 
-__all__ = ["encoded_sample", "require_free", "write_package"]
+__all__ = ["encoded_sample", "require_free", "runs_whole", "write_package"]
 
 _DRIVER = Path(__file__).resolve().parents[2] / "npudriver"
 _RUN = '''#!/usr/bin/env python3
@@ -53,6 +54,12 @@ def require_free(path: Path) -> None:
         require_writable(path / "model.json")
 
 
+def runs_whole(board: Board, application: Application) -> bool:
+    """Whether all of a model can run on a board: there may be no onnxruntime for its processor."""
+    whole = all(isinstance(segment, Workload) for segment in application.segments)
+    return whole or board.linux is None or board.linux.processor_bits == 64
+
+
 def write_package(path: Path, application: Application, samples: Samples, board: Board, name: str, *,
                   hardware: Mapping[str, bytes] = MappingProxyType({})) -> Deployment:
     """Write the folder, or the archive, whole or not at all; the same application gives the same files.
@@ -65,7 +72,8 @@ def write_package(path: Path, application: Application, samples: Samples, board:
         folder = Path(temporary) / (path.name.removesuffix(".tar.gz") or "npu")
         deployment = _write_folder(folder, application, samples, board, name)
         _write_hardware(folder, hardware)
-        (folder / "README.txt").write_text(_readme(deployment, hardware))
+        whole = runs_whole(board, application)
+        (folder / "README.txt").write_text(_readme(deployment, hardware, whole))
         if _is_archive(path):
             write_file(path, _archive(folder))
         else:
@@ -127,7 +135,8 @@ def encoded_sample(program: DeployedProgram, workload: Workload, samples: Sample
     return inputs | outputs
 
 
-def _readme(deployment: Deployment, hardware: Mapping[str, bytes]) -> str:
+def _readme(deployment: Deployment, hardware: Mapping[str, bytes], whole: bool) -> str:
+    """``whole``: whether all of it can run on its board."""
     host = any(isinstance(segment, Path) for segment in deployment.segments)
     as_root = "sudo " if deployment.device.startswith("uio:") else ""
     uses = {}
@@ -148,6 +157,7 @@ def _readme(deployment: Deployment, hardware: Mapping[str, bytes]) -> str:
         "Needs Python 3.8 or newer and NumPy" + (", and onnxruntime for the processor's part." if host else "."),
         f"The device is {deployment.device} unless --device says otherwise (npudriver/connect.py has the forms).",
         "c/ has the C library and an example for the first program.",
+        *([] if whole else [f"For the processor's part {NO_RUNTIME_32}."]),
     ]
     return "\n".join(lines) + "\n"
 

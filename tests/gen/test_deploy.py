@@ -139,6 +139,34 @@ def test_the_processors_part(partitioned, tmp_path):
                            "missing here: pip install onnxruntime\n")
 
 
+@pytest.mark.parametrize("board, bits", [("zynq7020", 32), ("pynq-z2", 32), ("cyclonev", 32), ("zu3eg", 64),
+                                         ("ecp5", 64)])
+def test_no_runtime_for_a_processor_of_32_bits(partitioned, tmp_path, capsys, board, bits):
+    """It is said before the package is on the board, and in it."""
+    assert deploy(partitioned, tmp_path / "p", "--board", board) == 0
+    said = capsys.readouterr().err
+    text = (tmp_path / "p" / "README.txt").read_text()
+    for place in (said, text):
+        assert ("there is no onnxruntime wheel for 32-bit ARM: " in place) == (bits == 32)
+    assert ("or choose a board of 64 bits" in said) == (bits == 32) and said.count("\n") == (bits == 32)
+
+
+def test_the_processor_has_nothing_to_run(model, tmp_path, capsys):
+    assert deploy(model, tmp_path / "p", "--board", "zynq7020") == 0
+    assert "onnxruntime" not in capsys.readouterr().err + (tmp_path / "p" / "README.txt").read_text()
+
+
+def test_a_hint_for_a_processor_of_32_bits(partitioned, tmp_path, monkeypatch):
+    """Where it runs: nothing is to be installed that there is not."""
+    assert deploy(partitioned, tmp_path / "p") == 0
+    deployment = Deployment.load(tmp_path / "p")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setattr("npudriver.host.sys.maxsize", (1 << 31) - 1)
+    with Device(FunctionalBackend(CONFIG), deployment.machine) as device, pytest.raises(PackageError) as error:
+        deployment.load_into(device)
+    assert "no onnxruntime wheel for 32-bit ARM" in str(error.value) and "pip install" not in str(error.value)
+
+
 def test_several_samples_are_under_way_in_segments(partitioned, tmp_path, rng):
     folder = tmp_path / "package"
     assert deploy(partitioned, folder) == 0
