@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> None:
     board = chosen_board(arguments)
     if not runs_whole(board, application):
         messages.print(f"{arguments.model}: a part of this model runs on the processor, that of {board.name} has 32 "
-                       f"bits, and {NO_RUNTIME_32}; or choose a board of 64 bits (see `boards`), or a model that compiles "
-                       "with --host off", soft_wrap=True)
+                       f"bits, and {NO_RUNTIME_32}; or choose a board of 64 bits (see `boards`), or a model that "
+                       "compiles with --host off", soft_wrap=True)
     program = application.workloads[0].program
     hardware = {} if arguments.hardware is None else hardware_files(arguments.hardware, board, program.config)
     with status(f"writing {arguments.output.name}"):
