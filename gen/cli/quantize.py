@@ -1,6 +1,7 @@
 """``gen quantize``"""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="Q.onnx", help="the quantised model")
     parser.add_argument("--limit", type=positive, metavar="N", help="calibrate with the first N samples")
     parser.add_argument("--test", type=Path, metavar="Y.npz|FOLDER",
-                        help="samples for the report (default: those of --calibrate); an array `label`, or a folder "
-                             "for each class, gives accuracy")
+                        help="samples for the report (default: a fifth of those of --calibrate, which is held out of "
+                             "calibration then); an array `label`, or a folder for each class, gives accuracy")
     add_shape_option(parser)
     add_calibration_options(parser, required=True)
     add_json_option(parser)
@@ -42,39 +43,44 @@ def run(arguments: argparse.Namespace) -> None:
     with status(f"quantising {arguments.model.name}") as remark:
         calibration = chosen_calibration(arguments, remark, limit=arguments.limit)
         assert calibration is not None      # the option is required
+        calibration = replace(calibration, hold_out=arguments.test is None)
         result = quantize_file(arguments.model, calibration, dict(arguments.shape))
     require_inputs(arguments, result.samples.inputs)
     say(result.remarks)
-    samples = result.samples
+    samples, kind = (result.samples, "calibration") if result.held is None else (result.held, "held out")
     if arguments.test is not None:
         specs = {name: InputSpec((1, *array.shape[1:]), array.dtype) for name, array in samples.inputs.items()}
-        samples = read_samples(arguments.test, specs, change_by=changes_of(arguments)[arguments.test])
+        samples, kind = read_samples(arguments.test, specs, change_by=changes_of(arguments)[arguments.test]), "test"
     with status(f"measuring {arguments.model.name}") as remark:
         report = measure(result.found, samples.inputs, samples.labels, progress=progress_of(remark))
     write_file(arguments.output, result.content)
     if arguments.json:
         print_json({"model": str(arguments.output), "method": calibration.options.method,
-                    "calibrated_on": len(result.samples), **report.to_dict()})
+                    "calibrated_on": len(result.samples), "measured_on": kind, **report.to_dict()})
     else:
-        show(report)
-        messages.print(f"{arguments.output}: quantised on {len(result.samples):,} samples", soft_wrap=True)
+        show(report, kind)
+        held = "" if result.held is None else f"; {len(result.held):,} held out for the report"
+        messages.print(f"{arguments.output}: quantised on {len(result.samples):,} samples{held}", soft_wrap=True)
 
 
-def show(report: "Report") -> None:
-    table = Table(title=f"against the float model, {report.samples:,} samples", title_justify="left")
+def show(report: "Report", kind: str) -> None:
+    """``kind``: of the samples."""
+    from gen.run.calibration import quality
+
+    of = {"held out": "held out of calibration", "test": "of --test", "calibration": "that it was calibrated on"}
+    table = Table(title=f"against the float model, {report.samples:,} samples {of[kind]}", title_justify="left")
     for heading in ("layer", "op", "tensor", "scale", "zero point", "SQNR, dB"):
         table.add_column(heading, justify="left" if heading in ("layer", "op", "tensor") else "right", overflow="fold")
     for row in report.layers:
         table.add_row(row.layer, row.op, row.tensor, f"{row.scale:.6g}", str(row.zero_point), _decibels(row.sqnr_db))
     console.print(table)
-    facts = [f"{name} {_decibels(sqnr)} dB" for name, sqnr in report.outputs.items()]
+    facts = quality(report)
     facts.append(f"{100 * report.agreement:.2f} % of the answers are the same")
     if report.accuracy_float is not None and report.accuracy_quantized is not None:
         facts.append(f"accuracy {100 * report.accuracy_float:.2f} % float, "
                      f"{100 * report.accuracy_quantized:.2f} % quantised")
     console.print("; ".join(facts), soft_wrap=True)
-    if report.remark:
-        messages.print(report.remark, soft_wrap=True)
+    say(filter(None, (report.remark, *report.warnings)))
 
 
 def _decibels(sqnr: float | None) -> str:

@@ -1,6 +1,6 @@
 """What quantising has changed: each tensor's noise, and the answers."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,12 +9,18 @@ from onnx import numpy_helper
 
 from gen.onnx.runtime import float_outputs
 from gen.onnx.scores import answers, are_scores, why_no_scores
+from gen.quantize.groups import ChannelGroup, ChannelNoise, decibels
 from gen.quantize.options import QuantizeError
 from gen.quantize.prepare import initializers
 from gen.quantize.quantize import Quantized
 from gen.quantize.sessions import Progress, Samples, values_of
 
 __all__ = ["LayerNoise", "Report", "measure"]
+
+#: An output, or a group of its channels, of an SQNR below this is little more than noise: in dB.
+_POOR = 10.0
+#: Differences of a group from its output that are worth a line, in dB.
+_APART = 6.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,8 @@ class LayerNoise:
 class Report:
     """Of the model's float outputs ``outputs`` has the SQNR in dB. ``agreement``: share of the answers of the first one
     (`gen.onnx.scores.answers`) that are the same; the others are shares of those with a label, None without labels, or
-    without scores of classes. ``remark``: why labels that there are were not used, "" if they were.
+    without scores of classes. ``remark``: why labels that there are were not used, "" if they were. ``groups``: of each
+    output whose channels differ in size, with the SQNR of each group; ``warnings``: for people, a line each.
     """
 
     samples: int
@@ -47,9 +54,35 @@ class Report:
     accuracy_float: float | None
     accuracy_quantized: float | None
     remark: str = ""
+    groups: dict[str, tuple[ChannelGroup, ...]] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(filter(None, map(self._warning_of, self.outputs)))
+
+    def worst(self, output: str) -> ChannelGroup | None:
+        """The group of channels that is furthest below its output, if it is so far below that it is worth a line."""
+        whole = self.outputs[output]
+        below = [(group.sqnr_db, group) for group in self.groups.get(output, ()) if group.sqnr_db is not None]
+        if whole is None or not below:
+            return None
+        least, group = min(below, key=lambda pair: pair[0])
+        return group if least < whole - _APART else None
+
+    def _warning_of(self, output: str) -> str:
+        whole, worst = self.outputs[output], self.worst(output)
+        if whole is not None and whole < _POOR:
+            return (f"warning: output {output} is at {whole:.1f} dB, little more than noise: more samples, --equalize "
+                    "with --bias-correction, or another --method may help; the table of `quantize` says where it is "
+                    "lost")
+        if worst is None or worst.sqnr_db is None or worst.sqnr_db >= _POOR:
+            return ""
+        return (f"warning: {worst} of output {output} are at {worst.sqnr_db:.1f} dB, and all together at {whole:.1f}, "
+                "as the others are much larger: more samples, or --equalize with --bias-correction, may help; so does "
+                "--keep-float with a node that makes both")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None, *,
@@ -61,6 +94,7 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
         raise QuantizeError("no output of the model is float, so there is nothing to compare")
     names = {name: name for name in outputs} | {name: quantized[name].result for name in found.plan.tensors}
     signal, noise = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+    channels = {name: ChannelNoise() for name in outputs}
     both: list[np.ndarray] = []      # (2, places) each
     total = len(next(iter(samples.values())))
     pairs = zip(values_of(found.reference, list(names), samples),
@@ -71,9 +105,11 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
             difference = exact[name] - rounded[result]
             signal[name] += float(np.vdot(exact[name], exact[name]))
             noise[name] += float(np.vdot(difference, difference))
+        for name, noises in channels.items():
+            noises.add(exact[name], rounded[name])
         shape = exact[outputs[0]].shape[1:]
         both.append(np.concatenate([answers(exact[outputs[0]]), answers(rounded[outputs[0]])]))
-    sqnr = {name: _decibels(signal[name], noise[name]) for name in names}
+    sqnr = {name: decibels(signal[name], noise[name]) for name in names}
     ops = {node.name: node.op_type for node in found.reference.graph.node}
     layers = tuple(LayerNoise(node, ops.get(node, "input"), name, quantized[name].scale, quantized[name].zero_point,
                               sqnr[name]) for name, node in found.plan.tensors.items())
@@ -83,7 +119,8 @@ def measure(found: Quantized, samples: Samples, labels: np.ndarray | None = None
     if labels is not None and labelled.any() and not remark:
         right = [float(share) for share in (np.stack(both)[:, :, 0] == labels[:, None])[labelled].mean(axis=0)]
     agreement = float(np.mean([(one[0] == one[1]).mean() for one in both]))
-    return Report(total, layers, {name: sqnr[name] for name in outputs}, agreement, right[0], right[1], remark)
+    return Report(total, layers, {name: sqnr[name] for name in outputs}, agreement, right[0], right[1], remark,
+                  {name: groups for name, noises in channels.items() if (groups := noises.groups())})
 
 
 @dataclass(frozen=True)
@@ -106,9 +143,3 @@ def _quantised_tensors(model: onnx.ModelProto) -> dict[str, _Place]:
             # A quantised output keeps its name, and what is quantised gets another.
             places[result if result in outputs else node.input[0]] = _Place(result, scale, point)
     return places
-
-
-def _decibels(signal: float, noise: float) -> float | None:
-    if not noise:
-        return None
-    return float(10 * np.log10(max(signal, np.finfo(np.float64).tiny) / noise))     # of a finite number

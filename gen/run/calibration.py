@@ -1,9 +1,14 @@
-"""What samples from files make of float models, and of those that are float in part."""
+"""What samples from files make of float models, and of those that are float in part.
+
+A fifth of the samples are held out: a model is as good as it is on what its ranges were not taken from. They are the
+same ones each time, chosen by chance, as a file may have its classes in turn.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 from onnx import TensorProto
 
@@ -15,16 +20,20 @@ from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.prepare import quantised_node
 from gen.quantize.quantize import FEW, Quantized, quantize
 from gen.quantize.ranges import range_of
+from gen.quantize.report import Report, measure
 from gen.quantize.sessions import Progress
 from gen.run.inputs import InputSpec, Samples, array_shapes, model_specs, read_samples
 from gen.run.preprocessing import Preprocessing
 
 __all__ = [
-    "Calibrated", "Calibration", "FloatModelError", "SampledRanges", "calibrated", "float_specs", "quantize_file",
+    "Calibrated", "Calibration", "FloatModelError", "SampledRanges", "calibrated", "float_specs", "quality",
+    "quantize_file",
 ]
 
 #: What goes for the range of a single value; the other options are about layers.
 _OF_RANGES = ("method", "percentile", "symmetric")
+#: Samples of which one is held out, and those that a model is judged by on the way, for time.
+_HELD, _JUDGED = 5, 16
 
 
 class FloatModelError(NpugenError, ValueError):
@@ -35,7 +44,8 @@ class FloatModelError(NpugenError, ValueError):
 class Calibration:
     """What a float model is quantised by: a file of samples, or a folder of images; the first ``limit`` of them.
 
-    ``change_by``: what images become first; ``progress`` is told how far that is.
+    ``change_by``: what images become first; ``hold_out``: whether some are left to judge the result by; ``progress`` is
+    told how far that is.
     """
 
     samples: Path
@@ -43,6 +53,7 @@ class Calibration:
     limit: int | None = None
     change_by: Preprocessing | None = None
     progress: Progress = lambda done, total, what: None
+    hold_out: bool = True
 
     def read(self, specs: Mapping[str, InputSpec]) -> Samples:
         """The samples. Raises as `read_samples`."""
@@ -51,10 +62,13 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """``remarks``: for people."""
+    """``samples``: that ranges were taken from; ``held``: those that were not, None where all were; ``remarks``: for
+    people.
+    """
 
     found: Quantized
     samples: Samples
+    held: Samples | None
     remarks: tuple[str, ...]
 
     @property
@@ -111,10 +125,12 @@ def quantize_file(path: Path, calibration: Calibration, shapes: Shapes | None = 
 
 
 def calibrated(path: Path, calibration: Calibration, shapes: Shapes | None = None) -> Calibrated | SampledRanges:
-    """As `quantize_file`; of a model that is quantised in part the ranges of what is not."""
+    """As `quantize_file`, with a remark on what it has cost; of a model that is quantised in part the ranges of what is
+    not.
+    """
     proto, inputs = _parts(_read(path, calibration, shapes))
     if quantised_node(proto) is None:
-        return _quantized(path, proto, inputs, calibration)
+        return _judged(path, _quantized(path, proto, inputs, calibration), calibration)
     if any(getattr(calibration.options, f.name) != f.default for f in fields(QuantizeOptions)
            if f.name not in _OF_RANGES):
         raise FloatModelError(f"{path}: the model is quantised already, or a part of it, and its layers stay as they "
@@ -128,7 +144,50 @@ def _remarks(calibration: Calibration, samples: Samples) -> tuple[str, ...]:
     """What there is to say of samples that were calibrated with."""
     few = (f"{calibration.samples}: warning: {len(samples)} samples are few to calibrate with; some hundred, as the "
            "model will see them, give better ranges") if len(samples) < FEW else ""
-    return tuple(filter(None, (samples.remark, few)))
+    same = (f"{calibration.samples}: warning: nothing is held out of a single sample; what it has cost is told of the "
+            "one that ranges were taken from, and is too little") if calibration.hold_out and len(samples) == 1 else ""
+    return tuple(filter(None, (samples.remark, few, same)))
+
+
+def _split(samples: Samples) -> tuple[Samples, Samples | None]:
+    """Those to calibrate with, and those that are held out."""
+    count = len(samples)
+    if count == 1:
+        return samples, None
+    held = np.zeros(count, bool)
+    held[np.random.default_rng(0).permutation(count)[:max(1, count // _HELD)]] = True
+    return _chosen(samples, ~held), _chosen(samples, held)
+
+
+def _chosen(samples: Samples, mask: np.ndarray) -> Samples:
+    return replace(samples, inputs={name: array[mask] for name, array in samples.inputs.items()},
+                   labels=None if samples.labels is None else samples.labels[mask])
+
+
+def _judged(path: Path, result: Calibrated, calibration: Calibration) -> Calibrated:
+    """``result`` with a remark on what it has cost, on some of the samples that were held out."""
+    judges = result.held or result.samples
+    judges = _chosen(judges, np.arange(len(judges)) < _JUDGED)
+    try:
+        report = measure(result.found, judges.inputs, judges.labels, progress=calibration.progress)
+    except QuantizeError:       # no output is float
+        return result
+    where = "held out" if result.held else "the same"
+    line = (f"{path}: quantised on {len(result.samples):,} samples; on {len(judges):,} {where}: "
+            + "; ".join(quality(report)))
+    return replace(result, remarks=(*result.remarks, line, *(f"{path}: {text}" for text in report.warnings)))
+
+
+def quality(report: Report) -> list[str]:
+    """Each output's SQNR, and that of the group of channels that is far below it."""
+    def level(sqnr: float | None) -> str:
+        return "exact" if sqnr is None else f"{sqnr:.1f} dB"
+
+    found = []
+    for name, sqnr in report.outputs.items():
+        worst = report.worst(name)
+        found.append(f"{name} {level(sqnr)}" + (f" ({worst}: {level(worst.sqnr_db)})" if worst else ""))
+    return found
 
 
 def _read(path: Path, calibration: Calibration, shapes: Shapes | None) -> Model:
@@ -149,7 +208,8 @@ def _quantized(path: Path, proto: onnx.ModelProto, inputs: Sequence[ModelInput],
                ) -> Calibrated:
     try:
         samples = calibration.read(float_specs(inputs))
-        found = quantize(proto, samples.inputs, calibration.options, progress=calibration.progress)
+        used, held = _split(samples) if calibration.hold_out else (samples, None)
+        found = quantize(proto, used.inputs, calibration.options, progress=calibration.progress)
     except QuantizeError as error:
         raise FloatModelError(f"{path}: {error}") from None
-    return Calibrated(found, samples, _remarks(calibration, samples))
+    return Calibrated(found, used, held, _remarks(calibration, samples))

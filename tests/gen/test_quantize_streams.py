@@ -122,7 +122,7 @@ def test_on_the_command_line(digits: Path, tmp_path: Path, capsys: pytest.Captur
     line = ["quantize", str(digits / "digits_float.onnx"), "--calibrate", str(tmp_path / "few.npz"), "--json"]
     for more, name in (([], "plain"), (["--streams", "64"], "streams")):
         assert main([*line, "--symmetric", *more, "-o", str(tmp_path / name)]) == 0
-        assert json.loads(capsys.readouterr().out)["calibrated_on"] == 20
+        assert json.loads(capsys.readouterr().out)["calibrated_on"] == 16
     plain, streams = (load_model(tmp_path / name).graph for name in ("plain", "streams"))
     assert [layer.name for layer in plain.layers] == [layer.name for layer in streams.layers]
     for more, words in ((["--streams", "64"], "--streams goes with --symmetric"),
