@@ -119,6 +119,28 @@ def mean_of_tokens(rng: Rng) -> tuple[onnx.ModelProto, int]:
     return b.done(b.gemm(b.node("ReduceMean", y, b.integers(1), keepdims=0), _WIDTH, _CLASSES))
 
 
+def shifted_windows(rng: Rng) -> tuple[onnx.ModelProto, int]:
+    """Channels last, rolled by two pixels, attention within 4x4 windows, rolled back: Swin's second kind of block."""
+    b = _Parts(rng, [1, 3, 32, 32], opset=17)
+    y = b.convolution("x", 3, _WIDTH, 4, 64, strides=[4, 4])
+    image = b.node("Transpose", y, perm=[0, 2, 3, 1])
+
+    def roll(x: str, axis: int, cut: int) -> str:
+        ends = [(cut, np.iinfo(np.int64).max), (0, cut)]
+        return b.node("Concat", *(b.node("Slice", x, b.integers(start), b.integers(end), b.integers(axis))
+                                  for start, end in ends), axis=axis)
+
+    y = roll(roll(b.layer_norm(image), 1, 2), 2, 2)
+    y = b.node("Transpose", b.reshape(y, 1, 2, 4, 2, 4, _WIDTH), perm=[0, 1, 3, 2, 4, 5])
+    y = b.attention(b.reshape(y, 4, 16, _WIDTH), 16, windows=4)
+    y = b.node("Transpose", b.reshape(y, 1, 2, 2, 4, 4, _WIDTH), perm=[0, 1, 3, 2, 4, 5])
+    y = roll(roll(b.reshape(y, 1, 8, 8, _WIDTH), 1, 6), 2, 6)
+    y = b.node("Add", image, y)
+    y = b.node("Add", y, b.perceptron(b.layer_norm(y), 64))
+    y = b.node("GlobalAveragePool", b.node("Transpose", y, perm=[0, 3, 1, 2]))
+    return b.done(b.gemm(b.node("Flatten", y), _WIDTH, _CLASSES))
+
+
 def convolutional_norm(rng: Rng) -> tuple[onnx.ModelProto, int]:
     """ConvNeXt's blocks: depthwise, layer norm with channels last, two linear layers with GELU, a scaled sum."""
     b = _Parts(rng, [1, 3, 32, 32], opset=17)
@@ -171,4 +193,4 @@ def excited(rng: Rng) -> tuple[onnx.ModelProto, int]:
 
 
 PARTS: Mapping[str, Part] = {part.__name__: part for part in (
-    transformer, mean_of_tokens, convolutional_norm, mixer, recurrent, excited)}
+    transformer, mean_of_tokens, shifted_windows, convolutional_norm, mixer, recurrent, excited)}
