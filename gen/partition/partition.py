@@ -94,10 +94,13 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
 
 def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool,
          machine: Machine | None, ranges: Ranges | None = None) -> Partition:
-    types, host = value_types(model.proto), dict(wanted)
+    types = value_types(model.proto)
+    # Nodes that are left to the processor whatever the walk finds. What the walk refuses is no part of it: a node that
+    # is refused after another one may be taken once that is left to the processor, too.
+    decided = dict(wanted)
     quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
     while True:
-        probed = probe(model, host, types, machine)
+        probed = probe(model, decided, types, machine)
         host, types = dict(probed.host), dict(probed.types)
         if probed.unquantised:
             # What is refused behind a quantisation that was added would be once more behind another.
@@ -106,9 +109,9 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
             if added:
                 quantised |= added
                 model = parse(str(path), model.proto.SerializeToString())
-                types, host = value_types(model.proto), dict(wanted)
+                types, decided = value_types(model.proto), dict(wanted)
             else:
-                host |= _unquantised(model, probed)
+                decided |= _unquantised(model, probed)
             continue
         ordered, left = units(model.nodes, probed)
         found = turns(ordered)
@@ -117,7 +120,7 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
                  for name in turn.nodes}
         if not left:
             break
-        host |= left
+        decided |= left
     if all(turn.place == "host" for turn in found):
         raise GraphError(f"{path}: {_first(model, host)}")
     types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
