@@ -1,10 +1,12 @@
 """Command line: ``python -m gen COMMAND``, and the console script ``npugen``."""
 
+import io
 import os
 import signal
 import sys
 import warnings
 from types import FrameType
+from typing import Any
 
 from gen.name import speaker
 
@@ -19,6 +21,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+class _Output(io.FileIO):
+    """Stdout whose errors say that they are its own: a full disk behind it is not that of a file we write."""
+
+    def write(self, data: Any, /) -> Any:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "stdout") from None
+
+
 def _open_streams() -> None:
     """Output that has a place, even with `>&-`, and takes any character of a name or a table."""
     for number, name in ((1, "stdout"), (2, "stderr")):
@@ -26,6 +38,10 @@ def _open_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)  # or a file of ours would get the number
             setattr(sys, name, open(number, "w", closefd=False))
         getattr(sys, name).reconfigure(errors="replace")
+    plain: Any = sys.stdout
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Output(1, "w", closefd=False)), plain.encoding, plain.errors,
+        line_buffering=plain.line_buffering, write_through=plain.write_through)
 
 
 def run() -> int:

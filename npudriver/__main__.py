@@ -129,7 +129,7 @@ def _run(arguments: argparse.Namespace) -> int:
         facts["differing"] = sum(
             _differing(found, name, arrays[_EXPECTED + name], arguments.folder / _SAMPLE)
             for name in deployment.outputs if _EXPECTED + name in arrays)
-    labels = arrays.get("label")
+    labels = None if "label" in deployment.inputs else arrays.get("label")
     if labels is not None and labels.dtype.kind in "iuf" and labels.shape == (len(found),) and (
             len(deployment.outputs) == 1):
         right = [bool(np.argmax(one[deployment.outputs[0]]) == label) for one, label in zip(found, labels)]

@@ -15,6 +15,7 @@ from typing import IO, Mapping
 import numpy as np
 
 from .errors import PackageError
+from .files import named, open_file
 
 __all__ = ["arrays_in", "read_arrays", "write_arrays"]
 
@@ -27,7 +28,7 @@ _BAD = (OSError, ValueError, EOFError, MemoryError, NotImplementedError, Attribu
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Name -> array. Raises PackageError."""
     try:
-        with open(path, "rb") as content:   # which np.load leaves open
+        with open_file(path) as content:    # which np.load leaves open
             return _loaded(content)
     except _BAD as error:
         raise _damaged(str(path), error) from None
@@ -63,7 +64,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name[:200]}.")
     try:
         # Not np.savez_compressed, whose own arguments are names like any other.
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        with named(path), os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Iterable, Iterator, Mapping
 
 from .errors import PackageError
 from .fields import Fields, parsed
+from .files import open_file
 
 __all__ = ["Folder", "is_plain", "write_sealed"]
 
@@ -128,12 +128,10 @@ class Folder:
             real, root = os.path.realpath(str(path)), os.path.realpath(str(self._path))
             if os.path.commonpath([real, root]) != root:
                 raise PackageError(f"{path}: leads out of the package; copy the file itself there")
-            found = os.stat(real)
-            if not stat.S_ISREG(found.st_mode):
-                raise PackageError(f"{path}: is no file; deploy the model again")
-            if size not in (None, found.st_size):
-                raise PackageError(f"{path}: damaged ({found.st_size:,} bytes, not {size:,}); deploy the model again")
-            with open(real, "rb") as file:
+            with open_file(real) as file:
+                found = os.fstat(file.fileno()).st_size
+                if size not in (None, found):
+                    raise PackageError(f"{path}: damaged ({found:,} bytes, not {size:,}); deploy the model again")
                 yield file
         except OSError as error:
             raise PackageError(f"{path}: not a deployed model, or damaged ({error.strerror or error}); deploy it again"

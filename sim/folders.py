@@ -7,9 +7,16 @@ from pathlib import Path
 
 import platformdirs
 
-__all__ = ["cache_folder", "checkout"]
+from cores.errors import NpugenError
+
+__all__ = ["FolderError", "cache_folder", "checkout"]
 
 _NAME = "npugen"
+_CHOSEN = "NPUGEN_BUILD"
+
+
+class FolderError(NpugenError):
+    """A place for results where there can be none."""
 
 
 @cache
@@ -24,8 +31,15 @@ def checkout() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """NPUGEN_BUILD, else the checkout's ``build``, else the user's folder for caches: never where we are installed."""
-    if chosen := os.environ.get("NPUGEN_BUILD"):
-        return Path(chosen)
+    """NPUGEN_BUILD, else the checkout's ``build``, else the user's folder for caches: never where we are installed.
+
+    Raises FolderError where NPUGEN_BUILD cannot be one.
+    """
+    if chosen := os.environ.get(_CHOSEN):
+        folder = Path(chosen)
+        at = next((place for place in (folder, *folder.parents) if os.path.lexists(place)), folder)
+        if os.path.lexists(at) and not at.is_dir():
+            raise FolderError(f"{_CHOSEN}={chosen}: {at} is no folder; name one where results can be kept")
+        return folder
     root = checkout()
     return platformdirs.user_cache_path(_NAME) if root is None else root / "build"

@@ -44,7 +44,7 @@ EDGES = {
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
     "gen.name": "",
-    "gen.files": "cores.errors sim",
+    "gen.files": "cores.errors npudriver sim",
     "gen.options": "sim.stochastic",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic",
     "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",
@@ -68,7 +68,7 @@ EDGES = {
                  "gen.quantize gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
-              "gen.files sim",
+              "gen.files npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim sim.golden sim.stochastic",
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
     "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.files gen.hw gen.ir "

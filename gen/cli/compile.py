@@ -18,7 +18,8 @@ from gen.cli.machine import (
     say_density,
 )
 from gen.cli.segments import facts_of, show_segments
-from gen.files.write import is_zip, require_writable
+from gen.files.read import is_zip
+from gen.files.write import require_writable
 
 if TYPE_CHECKING:
     from gen.run.application import Application

@@ -1,20 +1,16 @@
 """Measurements that are kept while a long command goes on, so that one that was interrupted can be continued."""
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
 from gen.cli.common import messages
+from gen.files.notes import add_notes, note, read_notes
 from gen.files.sources import sources_digest
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
 __all__ = ["Journal"]
-
-def _line(key: str, row: dict[str, Any]) -> str:
-    """Begins a line, as the one before may not be finished."""
-    return "\n" + json.dumps({"key": key, "row": row})
 
 
 class Journal:
@@ -25,18 +21,15 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self.path = cache_folder() / "bench" / f"{sources_digest()[:20]}.jsonl"
+        self._identity = sources_digest()
+        self.path = cache_folder() / "bench" / f"{self._identity[:20]}.jsonl"
         self._earlier = self._read()
         self._used: set[str] = set()
 
     def _read(self) -> dict[str, Any]:
-        rows = {}
         with suppress(FileNotFoundError):
-            for line in self.path.read_text(errors="replace").splitlines():
-                with suppress(ValueError, KeyError, TypeError):  # a line that was not finished
-                    entry = json.loads(line)
-                    rows[entry["key"]] = entry["row"]
-        return rows
+            return read_notes(self.path, self._identity)
+        return {}
 
     def row(self, key: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What ``measure`` gives, or has given to a command that was interrupted. ``key`` says what decides it."""
@@ -47,9 +40,7 @@ class Journal:
         else:
             row = measure()
             with suppress(OSError):  # then it cannot be continued
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with self.path.open("a") as file:
-                    file.write(_line(key, row))
+                add_notes(self.path, self._identity, {key: row})
         self._used.add(key)
         return row
 
@@ -67,6 +58,6 @@ class Journal:
         others = {key: row for key, row in self._read().items() if key not in self._used}
         with suppress(OSError):
             if others:
-                write_file(self.path, "".join(_line(key, row) for key, row in others.items()))
+                write_file(self.path, "".join(note(self._identity, key, row) for key, row in others.items()))
             else:
                 self.path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
 from gen.cli.calibration import chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
-from gen.files.write import require_file
+from gen.files.read import require_file
 
 if TYPE_CHECKING:
     from gen.options import CompileOptions

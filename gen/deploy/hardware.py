@@ -6,6 +6,7 @@ from pathlib import Path
 from boards.board import Board
 from cores.config import ConfigError, NpuConfig
 from cores.errors import NpugenError
+from gen.files.read import read_file
 
 __all__ = ["HardwareError", "hardware_files"]
 
@@ -13,6 +14,8 @@ __all__ = ["HardwareError", "hardware_files"]
 _PYNQ = ("npu.bit", "npu.hwh")
 #: What `build` writes for Linux.
 _LINUX = ("npu.dtso", "load.sh")
+#: Bytes of a manifest, far beyond what is written.
+_MAX_MANIFEST = 1 << 20
 #: Where tools leave the bitstream, beside the build itself.
 _PLACES = ("", "output_files")
 
@@ -27,7 +30,7 @@ def hardware_files(folder: Path, board: Board, config: NpuConfig) -> dict[str, b
     if board.linux is None:
         raise HardwareError(f"{folder}: {board.name} has no processor that could load it; its host does")
     _require_same(folder, board, config)
-    found = {name: (folder / name).read_bytes() for name in _LINUX}
+    found = {name: read_file(folder / name) for name in _LINUX}
     whole = [folder / place / board.linux.bitstream for place in _PLACES]
     bitstreams = [path for path in whole if path.is_file()][:1]
     if all((folder / name).is_file() for name in _PYNQ):
@@ -35,14 +38,14 @@ def hardware_files(folder: Path, board: Board, config: NpuConfig) -> dict[str, b
     if not bitstreams:
         raise HardwareError(f"{folder}: has neither {board.linux.bitstream} nor {' and '.join(_PYNQ)}: let the board's "
                             "tool make the bitstream first")
-    return found | {path.name: path.read_bytes() for path in bitstreams}
+    return found | {path.name: read_file(path) for path in bitstreams}
 
 
 def _require_same(folder: Path, board: Board, config: NpuConfig) -> None:
     """Raises HardwareError for the build of another machine, or for another board."""
     try:
-        name = json.loads((folder / "manifest.json").read_text())["board"]
-        built = NpuConfig.from_json((folder / "config.json").read_text())
+        name = json.loads(read_file(folder / "manifest.json", _MAX_MANIFEST))["board"]
+        built = NpuConfig.from_json(read_file(folder / "config.json", _MAX_MANIFEST).decode())
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
         raise HardwareError(f"{folder}: is no build, or damaged ({error})") from None
     if name != board.name:

@@ -21,6 +21,8 @@ from gen.run.inputs import Samples
 from gen.run.runner import run_model
 from gen.run.workload import Workload
 from npudriver import DeployedProgram, Deployment
+from npudriver.arrays import write_arrays
+from npudriver.files import named
 from npudriver.host import NO_RUNTIME_32
 
 __all__ = ["encoded_sample", "require_free", "runs_whole", "write_package"]
@@ -68,7 +70,7 @@ def write_package(path: Path, application: Application, samples: Samples, board:
     content). Raises OSError, CompileError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:200]}.") as temporary:
+    with named(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:200]}.") as temporary:
         folder = Path(temporary) / (path.name.removesuffix(".tar.gz") or "npu")
         deployment = _write_folder(folder, application, samples, board, name)
         _write_hardware(folder, hardware)
@@ -118,9 +120,9 @@ def _write_samples(path: Path, application: Application, samples: Samples) -> No
     expected = result.outputs
     if set(expected) == set(application.outputs):   # not where samples give different shapes
         arrays |= {f"expected/{name}": value for name, value in expected.items()}
-    if samples.labels is not None:
+    if samples.labels is not None and "label" not in arrays:
         arrays["label"] = samples.labels
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+    write_arrays(path, arrays)
 
 
 def encoded_sample(program: DeployedProgram, workload: Workload, samples: Samples) -> Mapping[str, bytes]:

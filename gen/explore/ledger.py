@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from gen.files.notes import add_notes, read_notes
 from sim.folders import cache_folder
 
 from .evaluation import Job, Result
@@ -17,14 +17,17 @@ __all__ = ["Ledger"]
 class Ledger:
     """Results of one meter, by the contents of their jobs.
 
-    With a ``folder`` (None: in memory alone) each is in a file as soon as it is there: a line of JSON, added at the
-    end. A line that was not finished is as good as none. Searches that run at once may add to the same file.
+    With a ``folder`` (None: in memory alone) each is in a file as soon as it is there (`gen.files.notes`). Searches
+    that run at once may add to the same file.
     """
 
     def __init__(self, identity: str, folder: Path | None) -> None:
         self.path = None if folder is None else folder / f"{identity[:32]}.jsonl"
+        self._identity = identity
         self._known: dict[str, Result] = {}
-        self._read()
+        if self.path is not None:
+            with suppress(OSError):     # there is none yet
+                self._known.update(read_notes(self.path, identity))
 
     @classmethod
     def default_folder(cls) -> Path:
@@ -47,23 +50,4 @@ class Ledger:
         if self.path is None:
             return
         with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Each line begins anew, as the one before may not be finished; written at once.
-            with self.path.open("ab", buffering=0) as file:
-                file.write("".join(f"\n{json.dumps([key, result])}" for key, result in results.items()).encode())
-
-    def _read(self) -> None:
-        if self.path is None:
-            return
-        with suppress(OSError):
-            for line in self.path.read_bytes().splitlines():
-                with suppress(ValueError, TypeError):   # not finished, or damaged
-                    key, result = self._entry(json.loads(line))
-                    self._known[key] = result
-
-    @staticmethod
-    def _entry(value: Any) -> tuple[str, Result]:
-        key, result = value
-        if not (isinstance(key, str) and isinstance(result, dict)):
-            raise TypeError("no entry")
-        return key, result
+            add_notes(self.path, self._identity, dict(results))

@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
-from gen.files.write import require_file
+from gen.files.read import read_file, require_file
 
 __all__ = ["DocumentError", "read_document"]
 
 #: Bytes of a file beyond any that somebody has written.
 _MAX_FILE = 1 << 20
+#: Of a whole number, and of values in one another: likewise.
+_MAX_BITS, _MAX_DEPTH = 64, 50
 
 
 class DocumentError(Exception):
@@ -28,9 +30,28 @@ def read_document(path: Path, what: str, *, extra: str) -> Any:
     if path.suffix not in readers:
         raise DocumentError(f"{what} is a .json or .yaml file")
     require_file(path)
-    if path.stat().st_size > _MAX_FILE:
-        raise DocumentError(f"{path.stat().st_size:,} bytes are too many for {what}")
-    return readers[path.suffix](path.read_bytes(), what, extra)
+    value = readers[path.suffix](read_file(path, _MAX_FILE), what, extra)
+    _check(value)
+    return value
+
+
+def _check(value: Any) -> None:
+    """Raises DocumentError for what JSON and YAML can say and nobody means: numbers that Python would not print, and
+    values that are within themselves.
+    """
+    inside: list[Any] = []
+    waiting = [(value, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        del inside[depth:]
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise DocumentError(f"a whole number of {value.bit_length():,} bits; {_MAX_BITS} are the most there can be")
+        if isinstance(value, dict | list):
+            if any(value is other for other in inside) or depth > _MAX_DEPTH:
+                raise DocumentError("values that are nested in themselves, or too deeply")
+            inside.append(value)
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            waiting += [(part, depth + 1) for part in parts]
 
 
 def _json(content: bytes, what: str, extra: str) -> Any:
@@ -48,5 +69,7 @@ def _yaml(content: bytes, what: str, extra: str) -> Any:
                             "JSON") from None
     try:
         return yaml.safe_load(content)
-    except (yaml.YAMLError, RecursionError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # numbers and dates that are none make it raise anything
         raise DocumentError(f"not YAML: {' '.join(str(error).split())}") from None

@@ -10,6 +10,7 @@ import numpy as np
 from cores.errors import NpugenError
 from gen.files.archive import BAD_ARCHIVE, described, read_member
 from gen.files.pictures import PictureError, read_picture
+from gen.files.read import open_file
 
 __all__ = ["PhotographsError", "read_photographs"]
 
@@ -28,7 +29,7 @@ def read_photographs(path: Path, *, a_class: int | None = None) -> tuple[np.ndar
     Class by class, in the order of the names, the first ``a_class`` of each. Raises PhotographsError for files that are
     damaged, none, or not of one size; OSError for missing ones.
     """
-    path.open("rb").close()     # what is raised from here on is about the content
+    open_file(path).close()     # what is raised from here on is about the content
     try:
         found = list(_read(path, a_class))
     except BAD_ARCHIVE as error:
@@ -40,7 +41,7 @@ def read_photographs(path: Path, *, a_class: int | None = None) -> tuple[np.ndar
 
 def _read(path: Path, a_class: int | None) -> Iterator[tuple[np.ndarray, int]]:
     first: tuple[int, ...] | None = None
-    with zipfile.ZipFile(path) as archive:
+    with open_file(path) as file, zipfile.ZipFile(file) as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(_SUFFIX) and name.count("/") == 1)
         for label, folder in enumerate(sorted({name.split("/")[0] for name in names})):
             for name in [name for name in names if name.startswith(f"{folder}/")][:a_class]:

@@ -7,6 +7,8 @@ from typing import IO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from gen.files.read import open_file
+
 __all__ = ["PictureError", "read_picture"]
 
 #: Formats that are read; others, some of which start programs, are not even looked at.
@@ -37,7 +39,8 @@ def read_picture(file: Path | IO[bytes], *, channels: int, width: int | None = N
     PictureError; OSError for a file that cannot be opened.
     """
     if isinstance(file, Path):
-        file.open("rb").close()     # what is raised from here on is about the content
+        with open_file(file) as opened:
+            return read_picture(opened, channels=channels, width=width, height=height)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of odd metadata

@@ -1,32 +1,11 @@
-"""Inputs are looked at before they are read; outputs appear whole or not at all."""
+"""Outputs appear whole or not at all."""
 
 import errno
 import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["is_zip", "require_file", "require_writable", "write_file"]
-
-#: First bytes of a zip file, even of a truncated one.
-_ZIP_MAGIC = b"PK\x03\x04"
-
-
-def require_file(path: Path) -> None:
-    """Raises OSError unless there is a file to read that has content, and an end: a folder or a device has none."""
-    size = path.stat().st_size
-    if path.is_dir():
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not path.is_file():
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    if not size:
-        raise OSError(errno.ENODATA, "the file is empty", str(path))
-
-
-def is_zip(path: Path) -> bool:
-    """Raises OSError as `require_file`, or when the file cannot be read."""
-    require_file(path)
-    with path.open("rb") as file:
-        return file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+__all__ = ["require_writable", "write_file"]
 
 
 def require_writable(path: Path) -> None:

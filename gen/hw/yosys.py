@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cores.errors import NpugenError
+from npudriver.files import named
 from sim.toolchain import child_process, find_yosys
 
 __all__ = ["LOG", "SynthesisError", "cache_key", "mapped", "run_yosys"]
@@ -30,14 +31,16 @@ def mapped(verilog: str, commands: str, progress: Callable[[str], None]) -> Iter
     """
     with tempfile.TemporaryDirectory(prefix="npugen-synth-") as name:
         folder = Path(name)
-        (folder / "design.v").write_text(verilog)
+        with named(folder):
+            (folder / "design.v").write_text(verilog)
         run_yosys(commands, folder, progress)
         yield folder
 
 
 def run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> None:
     """Run a script in ``folder``; as `mapped`."""
-    (folder / "script.ys").write_text(script)
+    with named(folder):
+        (folder / "script.ys").write_text(script)
     with child_process([*find_yosys(), "-l", LOG, "-s", "script.ys"], folder) as process:
         printed: list[str] = []
         for line in process.stdout or ():

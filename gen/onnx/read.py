@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, helper, numpy_helper
 
-from gen.files.write import is_zip
+from gen.files.read import is_zip, open_file
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
 from gen.onnx.fold import budget
@@ -75,10 +75,11 @@ def _load(path: Path) -> onnx.ModelProto:
     try:
         if is_zip(path):
             raise GraphError("a program or another zip file, where an ONNX model is needed")
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if file.read(8)[4:] == _TFLITE:
                 raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
-        return onnx.load(path, format="protobuf", load_external_data=False)
+            file.seek(0)
+            return onnx.load(file, format="protobuf", load_external_data=False)
     except OSError as error:
         raise GraphError(error.strerror or str(error)) from None
     except (DecodeError, ValueError, TypeError) as error:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ from cores.arch.registers import VERSION
 from cores.config import NpuConfig
 from cores.errors import ArgumentError, NpugenError
 from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
-from gen.files.write import is_zip, write_file
+from gen.files.read import is_zip, open_file
+from gen.files.write import write_file
 from gen.memory.placement import Placement, aligned
 from npudriver import layout
 from sim.stochastic.streams import Streams
@@ -230,8 +232,8 @@ class Program:
         try:
             if not is_zip(Path(path)):
                 raise ProgramError(f"{path}: not a program; the command `compile` makes one of an ONNX model")
-            with Path(path).open("rb") as file:
-                return cls.parse(path, file, Path(path).stat().st_size)
+            with open_file(path) as file:
+                return cls.parse(path, file, os.fstat(file.fileno()).st_size)
         except OSError as error:
             raise ProgramError(f"{path}: {error.strerror or error}") from None
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from gen.files.archive import BAD_ARCHIVE, described, read_member, write_archive
+from gen.files.read import open_file
 from gen.files.write import write_file
 from gen.program.program import Program, ProgramError
 
@@ -69,9 +71,9 @@ class SegmentsFile:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read such a file. Raises ProgramError for one that is damaged, OSError."""
-        size = path.stat().st_size
         try:
-            with zipfile.ZipFile(path) as archive:
+            with open_file(path) as file, zipfile.ZipFile(file) as archive:
+                size = os.fstat(file.fileno()).st_size
                 header = msgspec.json.decode(read_member(archive, _HEADER, _MAX_HEADER), type=_Header)
                 if (header.format, header.version) != (_FORMAT, _VERSION):
                     raise ProgramError(f"{path}: made by another version of the compiler; compile it again")
@@ -97,7 +99,7 @@ def _member(number: int, place: Literal["accelerator", "host"]) -> str:
 def is_segments_file(path: Path) -> bool:
     """Whether a file is one of these; not, where it cannot be read."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_file(path) as file, zipfile.ZipFile(file) as archive:
             return _HEADER in archive.namelist()
     except BAD_ARCHIVE:
         return False

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from gen.files.archive import open_member
+from gen.files.read import open_file
 
 __all__ = ["ArrayError", "ArrayFile", "Header"]
 
@@ -57,11 +58,11 @@ class ArrayFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with path.open("rb") as file:
+        with open_file(path) as file:
             magic = file.read(len(_NPY_MAGIC))
         self._members: dict[str, str] | None = None
         if magic.startswith(_ZIP_MAGIC):
-            with zipfile.ZipFile(path) as archive:
+            with open_file(path) as file, zipfile.ZipFile(file) as archive:
                 self._members = {name.removesuffix(_SUFFIX): name for name in archive.namelist()}
         elif magic != _NPY_MAGIC:
             raise ArrayError("neither an .npy nor an .npz file")
@@ -75,10 +76,10 @@ class ArrayFile:
     def _open(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
         """A stream with an array, and its size."""
         if self._members is None:
-            with self._path.open("rb") as file:
+            with open_file(self._path) as file:
                 yield file, os.fstat(file.fileno()).st_size
             return
-        with zipfile.ZipFile(self._path) as archive:
+        with open_file(self._path) as file, zipfile.ZipFile(file) as archive:
             member = self._members[name]
             with open_member(archive, member) as stream:
                 yield stream, archive.getinfo(member).file_size

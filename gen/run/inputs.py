@@ -12,7 +12,7 @@ from onnx import helper
 from cores.errors import NpugenError
 from gen.files.archive import BAD_ARCHIVE, described
 from gen.files.pictures import PictureError, read_picture
-from gen.files.write import require_file
+from gen.files.read import require_file
 from gen.ir.graph import Graph
 from gen.onnx.model import ModelInput
 from gen.run.arrays import ArrayFile, Header
@@ -135,7 +135,8 @@ def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) 
                          f"the file has {', '.join(there or ()) or 'nothing'}")
     headers = {name: file.header(name) for name in names}
     counts = {name: _require_fit(path, name, header, specs[name]) for name, header in headers.items()}
-    if there is not None and _LABEL in there:
+    labelled = there is not None and _LABEL in there and _LABEL not in names    # an input may have that name
+    if labelled:
         label = headers[_LABEL] = file.header(_LABEL)
         if len(label.shape) != 1 or label.dtype.kind not in "iuf":
             raise InputError(f"{path}: label must have one number for each sample, not {label.dtype} {label.shape}")
@@ -160,7 +161,7 @@ def _read_arrays(path: Path, specs: Mapping[str, InputSpec], limit: int | None) 
             raise InputError(f"{path}: input {name} holds values that are not numbers (NaN)")
         with np.errstate(over="ignore"):    # beyond float32 is as good as infinite
             inputs[name] = array.astype(specs[name].dtype, copy=False).reshape(-1, *specs[name].shape[1:])
-    labels = file.read(_LABEL, taken) if _LABEL in headers else None
+    labels = file.read(_LABEL, taken) if labelled else None
     if labels is not None and not (np.isfinite(labels) & (labels == np.rint(labels))).all():
         raise InputError(f"{path}: labels must be whole numbers")
     return Samples(inputs, labels)
@@ -174,7 +175,6 @@ def array_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     require_file(path)
     if path.suffix not in (".npz", ".npy"):
         return {}
-    path.open("rb").close()     # what is raised from here on is about the content
     try:
         file = ArrayFile(path)
         return {name: file.header(name).shape for name in file.names or [""]}
@@ -199,7 +199,6 @@ def read_samples(path: Path, specs: Mapping[str, InputSpec], *, limit: int | Non
     if change_by is not None:
         raise InputError(f"{path}: arrays are taken as they are; --mean, --std and --bgr are for images")
     require_file(path)
-    path.open("rb").close()     # what is raised from here on is about the content
     try:
         return _read_arrays(path, specs, limit)
     except BAD_ARCHIVE as error:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cores.config import NpuConfig
 from gen.compiler import MappedGraph, generate, map_graph, prepare
-from gen.files.write import is_zip
+from gen.files.read import is_zip
 from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
 from gen.onnx.importer import Imported, load_model

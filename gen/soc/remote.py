@@ -8,6 +8,7 @@ from gen.soc.host import SystemClient, windows_of
 from npudriver import Backend
 from npudriver.backends.remote import RemoteBackend
 from npudriver.etherbone import EtherboneClient
+from npudriver.files import read_file
 
 __all__ = ["SCHEME", "SystemUrlError", "open_system"]
 
@@ -15,6 +16,8 @@ __all__ = ["SCHEME", "SystemUrlError", "open_system"]
 SCHEME = "litex:"
 _SERVER = "localhost:1234"
 _DESCRIPTION = "system.json"
+#: Bytes of one, far beyond what is written.
+_MAX_DESCRIPTION = 1 << 24
 
 
 class SystemUrlError(NpugenError):
@@ -32,7 +35,7 @@ def open_system(url: str) -> Backend:
         raise SystemUrlError(f"{url}: must be {SCHEME}FOLDER or {SCHEME}FOLDER@HOST:PORT")
     path = Path(folder) / _DESCRIPTION
     try:
-        description = json.loads(path.read_text())
+        description = json.loads(read_file(path, _MAX_DESCRIPTION))
         windows = windows_of(description)
         client = SystemClient(EtherboneClient(host, int(port)), description)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gen.files.photographs import PhotographsError, read_photographs
+from gen.files.read import read_file
 from gen.files.sources import sources_digest
 from gen.files.write import write_file
 
@@ -32,7 +33,7 @@ def read_cifar(folder: Path, kept: Path | None) -> Images:
     Decoding takes seconds: the pixels are kept in the folder ``kept``, if there is one. Raises DataError for damaged
     files, OSError for missing ones.
     """
-    files = hashlib.sha256(b"".join(hashlib.sha256((folder / name).read_bytes()).digest() for name in CIFAR_FILES))
+    files = hashlib.sha256(b"".join(hashlib.sha256(read_file(folder / name)).digest() for name in CIFAR_FILES))
     files.update(sources_digest(*_SOURCES).encode())
     entry = None if kept is None else kept / f"cifar-{files.hexdigest()[:32]}.npz"
     if entry is not None:

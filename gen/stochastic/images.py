@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gen.files.read import read_file
+
 from .backbone import Backbone
 from .errors import BackboneError, DataError
 from .recipe import DIGITS, Recipe
@@ -86,6 +88,6 @@ def read_mnist(folder: Path, trained: int = _TRAINED) -> Images:
 
 def _unpacked(path: Path) -> bytes:
     try:
-        return gzip.decompress(path.read_bytes())
+        return gzip.decompress(read_file(path))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: damaged: {error}") from None

@@ -11,6 +11,7 @@ import numpy as np
 
 from gen.files.archive import BAD_ARCHIVE, described
 from gen.files.pictures import PictureError, read_picture
+from gen.files.read import open_file
 from gen.run.arrays import ArrayFile
 from gen.run.inputs import labelled_images
 from gen.train.errors import TrainError
@@ -76,8 +77,7 @@ def _arrays(path: Path, part: slice, name: str, shape: tuple[int, ...]) -> Datas
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    path.open("rb").close()
-    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+    with open_file(path) as file, zipfile.ZipFile(file) as archive, tempfile.TemporaryDirectory() as folder:
         size = sum(info.file_size for info in archive.infolist())
         if size > _MAX_BYTES:
             raise TrainError(f"unpacked it has {size:,} bytes; at most {_MAX_BYTES:,} are read")

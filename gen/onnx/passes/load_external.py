@@ -51,7 +51,7 @@ def load_external(model: onnx.ModelProto, *, folder: Path | None) -> onnx.ModelP
         tensor.external_data.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in named.items())
         try:
             load_external_data_for_tensor(tensor, str(folder))
-        except (onnx.checker.ValidationError, OSError, ValueError):
+        except (onnx.checker.ValidationError, OSError, ValueError, RuntimeError):    # the last for names without end
             raise GraphError(f"initializer {tensor.name} is kept in {named.get('location', '')!r}, which is no file "
                              "in the model's folder, or not a whole one") from None
     return model

@@ -1,5 +1,6 @@
 """The search itself, on a problem that takes no time: spaces, methods, fronts, kept results."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gen.explore.report import Found
 from gen.explore.search import search
 from gen.explore.space import Point, Space
 from gen.explore.workers import Here
+from gen.files.notes import note
 from tests.gen.explore.endings import Killed, Shuffled
 from tests.gen.explore.toy import ToyMeter, ToyProblem, toy_space
 
@@ -153,11 +155,26 @@ def test_results_of_another_state_are_not_taken(tmp_path: Path):
 
 
 def test_damaged_results_are_none(tmp_path: Path):
-    path = Ledger("t", tmp_path).path
+    path, lines = Ledger("t", tmp_path).path, {key: note("t", key, {"square": 1}).encode() for key in "abcd"}
     assert path is not None
-    path.write_bytes(b'\n["a", {"square": 1}]\n[1, 2]\nnull\n{"a": 1}\n\xff\xfe\n["b", [1]]\n["c", {"square": 2}]\n["d')
+    path.write_bytes(lines["a"] + b'\n[1, 2]\nnull\n{"a": 1}\n\xff\xfe\n["b", [1]]' + lines["c"] + lines["d"][:-5])
     ledger = Ledger("t", tmp_path)
     assert [key in ledger for key in "abcd"] == [True, False, True, False]
+
+
+def test_foreign_results_are_none(tmp_path: Path):
+    """Lines of another search, of other hands, or with a figure changed: measured anew, not believed."""
+    expected, path = searched("grid", ToyProblem()), Ledger("t", tmp_path).path
+    assert path is not None
+    searched("grid", ToyProblem(), ledger=Ledger("t", tmp_path))
+    lines = path.read_text().splitlines()
+    changed = [line.replace('"square": ', '"square": 1') for line in lines]
+    assert changed != lines
+    for foreign in (changed, [line.replace('"square"', '"cube"') for line in lines],
+                    [note("another", *json.loads(line)[:2]) for line in lines if line],
+                    [json.dumps(json.loads(line)[:2]) for line in lines if line]):
+        path.write_text("\n".join(foreign))
+        assert searched("grid", ToyProblem(), ledger=Ledger("t", tmp_path)) == expected
 
 
 def test_a_disk_that_takes_nothing(tmp_path: Path):
