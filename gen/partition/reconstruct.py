@@ -5,7 +5,8 @@ not be on the accelerator, nor whatever else reads it. So the result is quantise
 
 * *Several paths*: the model quantises the result for other readers. All get that one.
 * *One path*: what reads the result only moves values to a QuantizeLinear. Quantising in front of the move is the same.
-* Otherwise, where samples of the model's inputs say so, to the range that the result has on them.
+* Otherwise, where samples of the model's inputs say so, to the range that the result has on them. Not a Concat: the
+  processor joins what is quantised already, each part in its own scale.
 
 This changes what the processor gets by rounding alone, and in the last case by clipping.
 """
@@ -36,7 +37,8 @@ def reconstruct(model: onnx.ModelProto, unquantised: Iterable[str], ranges: Rang
     taken |= {tensor.name for tensor in graph.initializer}
     ends = _quantisations(graph)
     found = {name: like.input[1:] for name in unquantised if (like := ends.get(name)) is not None}
-    unknown = [name for name in unquantised if name not in found]
+    joined = {name for node in graph.node if node.op_type == "Concat" for name in node.output}
+    unknown = [name for name in unquantised if name not in found and name not in joined]
     if ranges is not None and unknown:
         for name, (low, high) in ranges(model, unknown).items():
             found[name] = _constants(graph, name, low, high, taken)

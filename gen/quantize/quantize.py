@@ -9,6 +9,7 @@ from gen.quantize.bias import correct_biases, with_biases
 from gen.quantize.calibrate import distributions
 from gen.quantize.equalize import equalize
 from gen.quantize.insert import insert
+from gen.quantize.joins import balance_joins, unlike_parts
 from gen.quantize.options import QuantizeError, QuantizeOptions
 from gen.quantize.plan import Plan, plan_quantisation
 from gen.quantize.prepare import prepare
@@ -24,11 +25,14 @@ FEW = 16
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """``reference`` is the float model that ``model`` was made of: batch norms folded, channels equalised."""
+    """``reference`` is the float model that ``model`` was made of: batch norms folded, channels equalised; ``remarks``:
+    for people, on what it costs.
+    """
 
     model: onnx.ModelProto
     reference: onnx.ModelProto
     plan: Plan
+    remarks: tuple[str, ...] = ()
 
 
 def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions | None = None, *,
@@ -44,15 +48,18 @@ def quantize(model: onnx.ModelProto, samples: Samples, options: QuantizeOptions 
         reference = with_biases(reference)
     if options.equalize:
         reference = equalize(reference, samples, options)
+    reference, products = balance_joins(reference, samples, options)
     plan = plan_quantisation(reference, options.keep_float)
     found = distributions(reference, plan.tensors, samples, progress)
     streamed = {layer.source for layer in stream_layers(reference, plan)}
-    quantized = insert(reference, plan, ranges_of(plan, found, options, streamed), options)
+    ranges = ranges_of(plan, found, options, streamed)
+    ranges |= {name: ranges[whole] for name, whole in products.items() if {name, whole} <= ranges.keys()}
+    quantized = insert(reference, plan, ranges, options)
     if options.bias_correction:
         quantized = correct_biases(quantized, reference, plan, samples, progress)
     if options.streams is not None:
         quantized = correct_for_streams(quantized, plan, samples, options.streams, progress)
-    return Quantized(quantized, reference, plan)
+    return Quantized(quantized, reference, plan, unlike_parts(reference, plan, found))
 
 
 def _check_samples(model: onnx.ModelProto, samples: Samples) -> None:

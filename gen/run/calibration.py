@@ -212,4 +212,5 @@ def _quantized(path: Path, proto: onnx.ModelProto, inputs: Sequence[ModelInput],
         found = quantize(proto, used.inputs, calibration.options, progress=calibration.progress)
     except QuantizeError as error:
         raise FloatModelError(f"{path}: {error}") from None
-    return Calibrated(found, used, held, _remarks(calibration, samples))
+    remarks = (*_remarks(calibration, samples), *(f"{path}: {remark}" for remark in found.remarks))
+    return Calibrated(found, used, held, remarks)

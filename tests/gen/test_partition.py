@@ -1,6 +1,6 @@
 """Models of which a part runs on the processor."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,6 +140,21 @@ def test_a_range_that_samples_show(builder: Builder, tmp_path: Path) -> None:
     constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in after.model.proto.graph.initializer}
     assert constants[f"{conv}/scale"] == np.float32(5 / 255)
     assert constants[f"{conv}/zero_point"] == round(-128 + 3 * 255 / 5)
+
+
+def test_each_part_of_what_the_processor_joins(builder: Builder, tmp_path: Path) -> None:
+    """Has a range of its own, and the Concat none."""
+    real = builder.requantize(builder.input(1, 4, 6, 6, number=np.float32), zero_point=0)
+    parts = [convolved(builder, real), builder.requantize(convolved(builder, real), zero_point=0)]
+    builder.output(builder.node("Sigmoid", builder.node("Concat", *parts, axis=1)), np.float32)
+    asked: list[str] = []
+
+    def ranges(model: onnx.ModelProto, names: Sequence[str]) -> dict[str, tuple[float, float]]:
+        asked.extend(names)
+        return dict.fromkeys(names, (-3.0, 2.0))
+
+    found = partition(builder.save(tmp_path), ranges=ranges)
+    assert asked == parts[:1] == [*found.quantised] and found.host_products == 0
 
 
 def test_an_output_whose_shape_depends_on_values(builder: Builder, tmp_path: Path) -> None:
