@@ -57,8 +57,6 @@ def _input_shape(value: onnx.ValueInfoProto) -> tuple[int, ...]:
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
         raise GraphError(f"input {value.name} has no shape; export the model with fixed input shapes")
     dims = [d.dim_value if d.HasField("dim_value") else 0 for d in value.type.tensor_type.shape.dim]
-    if len(dims) < 2:
-        raise GraphError(f"input {value.name} has {len(dims)} dimensions; it needs samples and one more")
     if any(d <= 0 for d in dims[1:]):
         wanted = ",".join(["1", *(str(d.dim_value if d.dim_value > 0 else d.dim_param or "?")
                                   for d in value.type.tensor_type.shape.dim[1:])])

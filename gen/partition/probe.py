@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES, Layer
@@ -29,9 +29,12 @@ _NUMBERS = (TensorProto.FLOAT, TensorProto.INT8, TensorProto.UINT8)
 
 @dataclass(frozen=True)
 class Outside:
-    """A value of the processor that no segment on the accelerator could begin with, for its type or its shape."""
+    """A value of the processor that no segment on the accelerator could begin with, for its type or its shape:
+    ``what`` says of which it is. ``maker``: the node that makes it, "" for inputs of the model.
+    """
 
     maker: str
+    what: str
     order: np.ndarray = field(default_factory=lambda: np.zeros((1, 0), np.int64), repr=False)
 
 
@@ -87,7 +90,7 @@ class _Prober(Importer):
 
     def _input(self, model_input: ModelInput, *, others_quantised: bool) -> Value:
         if model_input.elem_type not in _NUMBERS:
-            return Outside("")  # type: ignore[return-value]
+            return Outside("", _number(model_input.elem_type))  # type: ignore[return-value]
         return super()._input(model_input, others_quantised=others_quantised)
 
     def _visit(self, node: Node) -> list[Value]:
@@ -95,8 +98,8 @@ class _Prober(Importer):
             try:
                 for name in node.inputs:
                     if isinstance(value := self._values.get(name), Outside):
-                        raise NodeError(f"its input {name} is no 8-bit tensor and no image: the processor makes it"
-                                        + (f" in node {value.maker}" if value.maker else ""))
+                        by = f"makes it in node {value.maker}" if value.maker else "has it"
+                        raise NodeError(f"its input {name} is {value.what}: the processor {by}")
                 outputs = super()._visit(node)
             except NodeError as error:
                 self.host[node.name] = str(error)
@@ -118,8 +121,11 @@ class _Prober(Importer):
             self.open.add(name)
         # Shapes in the file may be anything: none below 1, and no more values than a layer may have.
         possible = len(shape) > 1 and min(shape) > 0 and prod(shape) <= MAX_VALUES
-        if type_.elem_type not in _NUMBERS or not possible:
-            return Outside(node.name)  # type: ignore[return-value]
+        if type_.elem_type not in _NUMBERS:
+            return Outside(node.name, _number(type_.elem_type))  # type: ignore[return-value]
+        if not possible:
+            what = "of a shape that is not known" if name in self.open else f"of shape {shape}"
+            return Outside(node.name, what)  # type: ignore[return-value]
         # One whose first axis is not the sample's crosses with that in front of it (`gen.partition.extract`).
         crossing = shape if shape[0] == 1 else (1, *shape)
         value = self._graph.add_input(ModelInput(name, type_.elem_type, crossing), others_quantised=True)
@@ -144,6 +150,11 @@ class _Prober(Importer):
             self._handed(name, value)
         except GraphError:
             self.unquantised.setdefault(name, reader)
+
+
+def _number(elem_type: int) -> str:
+    """The type of a value, in words."""
+    return str(helper.tensor_dtype_to_np_dtype(elem_type)) if elem_type else "of a type that is not known"
 
 
 def is_known(type_: onnx.TypeProto.Tensor) -> bool:

@@ -198,6 +198,8 @@ class _Planner:
                 and key not in FUNCTIONS and self._types.get(node.output[0]) == TensorProto.FLOAT)
 
     def _is_machine(self, node: NodeProto) -> bool:
+        if node.op_type in (*_PICKING, *_SHAPING) and node.input[0] not in self._kinds:
+            return False    # values that are constants, by places that are none, as embeddings are
         return self._has_layer(node) and (self._is_multiplied(node) or not self._is_product(node))
 
     def _is_product(self, node: NodeProto) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto
 
 from cores.errors import NpugenError
 from gen.onnx.model import Model, ModelInput
@@ -26,8 +25,7 @@ from gen.run.inputs import InputSpec, Samples, array_shapes, model_specs, read_s
 from gen.run.preprocessing import Preprocessing
 
 __all__ = [
-    "Calibrated", "Calibration", "FloatModelError", "SampledRanges", "calibrated", "float_specs", "quality",
-    "quantize_file",
+    "Calibrated", "Calibration", "FloatModelError", "SampledRanges", "calibrated", "quality", "quantize_file",
 ]
 
 #: What goes for the range of a single value; the other options are about layers.
@@ -103,15 +101,6 @@ class SampledRanges:
         ranges = {name: range_of(distribution, self.calibration.options) for name, distribution in spread.items()}
         self.found.update(ranges)
         return ranges
-
-
-def float_specs(inputs: Sequence[ModelInput]) -> dict[str, InputSpec]:
-    """What a float model takes. Raises QuantizeError for an input that is no float32."""
-    specs = model_specs(inputs)
-    wrong = next((i.name for i in inputs if i.elem_type != TensorProto.FLOAT), None)
-    if wrong is not None:
-        raise QuantizeError(f"input {wrong} is {specs[wrong].dtype}; a model to be quantised takes float32")
-    return specs
 
 
 def quantize_file(path: Path, calibration: Calibration, shapes: Shapes | None = None) -> Calibrated:
@@ -207,7 +196,7 @@ def _parts(model: Model) -> tuple[onnx.ModelProto, Sequence[ModelInput]]:
 def _quantized(path: Path, proto: onnx.ModelProto, inputs: Sequence[ModelInput], calibration: Calibration
                ) -> Calibrated:
     try:
-        samples = calibration.read(float_specs(inputs))
+        samples = calibration.read(model_specs(inputs))
         used, held = _split(samples) if calibration.hold_out else (samples, None)
         found = quantize(proto, used.inputs, calibration.options, progress=calibration.progress)
     except QuantizeError as error:

@@ -219,6 +219,8 @@ def arbitrary_samples(specs: Mapping[str, InputSpec], seed: int) -> Samples:
         if spec.dtype.kind in "iu":
             limits = np.iinfo(spec.dtype)
             inputs[name] = rng.integers(limits.min, limits.max, spec.shape, spec.dtype, endpoint=True)
+        elif spec.dtype.kind == "b":
+            inputs[name] = rng.integers(0, 2, spec.shape).astype(spec.dtype)
         else:
             inputs[name] = rng.random(spec.shape).astype(spec.dtype)
     return Samples(inputs, None)

@@ -1,11 +1,13 @@
 """A model is not refused for one place: what is too much for the machine is left to the processor, with its reason."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
@@ -36,9 +38,14 @@ def compiled(model: onnx.ModelProto, folder: Path, *, config: NpuConfig = CONFIG
     for node in model.graph.node:   # of which onnxruntime wants no two alike
         node.name = ""
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    for output, wanted in zip(session.get_outputs(), session.run(None, samples[0]), strict=True):
-        assert run.outputs[output.name].shape == wanted.shape
-        assert np.square(run.outputs[output.name] - wanted).sum() <= near * np.square(wanted).sum() + 1e-12
+    # Of inputs that are taken whole, and of batches of samples.
+    feed = {i.name: samples[0][i.name].repeat(i.shape[0] if len(i.shape) == samples[0][i.name].ndim and isinstance(
+        i.shape[0], int) else 1, 0).reshape([size if isinstance(size, int) else 1 for size in i.shape])
+            for i in session.get_inputs()}
+    for output, wanted in zip(session.get_outputs(), session.run(None, feed), strict=True):
+        made = run.outputs[output.name]
+        assert made.shape == wanted.shape or made.shape[1:] == wanted.shape[1:] or made.shape[1:] == wanted.shape
+        assert np.square(made - wanted).sum() <= near * np.square(made - 0 * wanted).sum() + 1e-12
     return application
 
 
@@ -173,6 +180,91 @@ def test_constants_that_are_not_folded(rng: np.random.Generator, tmp_path: Path)
     y = b.node("Add", b.same_conv("x", 3, 4), noise)
     found = compiled(b.model(b.same_conv(y, 4, 4)), tmp_path)
     assert "is not evaluated on constants" in host(found)["noise"]
+
+
+INT64, BOOL = TensorProto.INT64, TensorProto.BOOL
+
+
+def beside(b: FloatBuilder, output: str, number: int, shape: Sequence[int | str], *more: str) -> onnx.ModelProto:
+    """A model with a second input ``y``, and with further outputs."""
+    graph = helper.make_graph(
+        b.nodes, "two", [helper.make_tensor_value_info("x", TensorProto.FLOAT, b.shape),
+                         helper.make_tensor_value_info("y", number, shape)],
+        [onnx.ValueInfoProto(name=name) for name in (output, *more)], b.constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", b.opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def test_token_ids(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = FloatBuilder(rng, ["n", 8, 16])
+    table = b.constant(rng.normal(size=(50, 16)))
+    y = b.node("Add", b.node("Gather", table, b.node("Mod", "y", b.constant(np.array(50)))), "x")
+    y = b.node("Relu", b.node("MatMul", y, b.weights(16, 32)))
+    found = compiled(beside(b, b.node("MatMul", y, b.weights(32, 4)), INT64, ["n", 8]), tmp_path)
+    assert sum(workload.program.layers[0].macs > 0 for workload in found.workloads)
+
+
+def test_masks(rng: np.random.Generator, tmp_path: Path) -> None:
+    b = FloatBuilder(rng, ["n", 3, 12, 12])
+    y = b.node("Where", "y", b.node("Relu", b.same_conv("x", 3, 4)), b.constant(np.float32(0)))
+    found = compiled(beside(b, b.same_conv(y, 4, 4), BOOL, ["n", 1, 12, 12]), tmp_path)
+    assert [reason for name, reason in host(found).items() if name.startswith("where")] == [
+        "its input y is bool: the processor has it"]
+
+
+@pytest.mark.parametrize("directions, samples", [(1, 1), (2, 1), (2, "n")])
+def test_states(directions: int, samples: int | str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """(directions, samples, hidden): the first axis is none of samples."""
+    b = FloatBuilder(rng, [samples, 10, 12])
+    turned = b.node("Transpose", "x", perm=[1, 0, 2])
+    gru = helper.make_node("GRU", [turned, b.weights(directions, 48, 12), b.weights(directions, 48, 16), "", "", "y"],
+                           ["all", "last"], name="gru", hidden_size=16,
+                           direction="bidirectional" if directions == 2 else "forward")
+    b.nodes.append(gru)
+    y = b.node("Reshape", b.node("Transpose", "all", perm=[2, 0, 1, 3]), b.constant(np.array([0, 10, 16 * directions])))
+    y = b.node("MatMul", b.node("Relu", b.node("MatMul", y, b.weights(16 * directions, 32))), b.weights(32, 8))
+    found = compiled(beside(b, y, TensorProto.FLOAT, [directions, samples, 16], "last"), tmp_path)
+    assert found.inputs["y"].shape == ((1, 2, 1, 16) if directions == 2 else (1, 1, 16))
+    assert sum(layer.macs for workload in found.workloads for layer in workload.program.layers) == 10 * (
+        16 * directions * 32 + 32 * 8)
+
+
+@pytest.mark.parametrize("shape", [[3, 12, 12], [12, 12], [144], []])
+def test_inputs_without_samples(shape: list[int], rng: np.random.Generator, tmp_path: Path) -> None:
+    """All of such an input is of one sample."""
+    b = FloatBuilder(rng, shape)
+    if shape:
+        y = b.node("Reshape", "x", b.constant(np.array([1, 3 if len(shape) == 3 else 1, 12, 12])))
+        y = b.same_conv(y, 3 if len(shape) == 3 else 1, 4)
+    else:
+        y = b.node("Mul", b.constant(rng.normal(size=(1, 4, 12, 12))), "x")
+    found = compiled(b.model(b.same_conv(b.node("Relu", y), 4, 4)), tmp_path)
+    assert found.inputs["x"].shape == (1, *shape)
+
+
+@pytest.mark.parametrize("batches", [(1, 4), (2, 4), (4, 1), (3, 3)])
+def test_inputs_of_several_batches(batches: tuple[int, int], rng: np.random.Generator, tmp_path: Path) -> None:
+    """Each sample is computed by itself, whatever their number was."""
+    b = FloatBuilder(rng, [batches[0], 3, 12, 12])
+    x = b.same_conv(b.node("Relu", b.same_conv("x", 3, 4)), 4, 4)
+    y = b.node("MatMul", b.node("Relu", b.node("MatMul", "y", b.weights(9, 16))), b.weights(16, 4))
+    found = compiled(beside(b, x, TensorProto.FLOAT, [batches[1], 9], y), tmp_path)
+    assert not host(found) and [spec.shape for spec in found.inputs.values()] == [(1, 3, 12, 12), (1, 9)]
+
+
+@pytest.mark.parametrize("batch", [1, 2, "n"])
+def test_queries_keys_and_values(batch: int | str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """As exporters write them: in front of the samples."""
+    b = FloatBuilder(rng, [batch, 16, 32])
+    rows = batch if isinstance(batch, int) else 0
+    y = b.node("Reshape", b.node("MatMul", "x", b.weights(32, 96)), b.constant(np.array([rows, 16, 3, 4, 8])))
+    y = b.node("Transpose", y, perm=[2, 0, 3, 1, 4])
+    q, k, v = (b.node("Gather", y, b.constant(np.array(number)), axis=0) for number in range(3))
+    scores = b.node("Softmax", b.node("MatMul", q, b.node("Transpose", k, perm=[0, 1, 3, 2])), axis=-1)
+    y = b.node("Transpose", b.node("MatMul", scores, v), perm=[0, 2, 1, 3])
+    y = b.node("Reshape", y, b.constant(np.array([rows, 16, 32])))
+    found = compiled(b.model(b.node("MatMul", y, b.weights(32, 32))), tmp_path)
+    assert sum(layer.macs for workload in found.workloads for layer in workload.program.layers) == 16 * 32 * (96 + 32)
 
 
 def test_nothing_left(rng: np.random.Generator, tmp_path: Path) -> None:
