@@ -285,7 +285,8 @@ def test_sixteen_bit_activations(rng: np.random.Generator, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("shape", "words"), [
-    ((1, 3, "height", "width"), ("input x", "dynamic shape")), ((3,), ("node x/whole (Squeeze)", "without an axis of channels"))])
+    ((1, 3, "height", "width"), ("input x", "dynamic shape")),
+    ((3,), ("node x/whole (Squeeze)", "without an axis of channels"))])
 def test_input_shapes(shape: tuple, words: tuple[str, str], rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     b.output(b.quantize(conv(b, b.dequantize(b.input(*shape)))))
