@@ -106,13 +106,13 @@ class LoadEngine(wiring.Component):
             m.d.sync += [self.error.valid.eq(1), self.error.code.eq(ErrorCode.BUFFER),
                          self.error.index.eq(writer.overrun_index)]
         # An instruction that comes now, or is on its way to the writer, is work.
-        coming = self.queue.valid | requester.running | contexts.some
-        m.d.sync += [
-            self.idle.eq(~coming & writer.idle),
-            self.index.eq(Mux(writer.idle, Mux(requester.running, requester.index, self.queue.payload.index),
-                              writer.index)),
-            self.state.eq(writer.state),
-        ]
+        coming, idle = self.queue.valid | requester.running | contexts.some, Signal()
+        m.d.comb += idle.eq(~coming & writer.idle)
+        m.d.sync += [self.idle.eq(idle), self.state.eq(writer.state)]
+        # With nothing in hand it stays: what the queue shows is no instruction then, and undefined until the first one.
+        with m.If(~idle):
+            m.d.sync += self.index.eq(Mux(
+                writer.idle, Mux(requester.running, requester.index, self.queue.payload.index), writer.index))
         with m.If(writer.working):
             m.d.sync += self.state.eq(_STATE["busy"])
         with m.Elif(writer.resting):
