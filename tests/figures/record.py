@@ -26,7 +26,7 @@ FOLDER = ROOT / "docs" / "figures"
 #: What records may depend on, by one word. "hardware" and "delays" are those of gen.hw, with a device family.
 _SOURCES: Mapping[str, tuple[str, ...]] = {
     "compiler": ("cores/arch", "cores/config", "gen/compiler.py", "gen/ir", "gen/lowering", "gen/mapping", "gen/memory",
-                 "gen/onnx", "gen/options.py", "gen/passes", "gen/program", "gen/tiling"),
+                 "gen/onnx", "gen/options.py", "gen/passes", "gen/tiling"),
     "quantiser": ("gen/quantize",),
     "partition": ("gen/partition",),
     "time model": ("sim/cycles.py", "sim/timing"),
