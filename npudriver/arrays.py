@@ -56,7 +56,9 @@ def _loaded(content: IO[bytes]) -> dict[str, np.ndarray]:
 
 
 def _damaged(path: str, error: BaseException) -> PackageError:
-    return PackageError(f"{path}: not an .npz file, or damaged ({' '.join(str(error).split())[:200]})")
+    outside = isinstance(error, OSError) and error.filename is None     # an offset that no file has
+    what = "it points outside itself" if outside else " ".join(str(error).split())[:200]
+    return PackageError(f"{path}: not an .npz file, or damaged ({what})")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

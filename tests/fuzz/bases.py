@@ -13,10 +13,10 @@ from cores.config import NpuConfig
 from gen.run.workload import Workload, open_workload
 from tests.gen.qdq import Builder
 
-__all__ = ["Bases", "Sample"]
+__all__ = ["SMALL", "Bases", "Sample"]
 
 _DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8.onnx"
-_SMALL = NpuConfig.preset(16)
+SMALL = NpuConfig.preset(16)
 _EVERYTHING = NpuConfig.preset(64, depthwise=1, gather=1, binary_rows=4, winograd=1, local_store=1, table=1,
                                product=1)
 
@@ -144,7 +144,7 @@ class Bases:
         """``folder``: for files on the way; ``more``: further models."""
         models = [make(np.random.default_rng(0)).SerializeToString() for make in (_residual, _mobile, _operators)]
         models += [path.read_bytes() for path in (_DIGITS, *more)]
-        machines = {model: (_SMALL, _EVERYTHING) for model in models}
+        machines = {model: (SMALL, _EVERYTHING) for model in models}
         machines[_functions(np.random.default_rng(0)).SerializeToString()] = (_EVERYTHING,)
         bases = []
         for model, configs in machines.items():
@@ -156,4 +156,4 @@ class Bases:
                 workload.program.save(folder / "base.npu")
                 programs.append((folder / "base.npu").read_bytes())
             bases.append(Base(model, _samples(workload, np.random.default_rng(0)), tuple(programs)))
-        return cls(tuple(bases), tuple(config.to_json() for config in (_SMALL, _EVERYTHING, NpuConfig())))
+        return cls(tuple(bases), tuple(config.to_json() for config in (SMALL, _EVERYTHING, NpuConfig())))

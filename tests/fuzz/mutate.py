@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
 
-__all__ = ["mutate_bytes", "mutate_config", "mutate_model", "mutate_npz", "mutate_program"]
+__all__ = ["mutate_bytes", "mutate_config", "mutate_json", "mutate_model", "mutate_npz", "mutate_program"]
 
 Rng = np.random.Generator
 
@@ -314,6 +314,16 @@ def _mutate_json(rng: Rng, value: Any) -> None:
             container[key] = _integer(rng, int(old))
         case _ if isinstance(old, str):
             container[key] = _pick(rng, _STRINGS)
+
+
+def mutate_json(rng: Rng, content: bytes, without: tuple[str, ...]) -> bytes:
+    """Values or fields of an object, but for those named."""
+    whole = json.loads(content)
+    values = {name: value for name, value in whole.items() if name not in without}
+    for _ in range(int(rng.choice([1, 1, 2]))):
+        if values:
+            _mutate_json(rng, values)
+    return json.dumps({**values, **{name: whole[name] for name in without if name in whole}}).encode()
 
 
 def mutate_config(rng: Rng, content: str) -> bytes:

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.worker KIND SEED FIRST COUNT [MODEL.onnx ...]
 
-KIND is model, program, config or input. A case is its seed and its number, whatever runs beside it; its files are kept
+KIND is model, program, config, input or package. A case is its seed and its number, whatever runs beside it; its files are kept
 if it fails. Prints a JSON line for each case: its number, the command, and what is wrong with it.
 """
 
@@ -26,12 +26,14 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np  # noqa: E402
 
+import npudriver.__main__ as driver  # noqa: E402
 from boards.registry import BOARDS  # noqa: E402
 from cores.config import ConfigError, NpuConfig  # noqa: E402
 from gen.cli import main  # noqa: E402
 from gen.hw.export import DESCRIPTIONS  # noqa: E402
-from tests.fuzz import mutate  # noqa: E402
-from tests.fuzz.bases import Bases  # noqa: E402
+from sim.devices import FunctionalBackend  # noqa: E402
+from tests.fuzz import mutate, packages  # noqa: E402
+from tests.fuzz.bases import SMALL, Bases  # noqa: E402
 
 #: Limits of a case: seconds of this processor, as others may be at work beside it, and times as many by the clock.
 SECONDS = 60
@@ -94,6 +96,9 @@ class Fuzzer:
     def __init__(self, folder: Path, bases: Bases) -> None:
         self.folder, self.bases = folder, bases
         self.watch = Watch(folder)
+        self.main, self.name = main, "gen "
+        self.must_be_refused = False
+        self._packages: list[dict[str, bytes]] = []
 
     # -- cases -------------------------------------------------------------------------------------------------------
 
@@ -144,6 +149,26 @@ class Fuzzer:
         Path(sample.name).write_bytes(change(rng, sample.content))
         return ["run", "m.onnx", "--input", sample.name, "-o", "out.npz"], {"out.npz"}
 
+    def package(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        """On the driver's own commands; the package lies outside of where they may write."""
+        self.main, self.name = driver.main, "npudriver "
+        place = self.folder.parent / "package"
+        if not self._packages:
+            models = [base.model for base in self.bases.bases[:3]]
+            self._packages = packages.base_packages(self.folder.parent, models)
+            driver.open_backend = lambda *given, **options: FunctionalBackend(SMALL)    # wherever the package says
+        shutil.rmtree(place, ignore_errors=True)
+        chosen = self._packages[int(rng.integers(len(self._packages)))]
+        self.must_be_refused = packages.damage(rng, chosen, place)
+        Path("x.npz").write_bytes(chosen["sample.npz"])
+        commands: list[tuple[list[str], set[str]]] = [
+            (["run", "../package"], set()),
+            (["run", "../package", "--json", "--slots", "1"], set()),
+            (["run", "../package", "--input", "x.npz", "-o", "out.npz"], {"out.npz"}),
+            (["info", "../package"], set()),
+        ]
+        return commands[int(rng.choice([0, 1, 2, 2, 3]))]
+
     @staticmethod
     def _is_small(path: Path) -> bool:
         """Whether a configuration is refused, or Yosys writes its Verilog in seconds."""
@@ -161,7 +186,7 @@ class Fuzzer:
         """Run a case; returns its ``command``, exit ``status``, what it ``said`` and what is ``wrong``."""
         for path in self.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        self.watch.programs = False
+        self.watch.programs = self.must_be_refused = False
         argv, outputs = getattr(self, kind)(np.random.default_rng([seed, KINDS.index(kind), number]))
         (self.folder / "victim").write_text("mine")
         before = _content(self.folder)
@@ -174,7 +199,7 @@ class Fuzzer:
             limit = resource.RLIM_INFINITY if self.watch.programs else BYTES
             resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
             with _streams(out, err), _watched(self.watch):
-                status = main(argv)
+                status = self.main(argv)
             wrong = list(self._wrong(status, out.getvalue(), err.getvalue(), before, outputs))
         except _TooLong:
             status, wrong = None, [f"takes more than {SECONDS} s"]
@@ -189,9 +214,13 @@ class Fuzzer:
         said = err.splitlines()
         if status not in (0, 1, 2):
             yield f"exit status {status}"
-        if status and not (said and said[-1].startswith("gen ") and sum(line.startswith("gen ") for line in said) == 1):
+        differs = "differing " in out or '"differing"' in out     # which the driver prints as a result
+        if self.must_be_refused and status == 0:
+            yield "a damaged file is taken"
+        if status and not differs and not (said and said[-1].startswith(self.name) and sum(
+                line.startswith(self.name) for line in said) == 1):
             yield f"exit status {status} and not one line: {err[:500]!r}"
-        if status == 0 and any(line.startswith("gen ") for line in said):
+        if status == 0 and any(line.startswith(self.name) for line in said):
             yield f"exit status 0 and an error: {err[:500]!r}"
         if any(not character.isprintable() for character in (out + err).replace("\n", "")):
             yield "control characters are printed"
@@ -205,7 +234,7 @@ class Fuzzer:
             yield f"exit status {status}, but files changed: {sorted(new)}, gone: {gone}"
 
 
-KINDS = ("model", "program", "config", "input")
+KINDS = ("model", "program", "config", "input", "package")
 
 
 @contextlib.contextmanager
