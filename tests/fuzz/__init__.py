@@ -1,1 +1,1 @@
-"""Mutated models, programs, configurations and inputs on the commands that read them (see `tests.fuzz.worker`)."""
+"""Mutated models, programs, configurations, inputs, packages: the commands that read them (see `tests.fuzz.worker`)."""

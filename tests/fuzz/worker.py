@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.worker KIND SEED FIRST COUNT [MODEL.onnx ...]
 
-KIND is model, program, config, input or package. A case is its seed and its number, whatever runs beside it; its files are kept
-if it fails. Prints a JSON line for each case: its number, the command, and what is wrong with it.
+KIND is model, program, config, input or package. A case is its seed and its number, whatever runs beside it; its files
+are kept if it fails. Prints a JSON line for each case: its number, the command, and what is wrong with it.
 """
 
 import contextlib
