@@ -26,8 +26,9 @@ from .windows import ANSWER, CHALLENGE, INFO, MAGIC, STATE, State
 
 __all__ = ["Limits", "Server"]
 
-#: Seconds after which a listener is tried again that has no room for another connection.
-_PAUSE = 0.1
+#: Seconds: a pause of the listener where there is no room for another connection, and between two looks of one that
+#: waits for its turn at whether it still may.
+_PAUSE, _SLICE = 0.1, 0.05
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class Server:
         self._ready = True                  # what the last client left is gone
         self._clients: dict[socket.socket, threading.Thread] = {}   # oldest first
         self._tenant: socket.socket | None = None
-        self._guard = threading.Lock()      # of the two above
+        self._unwanted: set[socket.socket] = set()      # guests that had to go for others
+        self._guard = threading.Lock()      # of the three above
         self._closed = False
         try:
             self._listener = socket.create_server(where, family=family)
@@ -109,21 +111,33 @@ class Server:
             self._begin(connection, f"{address[0]}:{address[1]}")
 
     def _begin(self, connection: socket.socket, name: str) -> None:
+        if not self._make_room():
+            connection.close()
+            return
         thread = threading.Thread(target=self._attend, args=(connection, name), daemon=True)
+        with self._guard:
+            try:
+                if not self._closed:
+                    thread.start()
+                    self._clients[connection] = thread
+                    return
+            except RuntimeError:        # there are too many, of all programs here
+                pass
+        connection.close()
+
+    def _make_room(self) -> bool:
+        """For one more guest, at the cost of the oldest; whether there is."""
         most = self._limits.guests
         with self._guard:
             guests = [other for other in self._clients if other is not self._tenant]
-            for other in guests[:max(0, len(guests) + 1 - most)]:
-                _shut(other)
-            if self._closed or len(guests) >= 2 * most:     # those that were shut take a moment to end
-                connection.close()
-                return
-            self._clients[connection] = thread
-            try:
-                thread.start()
-            except RuntimeError:        # there are too many, of all programs here
-                del self._clients[connection]
-                connection.close()
+            leaving = guests[:max(0, len(guests) + 1 - most)]
+            threads = [self._clients[other] for other in leaving]
+            self._unwanted.update(leaving)
+        for other in leaving:
+            _shut(other)
+        for thread in threads:
+            thread.join(_PAUSE)
+        return len(self._clients) <= 2 * most       # of those that are just being left by the device some take longer
 
     # -- one client --------------------------------------------------------------------------------------------------
 
@@ -139,6 +153,7 @@ class Server:
         finally:
             with self._guard:
                 del self._clients[connection]
+                self._unwanted.discard(connection)
             connection.close()
 
     def _greet(self, connection: socket.socket) -> Packet | None:
@@ -174,8 +189,12 @@ class Server:
     def _lend(self, connection: socket.socket, packet: Packet | None) -> None:
         """The device, from this packet on until the client goes. Raises TransportError, OSError, DeviceError."""
         limits = self._limits
-        if not self._turn.acquire(timeout=limits.turn):
-            self._refuse(connection, packet, State.TAKEN)
+        deadline = time.monotonic() + limits.turn
+        while not self._turn.acquire(timeout=_SLICE):
+            if connection in self._unwanted:
+                raise TransportError("has waited for the device while others came")
+            if self._closed or time.monotonic() >= deadline:
+                self._refuse(connection, packet, State.TAKEN)
         try:
             if not self._ready:
                 try:

@@ -26,7 +26,7 @@ from .small import CONFIG, MACHINE, expected, machine_of_json, program, samples
 
 TOKEN = b"0123456789abcdef"
 #: Short, so that tests are; nothing is asserted about how long anything takes.
-SHORT = Limits(packet=0.2, idle=0.4, greeting=0.4, turn=2.0, guests=4)
+SHORT = Limits(packet=0.4, idle=1.0, greeting=1.0, turn=4.0, guests=4)
 BEAT = MACHINE.beat_bytes
 
 
@@ -345,6 +345,21 @@ def test_silent_clients_are_not_kept(rng):
                     assert it.recv(1) == b""
                 except ConnectionResetError:
                     pass
+
+
+def test_those_that_wait_for_their_turn_give_way_too(rng):
+    """Twice as many as there may be, and all want the device; nobody who comes then is turned away at the door."""
+    with serving(FunctionalBackend(CONFIG), limits=SHORT) as url:
+        with client(url):
+            crowd = [socket.create_connection(("127.0.0.1", port_of(url)), 5) for _ in range(2 * SHORT.guests)]
+            for it in crowd:
+                send(it, Packet(reads=[STATE]))
+            for it in crowd[:SHORT.guests]:
+                with it:
+                    assert receive(it) is None
+        for it in crowd[SHORT.guests:]:
+            it.close()
+        check_works(url, rng)
 
 
 def test_a_second_client_is_told(rng):
