@@ -12,7 +12,7 @@ from gen.cli.calibration import progress_of, say
 from gen.cli.common import add_json_option, messages, print_json, refuse_to_replace, status
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import CommandError, UsageError
-from gen.cli.explore_search import searched
+from gen.cli.explore_search import add_worker_options, require_sensible_workers, searched
 from gen.cli.explore_table import show
 from gen.cli.machine import DEFAULT_BOARD, chosen_board, require_inputs
 from gen.cli.run import positive
@@ -66,11 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                      help="folder of MNIST's and CIFAR-10's images, for stochastic networks (default: NPUGEN_MODELS, "
                           "or ../shared/models beside a checkout)")
     how.add_argument("--limit", type=positive, metavar="N", help="the first N samples of --input")
-    work = parser.add_argument_group("workers")
-    work.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one for each processor core)")
-    work.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, in place of --jobs")
-    work.add_argument("--no-cache", dest="cache", action="store_false",
-                      help="measure anew what is known, and keep nothing")
+    add_worker_options(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=f"write {', '.join(_FILES)} there")
     parser.add_argument("--all", action="store_true", help="show all points, not the front alone")
     add_shape_option(parser)
@@ -116,8 +112,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.images:
         raise UsageError("--images is for stochastic networks; --input has samples for a model")
     board = chosen_board(arguments)
-    if arguments.scheduler and arguments.jobs:
-        raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
+    require_sensible_workers(arguments)
     if arguments.input and len(arguments.models) > 1:
         raise UsageError("--input judges one model; there are several")
     if arguments.limit and not arguments.input:

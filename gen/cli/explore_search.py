@@ -1,11 +1,16 @@
 """Runs a search for `gen explore`: workers, kept results, progress."""
 
 import argparse
+import ipaddress
 import os
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from gen.cli.common import counter, messages
+from gen.cli.errors import UsageError
+from gen.cli.run import positive
 
 if TYPE_CHECKING:
     from gen.explore.evaluation import Meter, Problem
@@ -13,7 +18,49 @@ if TYPE_CHECKING:
     from gen.explore.report import Found
     from gen.explore.search import Workers
 
-__all__ = ["searched"]
+__all__ = ["add_worker_options", "require_sensible_workers", "searched"]
+
+#: Options of TLS, as the fields of `gen.explore.cluster.Tls`, and what file each names.
+_TLS = {"--tls-ca": "of the authority that has signed the cluster's certificates",
+        "--tls-cert": "of our own certificate",
+        "--tls-key": "of its key"}
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    work = parser.add_argument_group("workers")
+    work.add_argument("--jobs", type=positive, metavar="N", help="processes (default: one for each processor core)")
+    work.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster, in place of --jobs; with the three "
+                      "files of TLS, tls://HOST:PORT")
+    for option, what in _TLS.items():
+        work.add_argument(option, type=Path, metavar="FILE.pem", help=what)
+    work.add_argument("--no-cache", dest="cache", action="store_false",
+                      help="measure anew what is known, and keep nothing")
+
+
+def require_sensible_workers(arguments: argparse.Namespace) -> None:
+    """Raises UsageError; says what somebody else could do."""
+    if arguments.scheduler and arguments.jobs:
+        raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
+    given = [option for option, file in zip(_TLS, _tls_files(arguments), strict=True) if file]
+    scheme, _, rest = (arguments.scheduler or "").rpartition("://")
+    if given and (len(given) < len(_TLS) or scheme != "tls"):
+        raise UsageError(f"{given[0]}: TLS wants --scheduler tls://HOST:PORT and all of {', '.join(_TLS)}")
+    if scheme in ("", "tcp") and rest and not _is_here(rest):
+        messages.print(f"warning: whoever reaches {arguments.scheduler} runs code on the workers and here; use TLS or "
+                       "a tunnel (docs/explore.md)", style="yellow", soft_wrap=True)
+
+
+def _tls_files(arguments: argparse.Namespace) -> tuple[Path | None, Path | None, Path | None]:
+    return arguments.tls_ca, arguments.tls_cert, arguments.tls_key
+
+
+def _is_here(address: str) -> bool:
+    """Whether a host and port are this computer's loopback; a name may be anybody's."""
+    host = urlsplit(f"//{address}").hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def searched(arguments: argparse.Namespace, problem: "Problem", name: "Name", method: "Method") -> "Found":
@@ -35,9 +82,11 @@ def searched(arguments: argparse.Namespace, problem: "Problem", name: "Name", me
 
 
 def _workers(arguments: argparse.Namespace, meter: "Meter") -> "AbstractContextManager[Workers]":
-    from gen.explore.cluster import cluster
+    from gen.explore.cluster import Tls, cluster
     from gen.explore.workers import local_workers
 
     if arguments.scheduler:
-        return cluster(meter, arguments.scheduler)
+        authority, certificate, key = _tls_files(arguments)
+        tls = Tls(authority, certificate, key) if authority and certificate and key else None
+        return cluster(meter, arguments.scheduler, tls)
     return local_workers(meter, arguments.jobs or len(os.sched_getaffinity(0)))

@@ -12,7 +12,7 @@ from gen.cli.bench_part import named_folder
 from gen.cli.common import console, messages, print_json, refuse_to_replace
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.examiner import required_examiner
-from gen.cli.explore_search import searched
+from gen.cli.explore_search import require_sensible_workers, searched
 from gen.cli.machine import chosen_board
 from gen.files.write import require_writable, write_file
 
@@ -67,8 +67,7 @@ def _space_file(arguments: argparse.Namespace) -> Path:
     given = next((name for name in _OF_MODELS if getattr(arguments, name)), None)
     if given is not None:
         raise UsageError(f"--{given} is for models, not for a space of stochastic networks")
-    if arguments.scheduler and arguments.jobs:
-        raise UsageError("--jobs and --scheduler exclude each other: a cluster has the workers that it has")
+    require_sensible_workers(arguments)
     for name in _FILES if arguments.output else ():
         require_writable(arguments.output / name)
         refuse_to_replace(arguments.output / name, *arguments.models)
