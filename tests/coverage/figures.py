@@ -19,6 +19,7 @@ class Figures:
     ``host_nodes``, ``host_products``: on the processor; the latter are convolutions and matrix products. ``switches``:
     between the two. ``different``: of the ``compared`` values those that the functional simulator has otherwise than
     the reference. ``reasons``: why nodes are on the processor -> how many. ``refused``: why there is none of this.
+    ``commit``: of the sources, where it is recorded.
     """
 
     macs: int = 0
@@ -29,6 +30,7 @@ class Figures:
     different: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     refused: str = ""
+    commit: str = ""
 
     @property
     def mmac(self) -> float:
@@ -60,7 +62,6 @@ class Recorded:
     """``models``: architecture -> its figures; ``versions``: of the packages that exported them."""
 
     command: str
-    commit: str
     versions: Mapping[str, str]
     models: Mapping[str, Figures]
 

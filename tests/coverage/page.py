@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "coverage.md"
 
 _BEGIN, _END = "<!-- coverage: python -m tests.coverage page -->\n", "<!-- end of coverage -->\n"
 _HEAD = ("model", "from, size", "million multiplications on the accelerator", "nodes on the processor", "switches",
-         "values that differ")
+         "values that differ", "commit")
 
 
 def row(name: str, figures: Figures) -> list[str]:
@@ -20,9 +20,9 @@ def row(name: str, figures: Figures) -> list[str]:
     architecture = ARCHITECTURES.get(name)
     origin = "" if architecture is None else f"{architecture.origin}, {'x'.join(map(str, architecture.shape[1:]))}"
     if figures.refused:
-        return [name, origin, f"refused: {figures.refused}".replace("|", "\\|"), "", "", ""]
+        return [name, origin, f"refused: {figures.refused}".replace("|", "\\|"), "", "", "", figures.commit]
     return [name, origin, f"{figures.mmac:,.1f}", str(figures.host_nodes), str(figures.switches),
-            f"{figures.different:,}"]
+            f"{figures.different:,}", figures.commit]
 
 
 def table(models: Mapping[str, Figures]) -> str:
@@ -39,5 +39,5 @@ def page() -> str:
     if not found:
         raise ValueError(f"{PAGE} has no {_BEGIN.strip()} with {_END.strip()} after it")
     exported = ", ".join(f"{name} {version}" for name, version in recorded.versions.items())
-    about = f"`{recorded.command}` at {recorded.commit}; models exported with {exported}."
+    about = f"`{recorded.command}`; models exported with {exported}."
     return f"{before}{_BEGIN}\n{about}\n\n{table(recorded.models)}\n\n{_END}{after}"

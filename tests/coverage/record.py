@@ -1,4 +1,4 @@
-"""Makes the results of a run those that later ones are held against."""
+"""Makes results those that later ones are held against."""
 
 import json
 import subprocess
@@ -19,18 +19,19 @@ _SOURCES = ("boards", "cores", "gen", "sim")
 
 
 def record(folder: Path, found: Mapping[str, Figures]) -> None:
-    """Raises ValueError for results that are not of all architectures, or of no commit.
+    """Takes the place of what was recorded of the same architectures; reasons, which a run says, are left out.
 
-    Reasons are left out: there are many, and a run says them.
+    Raises ValueError for results of no commit, and of models that are no architectures.
     """
-    if missing := sorted(ARCHITECTURES.keys() - found.keys()):
-        raise ValueError(f"nothing is recorded without {', '.join(missing)}")
+    if unknown := sorted(found.keys() - ARCHITECTURES.keys()):
+        raise ValueError(f"nothing is recorded of {', '.join(unknown)}")
     if _git("status", "--porcelain", *_SOURCES):
         raise ValueError("nothing is recorded of a state that is no commit")
-    command = f"compile MODEL --calibrate X.npz {' '.join(OPTIONS)}"
-    Recorded(command=command, commit=_git("rev-parse", "--short", "HEAD"),
-             versions=json.loads((folder / VERSIONS).read_text()),
-             models={name: replace(found[name], reasons={}) for name in sorted(ARCHITECTURES)}).save()
+    commit = _git("rev-parse", "--short", "HEAD")
+    rows = {name: replace(figures, reasons={}, commit=commit) for name, figures in found.items()}
+    models = {**Recorded.load().models, **rows}
+    Recorded(command=f"compile MODEL --calibrate X.npz {' '.join(OPTIONS)}",
+             versions=json.loads((folder / VERSIONS).read_text()), models=dict(sorted(models.items()))).save()
 
 
 def _git(*arguments: str) -> str:

@@ -27,7 +27,7 @@ def folder(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def recorded(monkeypatch: pytest.MonkeyPatch, path: Path, **models: Figures) -> None:
     monkeypatch.setattr("tests.coverage.figures.RECORDED", path)
-    Recorded(command="c", commit="abc", versions={"torch": "2"}, models=models).save()
+    Recorded(command="c", versions={"torch": "2"}, models=models).save()
 
 
 def test_the_page_has_what_is_recorded() -> None:
@@ -59,7 +59,7 @@ def test_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     recorded(monkeypatch, folder / "recorded.json", part=Figures(macs=found.macs + 1))
     assert main(["run", str(folder), "part"]) == 1
     out, err = capsys.readouterr()
-    assert "| part |  |" in out and "| 77 | 0 |" in out and "part: worse: " in err
+    assert "| part |  |" in out and "| 77 | 0 |  |" in out and "part: worse: " in err
     assert main(["run", str(folder), "other"]) == 1
     assert "other.onnx: no model is there; `python -m tests.coverage export" in capsys.readouterr().err
 
@@ -72,5 +72,5 @@ def test_a_model_that_takes_too_long(folder: Path) -> None:
 
 def test_the_table() -> None:
     lines = table({"tcn": GOOD, "b": Figures(refused="a | b")}).splitlines()
-    assert lines[2] == "| b |  | refused: a \\| b |  |  |  |"
-    assert lines[3] == f"| tcn | {ARCHITECTURES['tcn'].origin}, 40x98 | 2.0 | 3 | 2 | 0 |"
+    assert lines[2] == "| b |  | refused: a \\| b |  |  |  |  |"
+    assert lines[3] == f"| tcn | {ARCHITECTURES['tcn'].origin}, 40x98 | 2.0 | 3 | 2 | 0 |  |"
