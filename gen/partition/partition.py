@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import onnx
@@ -19,6 +19,11 @@ from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Turn, bases, turns, units
 
 __all__ = ["Segment", "Partition", "partition"]
+
+
+#: Walks after which what is refused stays so and nothing more is quantised: each may find what the one before it made
+#: possible, and the time of all of them is to be linear in the nodes.
+_PASSES = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +104,12 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
     # is refused after another one may be taken once that is left to the processor, too.
     decided = dict(wanted)
     quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
-    while True:
+    for passes in count():
         probed = probe(model, decided, types, machine)
         host, types = dict(probed.host), dict(probed.types)
+        if passes >= _PASSES:
+            rebuild = False
+            decided |= host
         if probed.unquantised:
             # What is refused behind a quantisation that was added would be once more behind another.
             once = [name for name in probed.unquantised if name not in quantised.values()]

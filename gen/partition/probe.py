@@ -129,7 +129,8 @@ class _Prober(Importer):
         # One whose first axis is not the sample's crosses with that in front of it (`gen.partition.extract`).
         crossing = shape if shape[0] == 1 else (1, *shape)
         value = self._graph.add_input(ModelInput(name, type_.elem_type, crossing), others_quantised=True)
-        value = replace(value, order=value.order.reshape(shape))
+        if crossing is not shape:
+            value = replace(value, order=value.order.reshape(shape))
         return replace(value, maker=node.name) if isinstance(value, RawInput) else value
 
     def _leave(self, name: str, reader: str) -> None:
