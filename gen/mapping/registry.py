@@ -8,6 +8,7 @@ from gen.mapping.base import Mapping, Single, Site, Survey
 from gen.mapping.binary import BinaryLayers, BinaryMapping
 from gen.mapping.fused import fuse
 from gen.mapping.gather import GatherMapping
+from gen.mapping.matrix import MatrixMapping
 from gen.mapping.plain import PlainMapping
 from gen.mapping.pool import PoolMapping
 from gen.mapping.stochastic import StochasticMapping
@@ -19,7 +20,8 @@ __all__ = ["MAPPINGS", "choose", "map_graph"]
 
 #: Of two that cost the same the first is taken.
 MAPPINGS: tuple[type[Mapping], ...] = (
-    StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, PoolMapping)
+    StochasticMapping, BinaryMapping, WindowMapping, GatherMapping, WinogradMapping, PlainMapping, MatrixMapping,
+    PoolMapping)
 
 
 def choose(site: Site) -> Mapping:

@@ -267,6 +267,18 @@ def test_queries_keys_and_values(batch: int | str, rng: np.random.Generator, tmp
     assert sum(layer.macs for workload in found.workloads for layer in workload.program.layers) == 16 * 32 * (96 + 32)
 
 
+@pytest.mark.parametrize("tokens, channels", [(49, 64), (64, 49), (197, 12)])
+def test_a_mean_over_tokens(tokens: int, channels: int, rng: np.random.Generator, tmp_path: Path) -> None:
+    """Its result lies as pixels in memory, of which a matrix product may read any number; so do tokens all together."""
+    b = FloatBuilder(rng, ["n", tokens, 16])
+    y = b.node("Relu", b.node("MatMul", "x", b.weights(16, channels)))
+    mean = b.node("ReduceMean", y, axes=[1], keepdims=0)
+    mean = b.node("Gemm", mean, b.weights(channels, 4))
+    flat = b.node("Gemm", b.node("Flatten", y), b.weights(tokens * channels, 4))
+    found = compiled(b.model(b.node("Add", mean, flat)), tmp_path)
+    assert not host(found)
+
+
 def test_nothing_left(rng: np.random.Generator, tmp_path: Path) -> None:
     """The machine is too small: that is for the user to know."""
     b = FloatBuilder(rng, ["n", 16, 8, 32])
