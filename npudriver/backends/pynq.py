@@ -31,7 +31,6 @@ class PynqBackend(Backend):
         if not _in_event_loop():
             # Interrupts of PYNQ are asyncio's, of the loop that is there when the overlay is made.
             self._loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(self._loop)
         try:
             self._load()
         except BaseException:
@@ -39,6 +38,8 @@ class PynqBackend(Backend):
             raise
 
     def _load(self) -> None:
+        if self._loop is not None:
+            asyncio.set_event_loop(self._loop)      # of this thread, which need not be the one before
         try:
             overlay = self._pynq.Overlay(self._bitfile)
         except (OSError, ValueError, RuntimeError) as error:

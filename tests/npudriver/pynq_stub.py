@@ -75,6 +75,8 @@ class Stub:
     def _overlay(self, bitfile_name: str) -> Any:
         if bitfile_name == "missing.bit":
             raise OSError(f"Bitstream file {bitfile_name} does not exist.")
+        if self._interrupt:
+            asyncio.get_event_loop()    # where its controllers of interrupts look for them
         self.overlays += 1
         self.simulated.reset()
         overlay = ModuleType("overlay")

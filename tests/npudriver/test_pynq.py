@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,15 @@ def test_a_reset_loads_the_overlay_again(stub, rng):
         device.reset()
         assert stub.overlays == 2
         np.testing.assert_array_equal(next(iter(loaded.run(inputs).values())), expected(inputs))
+
+
+def test_another_thread_resets_and_waits(stub):
+    """As a server's, which has one for each client; threads but the first have no event loop of their own."""
+    backend = PynqBackend("npu.bit")
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(backend.reset).result() and stub.overlays == 2
+        assert not thread.submit(backend.wait_interrupt, 0.01).result()
+    backend.close()
 
 
 def test_waits_end(stub):
