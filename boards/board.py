@@ -68,6 +68,12 @@ class Board:
         """Fields of `NpuConfig` that are the device's."""
         return {name: getattr(self, name) for name in ("multiplier_width", "bare_blocks", "address_width")}
 
+    def port_cycles(self, beat_bits: int, *, write: bool) -> int:
+        """Cycles of a beat on the port to memory, which a converter cuts where the widest is narrower; the board's
+        project shares reads among ``read_ports`` then."""
+        ports = 1 if write else self.read_ports
+        return max(1, -(-beat_bits // (ports * max(self.memory_bus_bits))))
+
     def platform(self) -> type:
         """The class of the Amaranth platform."""
         module, name = self.amaranth_platform.split(":")

@@ -38,7 +38,7 @@ def measure(folder: Path, config: NpuConfig, progress: Callable[[str], None] = l
     for board in BOARDS.values():
         machine = replace(config, **board.machine_fields)
         clock = clock_of(board, machine)
-        bus = bus_of(board.memory, machine, clock.mhz)
+        bus = bus_of(board, machine, clock.mhz)
         for network in NETWORKS:
             progress(f"{board.name}, {network.title}")
             program = open_workload(folder / f"{network.file}.onnx", machine, CompileOptions()).program

@@ -94,7 +94,7 @@ def fitted(config: NpuConfig, boards: Iterable[Board]) -> tuple[list[Fitted], li
             small.append(board)
             continue
         clock = clock_of(board, machine)
-        one = Fitted(board=board, config=machine, clock=clock, dram=bus_of(board.memory, machine, clock.mhz).dram)
+        one = Fitted(board=board, config=machine, clock=clock, dram=bus_of(board, machine, clock.mhz).dram)
         found.setdefault((machine, clock, one.dram), one)
     return list(found.values()), small
 

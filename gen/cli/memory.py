@@ -2,7 +2,7 @@
 
 import argparse
 
-from boards.memory import MemoryPort
+from boards.board import Board
 from boards.registry import BOARDS, BoardError, get_board
 from gen.cli.errors import UsageError
 
@@ -14,15 +14,16 @@ IDEAL = "ideal"
 
 def add_memory_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", metavar="ideal|BOARD", default=IDEAL,
-                        help="the memory that the machine works on: a beat a cycle each way, or a board's, with shared "
-                             f"data pins, rows and refreshes: {', '.join(BOARDS)} (default {IDEAL})")
+                        help="the memory that the machine works on: a beat a cycle each way, or a board's, with the "
+                             "width of its port, shared data pins, rows and refreshes: "
+                             f"{', '.join(BOARDS)} (default {IDEAL})")
 
 
-def chosen_memory(arguments: argparse.Namespace) -> MemoryPort | None:
+def chosen_memory(arguments: argparse.Namespace) -> Board | None:
     """None for the ideal one. Raises UsageError for a board that is not known."""
     if arguments.memory == IDEAL:
         return None
     try:
-        return get_board(arguments.memory).memory
+        return get_board(arguments.memory)
     except BoardError as error:
         raise UsageError(f"--memory {arguments.memory}: {error}, or {IDEAL}") from None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from boards.board import Board
 from boards.clock import Clock
-from boards.memory import MemoryPort
 from boards.registry import get_board
 from gen.cli.calibration import add_calibration_options
 from gen.cli.common import add_json_option, console, messages, print_json, status
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> None:
                           f"{1000 * host['seconds']:.2f} ms on this computer, of random values", soft_wrap=True)
 
 
-def measure(application: "Application", target: str, clock: Clock, memory: MemoryPort | None) -> dict[str, Any]:
+def measure(application: "Application", target: str, clock: Clock, memory: Board | None) -> dict[str, Any]:
     """The profile as ``--json`` prints it; ``memory``: None for an ideal one."""
     from gen.run.inputs import zero_samples
     from gen.run.memory import bus_of

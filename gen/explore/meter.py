@@ -73,8 +73,8 @@ class MachineMeter:
             return [{"refused": str(error)} for _ in jobs]
 
     def _result(self, programs: "Sequence[_Compiled]", config: NpuConfig, job: Mapping[str, Any]) -> dict[str, Any]:
-        port = None if job["mhz"] is None else get_board(job["memory"]).memory
-        bus = bus_of(port, config, job["mhz"] or 0.0)
+        board = None if job["mhz"] is None else get_board(job["memory"])
+        bus = bus_of(board, config, job["mhz"] or 0.0)
         times = [cycles.estimate_instructions(config, one.code.instructions, dram=bus.dram) for one in programs]
         layers = [layer.mapped for one in programs for step in one.code.placed.steps for layer in step]
         kept = [share for one in programs for share in one.kept]

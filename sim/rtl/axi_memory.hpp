@@ -105,7 +105,11 @@ public:
     // With a DRAM bursts are served as it says; latency and bandwidth count no more.
     void set_dram(const DramTiming* timing) {
         dram_.reset();
-        if (timing) dram_.emplace(*timing);
+        read_pace_ = write_pace_ = 1;
+        if (timing) {
+            dram_.emplace(*timing);
+            read_pace_ = timing->read_pace, write_pace_ = timing->write_pace;
+        }
     }
 
     // The DRAM's time begins now, so that the cycles of a program depend on it alone.
@@ -132,17 +136,19 @@ public:
         read_credit_ = std::min(read_credit_ + settings.bandwidth, std::max(1.0, settings.bandwidth));
         write_credit_ = std::min(write_credit_ + settings.bandwidth, std::max(1.0, settings.bandwidth));
         arready = reads_.size() < kQueue && !random.chance(p);
-        if (!rvalid && !reads_.empty() && due_of(reads_.front()) <= cycle && read_credit_ >= 1.0 && !random.chance(p)) {
+        if (!rvalid && !reads_.empty() && due_of(reads_.front()) <= cycle && read_credit_ >= 1.0
+            && cycle >= read_free_ && !random.chance(p)) {
             const Read& burst = reads_.front();
             rvalid = true;
             rdata = burst.data.data() + size_t(sent_) * BeatBytes;
             rlast = sent_ + 1 == burst.beats;
             rresp = burst.response;
             read_credit_ -= 1.0;
+            read_free_ = cycle + read_pace_;
         }
         const bool data_waits = !beats_.empty() || last_w_.valid;
         awready = addresses_.size() < kQueue && (settings.write_order != kDataFirst || data_waits) && !random.chance(p);
-        wready = beats_.size() < kWriteBuffer && write_credit_ >= 1.0
+        wready = beats_.size() < kWriteBuffer && write_credit_ >= 1.0 && cycle >= write_free_
             && (settings.write_order != kAddressFirst || !addresses_.empty()) && !random.chance(p);
         if (!bvalid && !responses_.empty() && responses_.front().due <= cycle && !random.chance(p)) {
             bvalid = true;
@@ -177,6 +183,7 @@ public:
         if (w.valid && wready) {
             ++counts.write_beats;
             write_credit_ -= 1.0;
+            write_free_ = cycle + write_pace_;
             beats_.push_back(w);
         }
         if (!addresses_.empty() && !beats_.empty()) collect_write(cycle);
@@ -212,6 +219,8 @@ private:
     Write collecting_;
     unsigned sent_ = 0, collected_ = 0;
     double read_credit_ = 0, write_credit_ = 0;
+    // A narrow port has a beat every few cycles of each direction: the cycle from which it has place for the next.
+    uint64_t read_pace_ = 1, write_pace_ = 1, read_free_ = 0, write_free_ = 0;
     AddressBeat last_ar_, last_aw_;
     WriteBeat<BeatBytes> last_w_;
 

@@ -7,7 +7,7 @@
 
 // Times in ticks, latency in cycles; as DramTiming in dram.py.
 struct DramTiming {
-    int64_t latency, beat, row_bytes, banks, row_miss, refresh_interval, refresh, turn, shared;
+    int64_t latency, beat, row_bytes, banks, row_miss, refresh_interval, refresh, turn, shared, read_pace, write_pace;
 };
 
 class Dram {

@@ -1,5 +1,7 @@
 """Time of instruction fetch and dispatch."""
 
+import numpy as np
+
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from cores.control.instruction_fetch import InstructionFetch
 from cores.control.machine_control import MachineControl
@@ -23,8 +25,8 @@ class Dispatcher:
         #: Beats of an instruction, instructions of a beat, and beats of the program.
         self._halves, self._per_beat = max(1, INSTRUCTION_BYTES // beat_bytes), max(1, beat_bytes // INSTRUCTION_BYTES)
         self._total = -(-len(shared.program) // self._per_beat) * self._halves
-        #: When each request's first beat is in the buffer, when each beat's place was given back, the last request.
-        self._arrivals: list[int] = []
+        #: When each request's beats are in the buffer, when each beat's place was given back, the last request.
+        self._arrivals: list[np.ndarray] = []
         self._given_back: list[int] = []
         self._offered = MachineControl.START_CYCLES - 1
 
@@ -37,8 +39,8 @@ class Dispatcher:
             self._offered += InstructionFetch.REQUEST_CYCLES
             self.clock = self._offered - 0.5
             yield None
-            self._arrivals.append(
-                self.shared.bus.fetch(self._offered, min(size, self._total - asked)) + FETCH_ARRIVAL)
+            self._offered, arrivals = self.shared.bus.fetch(self._offered, min(size, self._total - asked))
+            self._arrivals.append(arrivals + FETCH_ARRIVAL)
 
     def run(self) -> Steps:
         shared, halves = self.shared, self._halves
@@ -46,7 +48,7 @@ class Dispatcher:
         yield from self._ask()
         for index, instruction in enumerate(shared.program):
             request, within = divmod(index // self._per_beat * halves + halves - 1, InstructionFetch.REQUEST_BEATS)
-            there = self._arrivals[request] + within
+            there = int(self._arrivals[request][within])
             if index % self._per_beat == self._per_beat - 1:
                 self._given_back += [max(there, time + half) for half in range(halves)]
                 yield from self._ask()

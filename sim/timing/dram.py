@@ -51,10 +51,15 @@ class DramTiming:
     turn: int
     #: Reads and writes take turns on the data pins.
     shared: bool = True
+    #: Cycles of a beat on the port to memory, in each direction: more than one where it is narrower than a beat. The
+    #: buses reckon with them (`ReadBus`, the store engine), not the memory.
+    read_pace: int = 1
+    write_pace: int = 1
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            least = 1 if name in ("latency", "beat", "row_bytes", "banks", "refresh_interval") else 0
+            least = 1 if name in (
+                "latency", "beat", "row_bytes", "banks", "refresh_interval", "read_pace", "write_pace") else 0
             if not least <= value < 1 << 40:
                 raise ValueError(f"{name} must be in {least}..{(1 << 40) - 1}, not {value!r}")
         if self.refresh_interval <= self.refresh:

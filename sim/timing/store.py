@@ -134,6 +134,7 @@ class Store:
         group = MAP_PIXELS if geometry["binary"] else 1
         latency = Requantizer.latency(config, add=add) + (ValueTable.LATENCY if config.table else 0)
         latency += Fifo.LATENCY if local else STORE_TO_BUS
+        port = 1 if local or shared.dram is None else shared.dram.timing.write_pace
         if tiles:
             latency += WinogradSums.WORDS - 1
         # Further cycles of a place that is vacant, until a pixel has it: a beat has moved up into the write engine.
@@ -199,13 +200,13 @@ class Store:
                             full[-1] |= count == pixels
                             filled = (filled + count) % group if count < pixels else 0
                             whole = times[full]
-                        leaving = earliest(np.maximum(whole + latency, sent))
+                        leaving = earliest(np.maximum(whole + latency, sent), port)
                         self._beats.push(whole)
                         self._beats.pop(leaving)
                         states.pixels(times, needs)
                         first = int(times[0]) if first == NEVER else first
                         time, pixels = int(times[-1]) + pace - 1, pixels - count
-                        sent = int(leaving[-1]) + 1 if len(leaving) else sent
+                        sent = int(leaving[-1]) + port if len(leaving) else sent
                         self.clock = time
                         if local:
                             shared.kept = np.concatenate([shared.kept, leaving + LocalWriter.LATENCY])
@@ -217,14 +218,14 @@ class Store:
                         burst = sent - 1
                     else:
                         self._bus_free = sent
-                        self.answered = self._answered(sent - 1, begin, length)
+                        self.answered = self._answered(sent - port, begin, length)
                         self._responses.append(self.answered)
                 self._address_free = burst
                 run = max(run + StoreRuns.RUN_CYCLES, self._address_free)
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES + Requantizer.late(config)
-        return time if tiles else time - pace + 1, sent - 1 if local else sent - 1 - Fifo.LATENCY
+        return time if tiles else time - pace + 1, sent - 1 if local else sent - port - Fifo.LATENCY
 
     def _answered(self, cycle: int, offset: int, beats: int) -> int:
         """The response to a burst whose last beat is on the bus in a cycle."""

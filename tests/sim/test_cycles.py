@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from boards.registry import get_board
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
@@ -13,12 +14,13 @@ from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
 from gen.compiler import compile_graph
 from gen.onnx.importer import load
+from gen.run.memory import bus_of
 from sim import cycles as cycles_module
 from sim.cycles import Timing, cycles_below, estimate
 from sim.errors import MachineError
 from sim.functional import run
 from sim.profile import layer_timings
-from sim.rtl import RtlMachine, run_program
+from sim.rtl import Bus, RtlMachine, run_program
 from sim.timing.bus import burst_lengths
 from sim.timing.fifo import NEVER, TimedFifo, earliest
 from tests.snapshot import SMALL as SNAPSHOT
@@ -291,6 +293,44 @@ def test_equals_the_rtl(seed):
                 late = timing.last[engine, busy] + 2 - result.trace.last[engine, busy]
                 assert np.abs(late).max(initial=0) <= 4, f"{name}, engine {engine}: {late}"
             np.testing.assert_array_equal(timing.counts, result.trace.counts, name)
+
+
+@pytest.mark.parametrize("reads, writes", [
+    (2, 8), *(pytest.param(*depths, marks=pytest.mark.full) for depths in ((2, 2), (4, 2), (8, 4), (32, 64), (64, 16))),
+])
+def test_depths_of_the_bus(seed, reads, writes):
+    """Compiled graphs on machines with few and many bursts in flight: within 2 %, as docs/simulators.md says."""
+    config = dataclasses.replace(SMALL, input_depth=512, outstanding_reads=reads, outstanding_writes=writes)
+    with RtlMachine(config) as machine:
+        for number in (0, 1, 3, 4):
+            program, _ = compile_graph(random_of(seed // 5 * 5 + number), config)
+            real = run_program(machine, program.code, program.image(), write_start=program.write_start)
+            model = estimate(config, program.code).cycles
+            assert model == pytest.approx(real.counters["cycles"], rel=0.02, abs=8), f"graph {number}"
+
+
+@pytest.mark.parametrize("paces", [(2, 2), (1, 2)])
+def test_a_port_narrower_than_a_beat(seed, paces):
+    """A beat takes several cycles on it, on the RTL and in the model, which are 0.5 % or a few cycles apart."""
+    config = NpuConfig.preset(16)
+    wide = bus_of(get_board("zu3eg"), config, 333).dram
+    narrow = dataclasses.replace(wide, read_pace=paces[0], write_pace=paces[1])
+    with RtlMachine(config, bus=Bus(dram=narrow)) as machine:
+        for name, (code, image, start) in programs(seed, config).items():
+            real = run_program(machine, code, image, write_start=start).counters["cycles"]
+            assert estimate(config, code, dram=narrow).cycles == pytest.approx(real, rel=0.005, abs=4), name
+            if paces[0] > 1:
+                assert estimate(config, code, dram=wide).cycles < real, name
+
+
+@pytest.mark.parametrize("board, macs, reads, writes", [
+    ("zynq7020", 16, 1, 1), ("zynq7020", 64, 2, 2), ("zynq7020", 256, 2, 2), ("zu3eg", 256, 1, 1), ("zu3eg", 512, 1, 2),
+    ("ecp5", 64, 1, 1),
+])
+def test_ports_of_boards(board, macs, reads, writes):
+    """64-bit ports of the Zynq-7020; two of 128 bits that reads share on Zynq UltraScale+."""
+    dram = bus_of(get_board(board), get_board(board).config(macs), 150).dram
+    assert (dram.read_pace, dram.write_pace) == (reads, writes)
 
 
 @pytest.mark.full

@@ -108,7 +108,7 @@ def test_the_harness_has_the_same(tmp_path: Path, seed: int):
         dram = Dram(timing)
         expected = [dram.write(*burst[:3].tolist(), 16) if burst[3] else int(dram.read(*burst[:3].tolist(), 16)[-1])
                     for burst in bursts]
-        fields = (ctypes.c_int64 * 9)(*(int(value) for value in asdict(timing).values()))
+        fields = (ctypes.c_int64 * 11)(*(int(value) for value in asdict(timing).values()))
         answers = np.empty(len(bursts), np.int64)
         library.serve(fields, len(bursts), bursts.ctypes.data_as(ctypes.c_void_p),
                       answers.ctypes.data_as(ctypes.c_void_p))
