@@ -29,6 +29,8 @@ __all__ = ["Limits", "Server"]
 #: Seconds: a pause of the listener where there is no room for another connection, and between two looks of one that
 #: waits for its turn at whether it still may.
 _PAUSE, _SLICE = 0.1, 0.05
+#: Bytes of answers that wait for a client.
+_ANSWERS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,8 @@ class Server:
     def _attend(self, connection: socket.socket, name: str) -> None:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # Of its own accord the system keeps megabytes of answers for a client that takes none.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ANSWERS)
             first = self._greet(connection)
             if first is not None:
                 self._lend(connection, first)

@@ -296,7 +296,10 @@ class Fuzzer:
     def _slow(self, how: int, message: bytes) -> None:
         """Clients that are there and hinder, while an honest one wants its turn; a crowd of those that say nothing."""
         for _ in range(20 if how == 0 else 1):
-            connection = socket.create_connection(("127.0.0.1", self._ports[0]), _PATIENCE)
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)     # answers that it does not take
+            connection.settimeout(_PATIENCE)
+            connection.connect(("127.0.0.1", self._ports[0]))
             began = threading.Event()
             threading.Thread(target=_hinder, args=(connection, how, message, began), daemon=True).start()
             began.wait(_PATIENCE)
