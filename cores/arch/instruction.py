@@ -7,6 +7,17 @@ from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, 
 
 __all__ = ["Instruction", "decode", "disassemble", "encode"]
 
+#: Of each operation the fields, the header's first; programs have hundreds of thousands of instructions.
+_FIELDS = {opcode: (*HEADER[1:], *layout) for opcode, layout in LAYOUTS.items()}
+#: Field -> its least and its largest value.
+_RANGES = {opcode: {field.name: (-(1 << field.bits - 1) if field.signed else field.minimum,
+                                 (1 << field.bits - int(field.signed)) - 1) for field in fields}
+           for opcode, fields in _FIELDS.items()}
+_ZEROS = {opcode: dict.fromkeys(ranges, 0) for opcode, ranges in _RANGES.items()}
+#: The name, the mask and the lowest bit of each field.
+_PLACES = {opcode: [(field.name, (1 << field.bits) - 1, HEADER[0].bits + sum(f.bits for f in fields[:number]))
+                    for number, field in enumerate(fields)] for opcode, fields in _FIELDS.items()}
+
 
 @dataclass(frozen=True)
 class Instruction:
@@ -19,17 +30,15 @@ class Instruction:
     fields: Mapping[str, int]
 
     def __init__(self, opcode: Opcode, **fields: int) -> None:
-        layout = {field.name: field for field in HEADER[1:] + LAYOUTS[opcode]}
+        ranges = _RANGES[opcode]
         for name, value in fields.items():
-            if name not in layout:
+            if name not in ranges:
                 raise ValueError(f"{opcode.name} has no field {name!r}")
-            field = layout[name]
-            low = -(1 << field.bits - 1) if field.signed else field.minimum
-            high = (1 << field.bits - int(field.signed)) - 1
+            low, high = ranges[name]
             if not low <= value <= high:
                 raise ValueError(f"{opcode.name}.{name} must be in {low}..{high}, not {value}")
         object.__setattr__(self, "opcode", opcode)
-        object.__setattr__(self, "fields", {name: int(fields.get(name, 0)) for name in layout})
+        object.__setattr__(self, "fields", _ZEROS[opcode] | {name: int(value) for name, value in fields.items()})
 
     def __getitem__(self, name: str) -> int:
         return self.fields[name]
@@ -50,10 +59,9 @@ class Instruction:
 
 def encode(instruction: Instruction) -> bytes:
     """The 16 bytes of an instruction."""
-    word, position = int(instruction.opcode), HEADER[0].bits
-    for field in HEADER[1:] + LAYOUTS[instruction.opcode]:
-        word |= (instruction.fields[field.name] & (1 << field.bits) - 1) << position
-        position += field.bits
+    word = int(instruction.opcode)
+    for name, mask, position in _PLACES[instruction.opcode]:
+        word |= (instruction.fields[name] & mask) << position
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 
 
