@@ -19,6 +19,7 @@ from gen.onnx.passes import (
     sink_transposes,
 )
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
+from gen.quantize.float_weights import float_weights, of_weights
 from gen.quantize.options import QuantizeError
 
 __all__ = ["initializers", "prepare", "quantised_node"]
@@ -38,19 +39,23 @@ def initializers(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
 
 
 def quantised_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
-    """The first node of a model that belongs to a quantised one."""
-    return next((node for node in model.graph.node if node.op_type.startswith(_QUANTISED)), None)
+    """The first node of a model that belongs to one whose activations are quantised."""
+    weights = {node.output[0] for node in of_weights(model.graph)}
+    return next((node for node in model.graph.node
+                 if node.op_type.startswith(_QUANTISED) and node.output[0] not in weights), None)
 
 
 def prepare(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with the same results; it stays as it is. Types and shapes of its values are in ``value_info``.
 
-    onnxruntime's basic optimisations fold constants, and batch norms and constant operands into the layers in front of
-    them. Raises QuantizeError for a model that is quantised already, or that onnxruntime does not take.
+    Weights that are integers become the numbers that they stand for. onnxruntime's basic optimisations fold constants,
+    and batch norms and constant operands into the layers in front of them. Raises QuantizeError for a model that is
+    quantised already, or that onnxruntime does not take.
     """
     if (node := quantised_node(model)) is not None:
         raise QuantizeError(f"node {node.name} ({node.op_type}): the model is quantised already, or a part of it; give "
                             "the float model it was made from")
+    model = float_weights(model)
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < _OPSET:
         whole = _without_defaults(model)

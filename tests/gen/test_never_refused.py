@@ -279,6 +279,20 @@ def test_a_mean_over_tokens(tokens: int, channels: int, rng: np.random.Generator
     assert not host(found)
 
 
+def test_weights_alone_are_quantised(rng: np.random.Generator, tmp_path: Path) -> None:
+    """To integers, one scale for each channel, or by a QuantizeLinear of float ones: activations need samples all the
+    same.
+    """
+    b = FloatBuilder(rng, ["n", 3, 12, 12])
+    integers = b.constant(rng.integers(-127, 128, (4, 3, 3, 3)).astype(np.int8))
+    scales, points = b.constant(rng.uniform(0.005, 0.02, 4)), b.constant(np.zeros(4, np.int8))
+    first = b.node("DequantizeLinear", integers, scales, points, axis=0)
+    scale, point = b.constant(np.float32(0.01)), b.constant(np.int8(3))
+    second = b.node("QuantizeLinear", b.weights(4, 4, 3, 3), scale, point)
+    y = b.node("Conv", b.node("Relu", b.node("Conv", "x", first)), b.node("DequantizeLinear", second, scale, point))
+    assert not host(compiled(b.model(y), tmp_path))
+
+
 def test_nothing_left(rng: np.random.Generator, tmp_path: Path) -> None:
     """The machine is too small: that is for the user to know."""
     b = FloatBuilder(rng, ["n", 16, 8, 32])
