@@ -19,7 +19,6 @@ from .arrays import read_arrays, write_arrays
 from .connect import open_backend
 from .device import Device
 from .errors import DriverError, PackageError
-from .machine import Machine
 from .model import Deployment
 from .registers import Registers
 from .server import Limits, Server
@@ -80,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("folder", type=Path)
     serve = commands.add_parser("serve", help="let others use the device over the network")
     serve.add_argument("folder", type=Path, nargs="?", default=Path(),
-                       help="of a deployed model, whose machine.json says what machine the device is (default: here)")
+                       help="of a deployed model, which says what machine the device is (default: here)")
     serve.add_argument("--listen", default="127.0.0.1:1234", metavar="ADDRESS:PORT",
                        help="default 127.0.0.1:1234; one that others reach needs a token")
     serve.add_argument("--token-file", type=Path, metavar="FILE",
@@ -173,14 +172,6 @@ def _info(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _machine(folder: Path) -> Machine:
-    try:
-        return Machine.from_json((folder / "machine.json").read_text())
-    except (OSError, UnicodeDecodeError):
-        raise PackageError(f"{folder / 'machine.json'}: cannot be read; name the folder of a model that was deployed "
-                           "for this device") from None
-
-
 def _end(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -189,7 +180,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     host, _, port = arguments.listen.rpartition(":")
     if not port.isdecimal() or int(port) >= 1 << 16:
         raise PackageError(f"--listen {arguments.listen}: must be ADDRESS:PORT")
-    token, machine = read_token(arguments.token_file), _machine(arguments.folder)
+    token, machine = read_token(arguments.token_file), Deployment.machine_of(arguments.folder)
     signal.signal(signal.SIGTERM, _end)     # leave the device as it was
     backend = open_backend(arguments.device or "uio:")
     try:

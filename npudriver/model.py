@@ -41,13 +41,18 @@ class Deployment:
     outputs: Sequence[str]
     segments: Sequence[DeployedProgram | Path]
 
+    @staticmethod
+    def machine_of(folder: Path | str) -> Machine:
+        """The machine alone that a deployed model is for. Raises PackageError as `load`."""
+        return _machine(Path(folder), _header(Path(folder)))
+
     @classmethod
     def load(cls, folder: Path | str) -> Deployment:
         """Raises PackageError for a folder that holds none, or another than was written."""
         folder = Path(folder)
-        files = Folder(folder, _HEADER, format=_FORMAT, version=_VERSION)
+        files = _header(folder)
         header = files.header
-        machine = Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), str(folder / _MACHINE))
+        machine = _machine(folder, files)
         inputs = header.inner("inputs")
         segments: list[DeployedProgram | Path] = []
         for entry in header.objects("segments"):
@@ -94,6 +99,14 @@ class Deployment:
         Raises PackageError, OutOfMemoryError; nothing is left in the device then.
         """
         return LoadedModel(self, device, slots, threads)
+
+
+def _header(folder: Path) -> Folder:
+    return Folder(folder, _HEADER, format=_FORMAT, version=_VERSION)
+
+
+def _machine(folder: Path, files: Folder) -> Machine:
+    return Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), str(folder / _MACHINE))
 
 
 def _dtype_and_shape(value: Any, entry: Fields, name: str) -> tuple[str, Sequence[int]]:

@@ -134,8 +134,8 @@ class Folder:
                     raise PackageError(f"{path}: damaged ({found:,} bytes, not {size:,}); deploy the model again")
                 yield file
         except OSError as error:
-            raise PackageError(f"{path}: not a deployed model, or damaged ({error.strerror or error}); deploy it again"
-                               ) from None
+            raise PackageError(f"{path}: not a deployed model, or damaged ({error.strerror or error}); name the folder "
+                               "of one, or deploy it again") from None
 
 
 def _line(error: Exception) -> str:

@@ -88,6 +88,8 @@ class _Header(_Kind, kw_only=True):
                                   Meta(min_length=POSITIONS, max_length=POSITIONS)]] = {}
     #: Length and bits made.
     streams: dict[str, tuple[_Natural, _Natural]] = {}
+    #: Whether the ONNX model is kept: members have checksums, and one that is gone has none. None: not said.
+    model: bool | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -213,7 +215,7 @@ class Program:
             inputs=dict(self.inputs), outputs=dict(self.outputs), layers=self.layers,
             instruction_layers=_run_lengths(self.instruction_layers), density=self.density,
             winograd={name: tuple(shifts) for name, shifts in self.winograd.items()},
-            streams={name: (one.length, one.made) for name, one in self.streams.items()})
+            streams={name: (one.length, one.made) for name, one in self.streams.items()}, model=self.model is not None)
         members = {
             "program.json": json.dumps(msgspec.to_builtins(header), indent=1).encode(),
             "code.bin": self.code, "data.bin": self.constants,
@@ -277,6 +279,8 @@ class Program:
             raise ValueError("constants do not fit the data region")
         if header.board is not None:
             get_board(header.board)
+        if header.model not in (None, model is not None):
+            raise ValueError("the model that it has is not that which was kept")
         if not header.winograd.keys() <= {layer.name for layer in layers}:
             raise ValueError("a layer that is not there has a Winograd form")
         if not header.streams.keys() <= {layer.name for layer in layers}:

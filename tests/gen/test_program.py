@@ -86,7 +86,9 @@ def test_truncated_anywhere(program, tmp_path):
 def test_every_flipped_byte_is_found_or_harmless(program, tmp_path, rng):
     program.save(tmp_path / "a.npu")
     content = bytearray((tmp_path / "a.npu").read_bytes())
-    for position in rng.integers(0, len(content), 60):
+    # Members have checksums; their names and number, at the end, do not.
+    names = range(content.rindex(b"model.onnx") - 50, len(content))
+    for position in (*rng.integers(0, len(content), 60), *names):
         damaged = content.copy()
         damaged[position] ^= 1 << int(rng.integers(8))
         (tmp_path / "b.npu").write_bytes(damaged)
@@ -95,7 +97,8 @@ def test_every_flipped_byte_is_found_or_harmless(program, tmp_path, rng):
         except ProgramError as error:
             assert "\n" not in str(error)
         else:  # a bit of a time stamp or the like
-            assert (loaded.code, loaded.constants, loaded.tensors) == (program.code, program.constants, program.tensors)
+            for field in dataclasses.fields(Program):
+                assert getattr(loaded, field.name) == getattr(program, field.name), (position, field.name)
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04" + bytes(100)])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import npudriver.__main__ as commands
-from npudriver import Device, TransportError, open_backend
+from npudriver import Deployment, Device, TransportError, open_backend
 from npudriver.access import answer, read_token
 from npudriver.backends.remote import RemoteBackend
 from npudriver.etherbone import EtherboneClient, Packet, receive, send
@@ -376,7 +376,8 @@ def test_a_second_client_is_told(rng):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "machine.json").write_text(MACHINE.to_json())
+    Deployment(name="small", board="b", device="uio:", machine=MACHINE, inputs={"x": ("uint8", [4, 6, 6])},
+               outputs=["y"], segments=[program()]).save(tmp_path)
     return tmp_path
 
 
@@ -385,7 +386,7 @@ def folder(tmp_path: Path) -> Path:
     (["--listen", "127.0.0.1:99999"], "must be ADDRESS:PORT"),
     (["--listen", "no.such.host.invalid:1"], "no.such.host.invalid:1: "),
     (["--token-file", "/nowhere"], "/nowhere: the token cannot be read (No such file or directory)"),
-    (["/nowhere"], "/nowhere/machine.json: cannot be read; name the folder of a model that was deployed"),
+    (["/nowhere"], "/nowhere/model.json: not a deployed model, or damaged (No such file or directory); name"),
 ])
 def test_errors_are_one_line(folder, monkeypatch, capsys, argv, message):
     monkeypatch.setattr(commands, "open_backend", lambda url: FunctionalBackend(CONFIG))
