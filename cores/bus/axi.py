@@ -110,5 +110,5 @@ def memory_attributes(prefix: str, config: NpuConfig) -> dict[str, int]:
         f"{prefix}size": (config.beat_bytes - 1).bit_length(),
         f"{prefix}burst": 1,      # INCR
         f"{prefix}cache": 0b0011,  # normal, non-cacheable, bufferable
-        f"{prefix}prot": 0b000,
+        f"{prefix}prot": config.axi_prot,
     }

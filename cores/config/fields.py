@@ -46,6 +46,8 @@ class Fields:
     outstanding_writes: int = 8
     #: Bits of an AXI address.
     address_width: int = 40
+    #: AxPROT of all bursts (docs/integration.md): bit 1 marks them as not secure.
+    axi_prot: int = 0
     #: 1: groups of output lanes can work on different pixels, and reduction lanes on different taps: layers with few
     #: output channels and depthwise layers fill the array (docs/architecture.md, "Spread words").
     depthwise: int = 0

@@ -15,7 +15,7 @@ from cores.config.rules import ConfigError, check
 __all__ = ["NpuConfig"]
 
 #: Fields that files made before them lack: a machine without the unit is the one that it was, with its programs.
-_LATER = frozenset({"table", "product", "stochastic_rows", "stochastic_circuit", "stochastic_bits"})
+_LATER = frozenset({"axi_prot", "table", "product", "stochastic_rows", "stochastic_circuit", "stochastic_bits"})
 #: Bytes of a ``config.json`` beyond any.
 _MAX_FILE = 1 << 16
 

@@ -56,6 +56,7 @@ def _memories(config: Derived) -> None:
         value = getattr(config, name)
         _require(config, name, _is_power_of_two(value) and low <= value <= high, f"be a power of two in {low}..{high}")
     _require(config, "address_width", 32 <= config.address_width <= 64, "be in 32..64")
+    _require(config, "axi_prot", 0 <= config.axi_prot <= 7, "be in 0..7")
 
 
 def _switches(config: Derived) -> None:

@@ -27,6 +27,7 @@ from cores.config import PRESET_MACS, ConfigError, NpuConfig
     ({"side_depth": 513}, r"side_depth must be a power of two in 512\.\.16384, not 513"),
     ({"queue_depth": 2}, r"queue_depth must be a power of two in 4\.\.64, not 2"),
     ({"outstanding_reads": 1}, r"outstanding_reads must be a power of two in 2\.\.64, not 1"),
+    ({"axi_prot": 8}, r"axi_prot must be in 0\.\.7, not 8"),
     ({"outstanding_writes": 128}, r"outstanding_writes must be a power of two in 2\.\.64, not 128"),
     ({"address_width": 30}, r"address_width must be in 32\.\.64, not 30"),
     ({"depthwise": 2}, "depthwise must be 0 or 1, not 2"),

@@ -97,3 +97,11 @@ def test_nothing_waits_for_a_first_event(verilog):
     """A block that does would be asleep where SystemVerilog sets variables before blocks start."""
     assert "always @(posedge clk)" in verilog
     assert set(re.findall(r"always\S* .*", verilog)) == {"always @(posedge clk)", "always @(posedge clk) begin"}
+
+
+def test_protection_of_bursts():
+    """Both address channels have the configuration's AxPROT."""
+    for prot in (0, 2):
+        verilog = emit_verilog(NpuConfig.preset(16, axi_prot=prot))
+        for channel in ("ar", "aw"):
+            assert f"  assign m_axi_{channel}prot = 3'h{prot};\n" in verilog
