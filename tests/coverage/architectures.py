@@ -101,12 +101,12 @@ def _unet(bilinear: bool) -> "Callable[[], nn.Module]":
 #: Name -> architecture, the quick ones first.
 ARCHITECTURES = {
     "mlperf_ad": _own("autoencoder 640-128x4-8-128x4-640 with BatchNorm", (640,), _autoencoder),
-    "tcn": _own("4 dilated Conv1d of 64, mean, Linear, (40, 98)", (40, 98), _temporal),
-    "lstm_kws": _own("LSTM(40, 64, 2 layers), Linear, (49, 40)", (49, 40), _recurrent("LSTM")),
-    "gru_kws": _own("GRU, the same", (49, 40), _recurrent("GRU")),
-    "kwt1": _own("KWT-1: d 64, 1 head, 4 layers, post-norm, GELU, class token, (98, 40)", (98, 40), _keywords),
-    "unet_convt": _own("U-Net 16-32-64-128, ConvTranspose2d(2, 2), 128", (3, 128, 128), _unet(False)),
-    "unet_bilinear": _own("the same, bilinear Upsample and 1x1", (3, 128, 128), _unet(True)),
+    "tcn": _own("4 dilated Conv1d of 64, mean, Linear", (40, 98), _temporal),
+    "lstm_kws": _own("LSTM(40, 64, 2 layers), Linear", (49, 40), _recurrent("LSTM")),
+    "gru_kws": _own("GRU(40, 64, 2 layers), Linear", (49, 40), _recurrent("GRU")),
+    "kwt1": _own("KWT-1: d 64, 1 head, 4 layers, post-norm, GELU, class token", (98, 40), _keywords),
+    "unet_convt": _own("U-Net 16-32-64-128, ConvTranspose2d(2, 2)", (3, 128, 128), _unet(False)),
+    "unet_bilinear": _own("U-Net 16-32-64-128, bilinear Upsample and 1x1", (3, 128, 128), _unet(True)),
     "convnext_tiny": _torchvision("convnext_tiny", 64),
     "deit_tiny_patch16_224": _timm("deit_tiny_patch16_224", 224),
     "mixer_s32_224": _timm("mixer_s32_224", 224),

@@ -39,5 +39,5 @@ def page() -> str:
     if not found:
         raise ValueError(f"{PAGE} has no {_BEGIN.strip()} with {_END.strip()} after it")
     exported = ", ".join(f"{name} {version}" for name, version in recorded.versions.items())
-    about = f"`{recorded.command}`; models exported with {exported}."
+    about = f"`{recorded.command}`;\nmodels exported with {exported}."
     return f"{before}{_BEGIN}\n{about}\n\n{table(recorded.models)}\n\n{_END}{after}"
