@@ -66,6 +66,13 @@ def run(arguments: argparse.Namespace) -> int:
     if any(row.get("wrong") for rows in results.values() for row in rows):
         messages.print(f"{speaker('bench')}: error: values differ from the reference")
         return FAILED
+    # Why, each part has said.
+    skipped = [name for name, rows in results.items() if not rows]
+    if skipped and (arguments.parts or len(skipped) == len(results)):
+        messages.print(f"{speaker('bench')}: error: not measured: {', '.join(skipped)}", soft_wrap=True)
+        return FAILED
+    if skipped:
+        messages.print(f"left out: {', '.join(skipped)}", soft_wrap=True)
     return 0
 
 

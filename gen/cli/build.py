@@ -12,11 +12,13 @@ from rich.table import Table
 
 from boards.registry import BOARDS
 from gen.cli.common import OUTPUT, add_json_option, console, messages, print_json, status
-from gen.cli.errors import CommandError, UsageError
+from gen.cli.errors import FAILED, CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, megahertz
 from gen.cli.run import positive
 from gen.files.write import require_writable, write_file
+from gen.name import speaker
 from sim.folders import cache_folder
+from sim.toolchain import end_tools
 
 if TYPE_CHECKING:
     from boards.board import Board
@@ -117,7 +119,7 @@ def write_files(folder: Path, board: "Board", config: "NpuConfig", before: Calla
     return verilog, list(files)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> int:
     board, config = chosen_board(arguments), chosen_config(arguments)
     if arguments.clock is not None:
         board = dataclasses.replace(board, clock_mhz=arguments.clock)
@@ -134,6 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
     messages.print(described(config, board.name), soft_wrap=True)
     result: dict = {"board": board.name, "macs": config.macs, "config": config.to_dict(),
                     "files": [str(folder / name) for name in files], "estimate": area.to_dict()}
+    wrong = ""
     if arguments.synth:
         from gen.hw.area import exceeded
 
@@ -155,11 +158,16 @@ def run(arguments: argparse.Namespace) -> None:
                 if len(routed.seeds) > 1:
                     clocks = ", ".join(f"{seed} {mhz:g}" for seed, mhz in routed.seeds.items())
                     console.print(f"the fastest of {len(routed.seeds)} seeds; MHz by seed: {clocks}", soft_wrap=True)
-        if too_many:
-            messages.print(f"warning: the machine is larger than the device of {board.title}: {', '.join(too_many)}; "
-                           "take fewer --macs or --features, or another --board", style="yellow", soft_wrap=True)
+        if too_many and not arguments.force:
+            wrong = f"{folder}: {_too_large(board, too_many)} (as mapped by Yosys)"
+        elif too_many:
+            messages.print(f"warning: {_too_large(board, too_many)}", style="yellow", soft_wrap=True)
     if arguments.json:
         print_json(result)
+    if wrong:
+        messages.print(f"{speaker('build')}: error: {wrong}; {_way_to_fit(board)}", soft_wrap=True)
+        return FAILED
+    return 0
 
 
 def fitting_area(board: "Board", config: "NpuConfig", *, force: bool) -> "Area":
@@ -169,10 +177,23 @@ def fitting_area(board: "Board", config: "NpuConfig", *, force: bool) -> "Area":
     area = area_of(config, board.family)
     too_much = area.too_much(board)
     if too_much and not force:
-        raise CommandError(f"{board.name}: the machine is larger than the device of {board.title}: "
-                           f"{', '.join(too_much)} (estimated); take fewer --macs or --features, another --board, or "
-                           "--force")
+        how = "as synthesised" if area.error == 0 else "estimated"
+        raise CommandError(f"{board.name}: {_too_large(board, too_much)} ({how}); {_way_to_fit(board)}")
     return area
+
+
+def _too_large(board: "Board", too_much: list[str]) -> str:
+    return f"the machine is larger than the device of {board.title}: {', '.join(too_much)}"
+
+
+def _way_to_fit(board: "Board") -> str:
+    from gen.hw.fit import largest_of
+
+    largest = largest_of(board)
+    if largest is None:
+        return "take another --board, or --force"
+    features = f", also with --features {','.join(largest.features)}" if largest.features else ""
+    return f"--macs {largest.config.macs} fits{features}; or take another --board, or --force"
 
 
 def say_area(area: "Area", board: "Board") -> None:
@@ -202,8 +223,12 @@ def map_to_device(verilog: str, board: "Board", config: "NpuConfig", *, seeds: i
     with flat_design(verilog, "npu", board.family) as design:
         with status(f"yosys, {board.family}") as remark, ThreadPoolExecutor(1) as pool:
             area = pool.submit(synthesize, verilog, "npu", board.family, cache=folder)
-            timing = timing_of(design, cache=folder, progress=remark)
-            report = area.result()
+            try:
+                timing = timing_of(design, cache=folder, progress=remark)
+                report = area.result()
+            except BaseException:
+                end_tools()     # the other's too, which leaving the pool waits for
+                raise
         remember_synthesis(board, config, report, timing)
         return report, timing, place(design, board, config, seeds) if seeds else None
 

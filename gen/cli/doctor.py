@@ -34,12 +34,13 @@ _MAIN = '#include "Vtop.h"\nint main() { Vtop top; top.eval(); return 0; }\n'
 
 @dataclass(frozen=True)
 class Check:
-    """``mend`` is what to type when it is not ``ok``."""
+    """``mend`` is what to type when it is not ``ok``, which only matters where it is ``needed`` to run commands."""
 
     name: str
     ok: bool
     found: str
     mend: str = ""
+    needed: bool = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,23 +55,36 @@ def run(arguments: argparse.Namespace) -> int:
             remark(what)
             checks += found()
     if arguments.json:
-        print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
+        print_json({"ok": _well(checks), "checks": [asdict(check) for check in checks]})
     else:
         show(checks)
-    return 0 if all(check.ok for check in checks) else FAILED
+    return 0 if _well(checks) else FAILED
+
+
+def _well(checks: list[Check]) -> bool:
+    return all(check.ok for check in checks if check.needed)
 
 
 def show(checks: list[Check]) -> None:
+    needed = [check for check in checks if check.needed]
+    console.print(_table(needed))
+    for check in needed:
+        if not check.ok:
+            console.print(f"{check.name}: {check.mend}", soft_wrap=True)
+    if _well(checks):
+        console.print("Everything is there that the commands need.")
+    others = [check for check in checks if not (check.needed or check.ok)]
+    if others:
+        console.print("For development alone, `make test` and `make lint` (make setup brings them):", soft_wrap=True)
+        console.print(_table(others))
+
+
+def _table(checks: list[Check]) -> Table:
     table = Table("", "what", "found", box=None, show_header=False)
     for check in checks:
-        state = Text("ok", "green") if check.ok else Text("missing", "red")
+        state = Text("ok", "green") if check.ok else Text("missing", "red" if check.needed else "yellow")
         table.add_row(state, check.name, check.found)
-    console.print(table)
-    broken = [check for check in checks if not check.ok]
-    for check in broken:
-        console.print(f"{check.name}: {check.mend}", soft_wrap=True)
-    if not broken:
-        console.print("Everything is there.")
+    return table
 
 
 def python_checks() -> Iterator[Check]:
@@ -88,18 +102,17 @@ def python_checks() -> Iterator[Check]:
         extra = "" if requirement.marker is None else "dev"
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue
-        yield package_check(requirement, optional=bool(extra))
+        yield package_check(requirement, needed=not extra)
 
 
-def package_check(requirement: Requirement, *, optional: bool) -> Check:
-    """A development package that is absent is fine: only `make test` and `make lint` want it."""
-    name = f"{requirement.name} {requirement.specifier}" + (" (development)" if optional else "")
+def package_check(requirement: Requirement, *, needed: bool) -> Check:
+    name = f"{requirement.name} {requirement.specifier}"
     mend = f"pip install '{requirement.name}{requirement.specifier}'"
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(name, optional, "not installed", mend)
-    return Check(name, requirement.specifier.contains(version, prereleases=True), version, mend)
+        return Check(name, False, "not installed", mend, needed)
+    return Check(name, requirement.specifier.contains(version, prereleases=True), version, mend, needed)
 
 
 def command_checks() -> Iterator[Check]:

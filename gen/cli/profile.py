@@ -86,10 +86,12 @@ def run(arguments: argparse.Namespace) -> None:
         console.print(described(program.config, program.board), soft_wrap=True)
         show(profile, board)
         if (host := profile["host"]) is not None:
-            total = profile["total"]
-            console.print(f"accelerator {1000 / total['fps']:.2f} ms, as above; the processor's part of the model "
-                          f"({host['segments']} segment{'' if host['segments'] == 1 else 's'}) "
-                          f"{1000 * host['seconds']:.2f} ms on this computer, of random values", soft_wrap=True)
+            seconds = 1 / profile["total"]["fps"]
+            console.print(f"that is the accelerator alone, {1000 * seconds:.2f} ms; the processor's part of the model "
+                          f"({host['segments']} segment{'' if host['segments'] == 1 else 's'}) takes "
+                          f"{1000 * host['seconds']:.2f} ms on this computer, of random values, and a board's "
+                          f"processor may take many times as long: {1 / (seconds + host['seconds']):,.1f} inferences "
+                          "a second with both, one after the other", soft_wrap=True)
 
 
 def measure(application: "Application", target: str, clock: Clock, memory: Board | None) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def summary(result: "Run") -> dict:
         "outputs": {name: list(value.shape) for name, value in result.outputs.items()},
         "cycles": result.cycles, "seconds": round(result.seconds, 6),
         "host_seconds": round(result.host_seconds, 6), "mismatches": result.mismatches,
-        "accuracy": result.accuracy,
+        "accuracy": result.accuracy, "accuracies": result.accuracies,
     }
 
 
@@ -214,6 +214,11 @@ def show(result: "Run") -> None:
         facts.append(f"{result.host_seconds:.2f} s on the processor")
     if result.accuracy is not None:
         facts.append(f"accuracy {100 * result.accuracy:.2f} %")
+    elif result.accuracies:
+        facts.append("accuracy " + ", ".join(f"{100 * share:.2f} % by {name}"
+                                             for name, share in result.accuracies.items()))
+    elif result.labelled:
+        facts.append("accuracy not known, as no output is one vector of scores")
     if result.cycles is not None:
         facts.append(f"{result.cycles:,.0f} cycles an inference")
     if result.compared:

@@ -72,10 +72,13 @@ class Area:
     now: bool = True
 
     def too_much(self, board: Board) -> list[str]:
-        """What the machine surely takes more of than the device has, its error let off."""
+        """What the machine surely takes more of than the device has, its error let off; there is none where it was
+        synthesised.
+        """
         logic = _UNKNOWN_ERROR if self.error is None else self.error
+        counted = 0.0 if self.error == 0 else _COUNTED_ERROR
         hard = FAMILIES[self.family].resources[2:]
-        return exceeded(self.totals, board, {name: _COUNTED_ERROR if name in hard else logic for name in self.totals})
+        return exceeded(self.totals, board, {name: counted if name in hard else logic for name in self.totals})
 
     def __str__(self) -> str:
         """Such as ``lut 23,505, ff 26,240, dsp 144, bram36 86, within 8 % of synthesis``."""

@@ -91,11 +91,24 @@ class Run:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of the labelled samples that are right."""
-        if self.labels is None or self.inferences[0].prediction is None or not (labelled := self.labels >= 0).any():
-            return None
-        predictions = np.array([inference.prediction for inference in self.inferences])
-        return float((predictions == self.labels)[labelled].mean())
+        """Share of the labelled samples that are right, by the one output that the model has."""
+        return next(iter(self.accuracies.values()), None) if len(self.inferences[0].outputs) == 1 else None
+
+    @property
+    def labelled(self) -> bool:
+        return self.labels is not None and bool((self.labels >= 0).any())
+
+    @property
+    def accuracies(self) -> dict[str, float]:
+        """Output -> share of the labelled samples that are right by it, of those that are a vector of scores."""
+        if self.labels is None or not (known := self.labels >= 0).any():
+            return {}
+        found = {}
+        for name in self.inferences[0].outputs:
+            scores = [inference.outputs[name] for inference in self.inferences]
+            if all(are_scores(one.shape) for one in scores):
+                found[name] = float((np.array([one.argmax() for one in scores]) == self.labels)[known].mean())
+        return found
 
 
 def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Executor | None,

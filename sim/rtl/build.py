@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
@@ -12,6 +13,7 @@ from pathlib import Path
 from cores.arch.registers import address_of
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
+from npudriver.files import named, read_file
 from sim.folders import cache_folder
 from sim.toolchain import ToolError, child_process, keep_runtime, lend_runtime, verilator_environment
 
@@ -21,6 +23,8 @@ _FOLDER = Path(__file__).parent
 _CORES = _FOLDER.parents[1] / "cores"
 _HARNESS = ("harness.cpp", "axi_memory.hpp", "dram.hpp")
 _LIBRARY = "libnpu.so"
+#: Beside it, its SHA-256: a library that is cut ends whoever loads it with a signal (SIGBUS).
+_SEAL = "libnpu.sha256"
 #: Yosys writes operands of unequal width and initial values beside processes; both are what the netlist means.
 _VERILATOR = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint", "-Wno-style"]
 #: At 256 MACs -O1 simulates 350 kHz after 25 s of compiling, -O2 380 kHz after 33 s, -Os 280 kHz after 34 s.
@@ -78,10 +82,23 @@ def _claimed(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def _seal(library: Path) -> str:
+    return hashlib.sha256(read_file(library)).hexdigest()
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a folder has the library that was put there; not, where it is damaged, which is made again."""
+    try:
+        return read_file(folder / _SEAL).decode(errors="replace") == _seal(folder / _LIBRARY)
+    except OSError:
+        return False
+
+
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     with child_process(command, folder, environment) as process:
         said, _ = process.communicate()
-    (folder / "build.log").write_text(said)
+    with named(folder):
+        (folder / "build.log").write_text(said)
     if process.returncode:
         lines = [line for line in said.splitlines() if "rror" in line] or ["no message"]
         raise ToolError(f"Verilator could not build the simulation: {lines[0]} (all of it in {folder / 'build.log'})")
@@ -111,7 +128,7 @@ def compile_library(
     key = _digest(*parts, top, *_VERILATOR, *make, *options, *defines, environment.get("VERILATOR_ROOT", "system"))
     cache = cache_folder() / "rtl"
     folder = cache / key
-    if (folder / _LIBRARY).exists():
+    if _is_whole(folder):
         return folder / _LIBRARY
     for path, remedy in ((cache, "set NPUGEN_BUILD to another"),
                          (environment.get("VERILATOR_ROOT", ""), "install Verilator elsewhere")):
@@ -121,15 +138,18 @@ def compile_library(
     runtime = _runtime(cache, environment, *make, *options)
     claimed = folder.with_name(f"{key}.tmp")
     with _claimed(claimed):
-        if (folder / _LIBRARY).exists():  # another process was first
+        if _is_whole(folder):   # another process was first
             return folder / _LIBRARY
-        scratch = claimed / top
-        shutil.rmtree(scratch, ignore_errors=True)
-        (scratch / "obj").mkdir(parents=True)
-        lend_runtime(runtime, scratch / "obj")
+        # A name that nobody has had: Verilator and make of one that was killed may still be at work in theirs.
+        for left in claimed.iterdir():
+            shutil.rmtree(left, ignore_errors=True)
+        scratch = Path(tempfile.mkdtemp(dir=claimed, prefix=f"{top}."))
+        (scratch / "obj").mkdir()
         files = sources()
-        for name, content in files.items():
-            (scratch / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        with named(scratch):
+            lend_runtime(runtime, scratch / "obj")
+            for name, content in files.items():
+                (scratch / name).write_bytes(content.encode() if isinstance(content, str) else content)
         _run(
             [
                 "verilator", "--cc", "--exe", "--build", "-j", "2", "--prefix", f"V{top}", "--top-module", top,
@@ -139,8 +159,13 @@ def compile_library(
             ],
             scratch, environment,
         )
-        keep_runtime(scratch / "obj", runtime)
-        shutil.rmtree(scratch / "obj")
+        with named(cache):
+            keep_runtime(scratch / "obj", runtime)
+            shutil.rmtree(scratch / "obj")
+            (scratch / _SEAL).write_text(_seal(scratch / _LIBRARY))
+        if folder.exists():     # damaged; whoever has loaded it keeps it
+            folder.rename(claimed / "damaged")
+        scratch.chmod(claimed.stat().st_mode)   # mkdtemp's are the owner's alone
         scratch.rename(folder)
     return folder / _LIBRARY
 

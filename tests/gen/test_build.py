@@ -1,6 +1,7 @@
 """`gen build --synth`: what it says of a machine and its board."""
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,16 +11,19 @@ import pytest
 from boards.clock import Clock
 from boards.registry import BOARDS
 from gen.cli import main
+from gen.cli.build import map_to_device
 from gen.hw.clock import clock_of, remember_route
 from gen.hw.remembered import remember_synthesis
 from gen.hw.synth import Report
 from gen.hw.timing import PathGroup, TimingReport
+from sim.toolchain import child_process
 
 
 @pytest.mark.parametrize("board, totals, warning", [
     ("zu3eg", {"lut": 70_560, "ff": 141_120, "dsp": 360, "bram36": 216}, None),
-    ("zu3eg", {"lut": 70_561, "ff": 0, "dsp": 0, "bram36": 0}, "Ultra96-V2: lut 70,561 of 70,560; take fewer"),
-    ("ecp5", {"lut": 1, "ff": 1, "dsp": 157, "ebr": 208.5}, "ULX3S-85F: dsp 157 of 156, ebr 208.5 of 208; take fewer"),
+    ("zu3eg", {"lut": 70_561, "ff": 0, "dsp": 0, "bram36": 0}, "Ultra96-V2: lut 70,561 of 70,560 (as mapped by Yosys)"),
+    ("ecp5", {"lut": 1, "ff": 1, "dsp": 157, "ebr": 208.5},
+     "ULX3S-85F: dsp 157 of 156, ebr 208.5 of 208 (as mapped by Yosys)"),
 ])
 def test_a_machine_larger_than_its_board(board: str, totals: dict, warning: str | None, tmp_path: Path,
                                          capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
@@ -29,14 +33,46 @@ def test_a_machine_larger_than_its_board(board: str, totals: dict, warning: str 
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")
     monkeypatch.setattr("gen.hw.synth.synthesize", lambda *arguments, **options: report)
     monkeypatch.setattr("gen.hw.timing.timing_of", lambda *arguments, **options: timing)
+    argv = ["build", "--board", board, "--macs", "16", "-o", str(tmp_path), "--synth"]
+    assert main([*argv, "--force"]) == 0
+    assert ("warning: the machine is larger" in capsys.readouterr().err) == bool(warning)
     for options in ([], ["--json"]):
-        assert main(["build", "--board", board, "--macs", "16", "-o", str(tmp_path), "--synth", *options]) == 0
+        assert main([*argv, *options]) == (1 if warning else 0)
         said = capsys.readouterr()
-        assert ("warning: " in said.err) == bool(warning)
+        assert ("gen build: error: " in said.err) == bool(warning)
         assert (warning or "") in said.err
     assert json.loads(said.out)["fits"] is not bool(warning)
     assert json.loads(said.out)["timing"]["estimated_mhz"] == 250
     assert json.loads((tmp_path / "resources.json").read_text())["fits"] is not bool(warning)
+
+
+@pytest.mark.parametrize(("board", "macs", "said"), [
+    ("ecp5", "128", "ULX3S-85F: dsp 160 of 156 (as synthesised); --macs 64 fits"),
+    ("zynq7020", "1024", "(estimated); --macs "),
+])
+def test_a_machine_known_to_be_larger_is_refused(board: str, macs: str, said: str, tmp_path: Path,
+                                                 capsys: pytest.CaptureFixture):
+    assert main(["build", "--board", board, "--macs", macs, "-o", str(tmp_path / "new")]) == 1
+    assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
+
+
+def test_an_interrupt_ends_both_runs_of_yosys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """The one beside, too, whose end leaving waits for."""
+    begun = threading.Event()
+
+    def synthesize(*_: object, **__: object) -> None:
+        with child_process(["sleep", "1000"], tmp_path) as process:
+            begun.set()
+            process.wait()
+
+    def timing_of(*_: object, **__: object) -> None:
+        begun.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gen.hw.synth.synthesize", synthesize)
+    monkeypatch.setattr("gen.hw.timing.timing_of", timing_of)
+    with pytest.raises(KeyboardInterrupt):
+        map_to_device("module npu; endmodule", BOARDS["ecp5"], BOARDS["ecp5"].config(16))
 
 
 def test_profile_reckons_with_the_clock_that_build_has_estimated(tmp_path: Path, capsys: pytest.CaptureFixture,

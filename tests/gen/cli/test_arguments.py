@@ -10,6 +10,7 @@ import pytest
 
 from cores.config import FEATURES
 from gen.cli import COMMANDS, main
+from gen.cli.bench_part import Part
 from gen.cli.machine import add_machine_options, chosen_config
 from tests.gen.cli.calls import error_line
 
@@ -122,3 +123,16 @@ def test_units_of_a_bench_keep_the_machine():
     assert (plain.macs, plain.acc_depth, plain.depthwise, plain.gather) == (64, 512, 0, 0)
     assert gathering == dataclasses.replace(plain, gather=1)
     assert chosen_config(arguments).depthwise == 1
+
+
+def test_a_bench_that_measures_nothing_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                  capsys: pytest.CaptureFixture):
+    """What was asked for must be there; of all that there is, what is left out is said."""
+    monkeypatch.setenv("NPUGEN_MODELS", str(tmp_path / "none"))
+    for argv in (["networks"], ["networks", "quantization", "--json"]):
+        assert main(["bench", *argv]) == 1
+        assert "gen bench: error: not measured: networks" in capsys.readouterr().err
+    parts = {"one": Part("one", "", lambda _: [{"x": 1}]), "two": Part("two", "", lambda _: [])}
+    monkeypatch.setattr("gen.cli.bench.PARTS", parts)
+    assert main(["bench"]) == 0
+    assert capsys.readouterr().err == "left out: two\n"

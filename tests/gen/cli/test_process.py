@@ -71,7 +71,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path):
     command = [sys.executable, "-m", "gen", "demo", "--macs", "16"]
     environment = {**os.environ, "NPUGEN_BUILD": str(tmp_path / "cache")}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
-        while demo.poll() is None and not list((tmp_path / "cache").glob("rtl/*.tmp/npu/obj")):
+        while demo.poll() is None and not list((tmp_path / "cache").glob("rtl/*.tmp/npu.*/obj")):
             time.sleep(0.05)
         demo.send_signal(signal.SIGTERM)
         _, said = demo.communicate(timeout=60)
