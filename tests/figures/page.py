@@ -21,7 +21,7 @@ from tests.figures.record import Record
 
 __all__ = ["Constants", "Page"]
 
-#: Pattern of page names -> number as it is written -> why it is no figure.
+#: Pattern of page names -> number as it is written, or * for all -> why it is no figure.
 Constants = Mapping[str, Mapping[str, str]]
 
 _REGION = re.compile(r"(<!-- figures: ([^>]*?) -->\n).*?(<!-- end of figures -->\n)", re.S)
@@ -118,7 +118,7 @@ class Page:
     def typed(self, constants: Constants) -> Iterator[str]:
         """Lines with a number that is in no record that holds there, as ``docs/models.md:12: 71,536``."""
         for line, number, records in self._numbers():
-            if number not in constants and not any(_is_of(number, record) for record in records):
+            if not {number, "*"} & constants.keys() and not any(_is_of(number, record) for record in records):
                 yield f"{self.name}:{line}: {number}"
 
     def replaced(self, name: str, old: Record) -> tuple[str, list[str]]:
