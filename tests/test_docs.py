@@ -20,7 +20,8 @@ def test_commands_parse(line: str):
     arguments = make_parser(words[0]).parse_args(words)
     for name in ("model", "input"):
         path = getattr(arguments, name, None)
-        assert path is None or path.parts[0] == "build" or (ROOT / path).is_file(), f"{path} is not there"
+        assert path is None or path.parts[0] in ("build", "$NPUGEN_MODELS") or (ROOT / path).is_file(), (
+            f"{path} is not there")
 
 
 @pytest.mark.parametrize("target", sorted(set(re.findall(r"^ +make ([\w-]+)|`make ([\w-]+)`", CODE, re.M))))

@@ -7,7 +7,7 @@ import pytest
 
 from cores.arch.isa import Opcode
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Graph
 from gen.mapping.pack import pack, passes_of
 from gen.mapping.plain import PlainMapping
@@ -46,7 +46,7 @@ def windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def propose(site):
         if isinstance(site.layer, Conv) and site.layer.depthwise:
-            raise CompileError("not now")
+            raise LayerError(site.layer.name, "not now")
         return plain(site)
 
     monkeypatch.setattr(PlainMapping, "propose", propose)

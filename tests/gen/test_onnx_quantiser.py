@@ -54,6 +54,9 @@ def test_leaky_relu_and_concat(form: QuantFormat, number: QuantType, operators: 
                                tmp_path: Path) -> None:
     onnx.save(network(rng), tmp_path / "float.onnx")
     samples = rng.normal(size=(8, 3, 12, 12)).astype(np.float32)
+    # onnxruntime's own QLinearConv of uint8 saturates on processors without products of 8 bits, but for narrow weights.
+    narrow = form is QuantFormat.QOperator and number is QuantType.QUInt8
     quantize_static(tmp_path / "float.onnx", tmp_path / "model.onnx", Samples(samples), quant_format=form,
-                    activation_type=number, weight_type=QuantType.QInt8, op_types_to_quantize=operators)
+                    activation_type=number, weight_type=QuantType.QInt8, op_types_to_quantize=operators,
+                    reduce_range=narrow)
     assert compare(tmp_path / "model.onnx", {"x": samples}).largest <= 1
