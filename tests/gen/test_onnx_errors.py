@@ -335,6 +335,37 @@ def test_nodes_without_inputs(samples: int, rng: np.random.Generator, tmp_path: 
     refuse(b.save(tmp_path), "node reshape", "(com.microsoft.Reshape)")
 
 
+@pytest.mark.parametrize(("operator", "attribute"), [
+    ("Conv", "kernel_shape"), ("Conv", "pads"), ("MaxPool", "kernel_shape"), ("MaxPool", "strides"),
+    ("ConvTranspose", "kernel_shape"), ("ConvTranspose", "output_shape")])
+def test_windows_of_no_axes(operator: str, attribute: str, rng: np.random.Generator, tmp_path: Path) -> None:
+    """An empty list is no attribute that is left out; onnxruntime refuses it, too."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 3, 6, 6))
+    weights = [] if operator == "MaxPool" else [b.weights(3, 3, 3, 3, axis=int(operator == "ConvTranspose"))]
+    b.output(b.quantize(b.node(operator, x, *weights)))
+    node = b.nodes[-2]
+    node.attribute.append(helper.make_attribute(attribute, [], attr_type=onnx.AttributeProto.INTS))
+    if operator == "MaxPool" and attribute != "kernel_shape":
+        node.attribute.append(helper.make_attribute("kernel_shape", [2, 2]))
+    refuse(b.save(tmp_path), f"node {node.name} ({operator}): {attribute} is an empty list", "export the model again")
+
+
+@pytest.mark.parametrize("names", [("", ""), ("", "ai.onnx"), ("com.microsoft", "com.microsoft")])
+def test_two_versions_of_a_domain(names: tuple[str, str], rng: np.random.Generator, tmp_path: Path) -> None:
+    """Tools take either; a version that is said twice does no harm."""
+    b = Builder(rng)
+    b.output(b.quantize(conv(b, b.dequantize(b.input(1, 3, 6, 6)))))
+    model, path = b.build(), tmp_path / "model.onnx"
+    version = {entry.domain: entry.version for entry in model.opset_import}[names[0]]
+    model.opset_import.append(helper.make_opsetid(names[1], version))
+    onnx.save(model, path)
+    load(path)
+    model.opset_import[-1].version += 1
+    onnx.save(model, path)
+    refuse(path, f"imports versions {version} and {version + 1} of the operators of {names[0] or 'ai.onnx'}")
+
+
 def test_no_outputs(rng: np.random.Generator, tmp_path: Path) -> None:
     b = Builder(rng)
     conv(b, b.dequantize(b.input(1, 3, 6, 6)))

@@ -1,19 +1,25 @@
 """Refuses what is no valid ONNX model."""
 
 import onnx
+from onnx import AttributeProto
 
 from gen.ir.errors import GraphError
 from gen.onnx.light import is_large, light
-from gen.onnx.passes.report import sentence, title
+from gen.onnx.passes.report import nested, sentence, title
 
 __all__ = ["check"]
 
+#: Attributes with a number or two for each spatial axis.
+_OF_AXES = {"kernel_shape", "strides", "dilations", "pads", "output_padding", "output_shape"}
+
 
 def check(model: onnx.ModelProto) -> onnx.ModelProto:
-    """By onnx's own rules, and that nodes are sorted."""
+    """By onnx's own rules, and those that its checker leaves to others: see the functions below."""
     # Older files must list initializers among the inputs, which writers forget and nobody needs.
     model.ir_version = max(model.ir_version, 4)
+    _check_versions(model)
     _check_order(model.graph)
+    _check_windows(model.graph)
     try:
         onnx.checker.check_model(_empty(model))
     except (onnx.checker.ValidationError, ValueError, RuntimeError) as error:
@@ -43,3 +49,22 @@ def _check_order(graph: onnx.GraphProto) -> None:
                 what = "made only by a later node; sort the nodes" if name in made else "made nowhere"
                 raise GraphError(f"{title(node)}: its input {name} is {what}")
         known.update(node.output)
+
+
+def _check_versions(model: onnx.ModelProto) -> None:
+    """A domain of operators has one version: tools differ in which of several they take."""
+    known: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = entry.domain or "ai.onnx"
+        if known.setdefault(domain, entry.version) != entry.version:
+            raise GraphError(f"the model imports versions {known[domain]} and {entry.version} of the operators of "
+                             f"{domain}; name one in opset_import")
+
+
+def _check_windows(graph: onnx.GraphProto) -> None:
+    """What a window has for each axis is left out or there for each axis; an empty list is neither."""
+    for node in nested(graph.node):
+        for attribute in node.attribute:
+            if attribute.name in _OF_AXES and attribute.type == AttributeProto.INTS and not attribute.ints:
+                raise GraphError(f"{title(node)}: {attribute.name} is an empty list; leave it out, or export the model "
+                                 "again")
