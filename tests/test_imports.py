@@ -64,8 +64,8 @@ EDGES = {
     "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
                "gen.partition gen.passes gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
     "gen.check": "gen.ir gen.onnx gen.partition sim.golden",
-    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.partition gen.passes "
-                 "gen.quantize gen.run sim",
+    "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize "
+                 "gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
               "gen.files npudriver sim",

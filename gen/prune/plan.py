@@ -10,7 +10,6 @@ import onnx
 
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError, GraphError
-from gen.onnx.machine import Machine
 from gen.onnx.read import Shapes, read
 from gen.prune.blocks import densities, prune_blocks, prune_magnitudes
 from gen.prune.channels import ChannelMap
@@ -106,7 +105,7 @@ class Pruner:
         self._before: Times | None = None
         self._reason = ""
         try:
-            twin = Twin.of(model, name=name, machine=Machine.of(config))
+            twin = Twin.of(model, config, name=name)
             self._before, self._twin = twin.times(config), twin
         except (CompileError, GraphError, QuantizeError) as error:
             self._reason = str(error)
@@ -151,7 +150,7 @@ class Pruner:
                       judge.labels is not None, judge.remark)
 
     def _twin_of(self, model: onnx.ModelProto) -> Twin:
-        return Twin.of(model, name=self._name, machine=Machine.of(self._config))
+        return Twin.of(model, self._config, name=self._name)
 
     def _required(self) -> Twin:
         if self._twin is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -9,11 +10,8 @@ from onnx import helper, shape_inference
 
 from cores.config import NpuConfig
 from gen.compiler import generate, prepare
-from gen.ir.errors import GraphError
-from gen.onnx.importer import Imported, load_model
-from gen.onnx.machine import Machine
+from gen.onnx.importer import Imported
 from gen.options import CompileOptions
-from gen.partition.partition import partition
 from gen.passes.prune import prune
 from gen.quantize.calibrate import distributions
 from gen.quantize.insert import insert
@@ -21,6 +19,7 @@ from gen.quantize.options import QuantizeOptions
 from gen.quantize.plan import plan_quantisation
 from gen.quantize.prepare import quantised_node
 from gen.quantize.ranges import ranges_of
+from gen.run.application import open_application
 from gen.run.inputs import InputSpec
 from sim import cycles
 from sim.profile import layer_timings
@@ -87,22 +86,16 @@ class Twin:
     on_host: int = 0
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, *, name: str, machine: Machine | None = None) -> "Twin":
-        """Raises GraphError, QuantizeError for a model that the machine cannot have any of; ``name`` is its file's.
-
-        ``machine``: as of a `gen.onnx.importer.Importer`.
+    def of(cls, model: onnx.ModelProto, config: NpuConfig, *, name: str) -> "Twin":
+        """Raises GraphError, CompileError, QuantizeError for a model that the machine cannot have any of; ``name`` is
+        its file's.
         """
         integers = quantised(model) if quantised_node(model) is None else model
-        content, on_host = integers.SerializeToString(), 0
-        try:
-            imported = [load_model(name, content, machine=machine)]
-        except GraphError:
-            cut = partition(name, content, machine=machine)
-            imported = [load_model(name, segment.model.SerializeToString(), machine=machine)
-                        for segment in cut.segments if segment.place == "accelerator"]
-            on_host = len(cut.host)
+        application = open_application(Path(name), config, content=integers.SerializeToString())
+        imported = [workload.imported for workload in application.workloads]
         layers = {node: layer.name for one in imported for layer in one.graph.layers for node in layer.onnx_nodes}
-        return cls(imported, layers, frozenset(value.name for value in model.graph.input), on_host)
+        return cls(imported, layers, frozenset(value.name for value in model.graph.input),
+                   len(application.partition.host) if application.partition else 0)
 
     def times(self, config: NpuConfig, density: Mapping[str, float] | None = None) -> Times:
         """With the layers of these nodes pruned to ``density``. Raises CompileError."""

@@ -69,29 +69,33 @@ class Application:
 
 
 def open_application(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
-                     calibration: Calibration | None = None, winograd_samples: Path | None = None,
-                     board: str | None = None, host: HostOptions | None = None) -> Application:
+                     content: bytes | None = None, calibration: Calibration | None = None,
+                     winograd_samples: Path | None = None, board: str | None = None,
+                     host: HostOptions | None = None) -> Application:
     """As `gen.run.workload.open_workload`; what the accelerator does not take of a model is left to the processor.
 
     That is what the importer refuses, and what turns out later to be more than the machine can compute. All of it that
     a round finds is left at once, so there is seldom more than one.
 
-    ``calibration`` quantises a float model, and what one that is quantised in part lacks for its layers to stay on the
+    ``content`` is a quantised model in place of the one at ``path``, which names it; it goes without ``calibration``,
+    which quantises a float model, and what one that is quantised in part lacks for its layers to stay on the
     accelerator. Raises FloatModelError where it cannot, or has nothing to do; UnfitNodesError where nothing would be
     left for the accelerator.
     """
     options, host = options or CompileOptions(), host or HostOptions()
-    if is_program(path):
+    if content is None and is_program(path):
         if calibration is not None:
             raise ConflictError(f"{path}: a program is quantised already; --calibrate goes with a float model")
         return _of_program(path, config, options, host, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
     source = None if calibration is None else calibrated(path, calibration, options.shapes)
+    content = content if source is None else source.content
     refused: UnfitNodesError | None = None
     while True:
         try:
-            application = _of_model(path, config, options, source, host, winograd_samples=winograd_samples, board=board)
+            application = _of_model(path, content, config, options, source, host, winograd_samples=winograd_samples,
+                                    board=board)
         except GraphError:
             if refused is not None:
                 raise refused from None
@@ -117,10 +121,10 @@ def _unfit(application: Application) -> tuple[dict[str, str], UnfitNodesError | 
     return found, first
 
 
-def _of_model(path: Path, config: NpuConfig, options: CompileOptions, source: Calibrated | SampledRanges | None,
-              host: HostOptions, *, winograd_samples: Path | None, board: str | None) -> Application:
+def _of_model(path: Path, content: bytes | None, config: NpuConfig, options: CompileOptions,
+              source: Calibrated | SampledRanges | None, host: HostOptions, *, winograd_samples: Path | None,
+              board: str | None) -> Application:
     """A model, without what ``host`` leaves to the processor; ``source``: what samples have made of it."""
-    content = None if source is None else source.content
     remarks = () if source is None else source.remarks
     try:
         if host.leave:

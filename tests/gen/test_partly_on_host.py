@@ -81,13 +81,13 @@ def test_profile(model: onnx.ModelProto) -> None:
 
 def test_prune(model: onnx.ModelProto, rng: Rng, capsys: pytest.CaptureFixture) -> None:
     """Cycles are those of both segments."""
-    twin = Twin.of(model, name="float.onnx")
+    twin = Twin.of(model, CONFIG, name="float.onnx")
     dense = twin.times(CONFIG)
     assert twin.on_host == 1 and len(twin.imported) == 2
     convs = [node.name for node in model.graph.node if node.op_type == "Conv"]
     assert set(convs) <= set(dense.nodes) and dense.total > sum(dense.nodes[name] for name in convs)
     density = dict.fromkeys(convs, 0.5)
-    pruned = Twin.of(prune_blocks(model, density, CONFIG), name="float.onnx").times(CONFIG)
+    pruned = Twin.of(prune_blocks(model, density, CONFIG), CONFIG, name="float.onnx").times(CONFIG)
     assert twin.times(CONFIG, density).total == pruned.total < dense.total
     assert main(["prune", "float.onnx", "--budget-cycles", str(pruned.total + 100), "--macs", "16", "-o", "p.onnx",
                  "--json"]) == 0
@@ -95,6 +95,22 @@ def test_prune(model: onnx.ModelProto, rng: Rng, capsys: pytest.CaptureFixture) 
     found = json.loads(out)
     assert found["on_host"] == 1 and found["cycles"]["after"] <= pruned.total + 100
     assert "1 node runs on the processor" in said
+
+
+def test_prune_without_what_does_not_fit(rng: Rng, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """A layer whose sums turn out to be wider than the accumulators when it is mapped; `compile` leaves it, too."""
+    b = FloatBuilder(rng, ["N", 3, 8, 8])
+    y = b.node("Relu", b.same_conv(b.same_conv("x", 3, 64), 64, 64, kernel=7, name="large"))
+    model = b.model(b.same_conv(y, 64, 16, name="last"))
+    onnx.save(model, tmp_path / "wide.onnx")
+    config = NpuConfig.preset(16, acc_width=24)
+    twin = Twin.of(model, config, name="wide.onnx")
+    found = twin.times(config)
+    assert twin.on_host == 2 and "last" in found.nodes and "large" not in found.nodes
+    assert main(["prune", str(tmp_path / "wide.onnx"), "--budget-cycles", str(found.total - 1), "--macs", "16",
+                 "--acc-width", "24", "-o", str(tmp_path / "p.onnx"), "--json"]) == 0
+    out, said = capsys.readouterr()
+    assert json.loads(out)["cycles"]["after"] < found.total and "on the processor" in said
 
 
 def test_streams(model: onnx.ModelProto, capsys: pytest.CaptureFixture) -> None:

@@ -141,10 +141,10 @@ def chain() -> onnx.ModelProto:
 
 def test_cycles_of_a_density_are_those_of_the_pruned_model(chain: onnx.ModelProto):
     nodes = [layer.node for layer in find_layers(chain) if not layer.left]
-    twin = Twin.of(chain, name="chain")
+    twin = Twin.of(chain, CONFIG, name="chain")
     density = dict(zip(nodes, (0.25, 0.5, 1.0, 0.25), strict=True))
     expected = twin.times(CONFIG, density)
-    found = Twin.of(prune_blocks(chain, density, CONFIG), name="chain").times(CONFIG)
+    found = Twin.of(prune_blocks(chain, density, CONFIG), CONFIG, name="chain").times(CONFIG)
     assert found == expected
     dense = twin.times(CONFIG)
     assert expected.nodes[nodes[0]] < 0.35 * dense.nodes[nodes[0]]
@@ -161,7 +161,7 @@ def test_every_layer_has_cycles(tmp_path: Path, rng: np.random.Generator):
     onnx.save(builder.model(value), tmp_path / "m.onnx")
     argv = ["prune", str(tmp_path / "m.onnx"), "--density", "0.5", "-o", str(tmp_path / "p.onnx"), "--shape"]
     model = read_model(tmp_path / "m.onnx", {"x": (1, 3, 8, 8)})
-    times = Twin.of(model, name="m").times(CONFIG)
+    times = Twin.of(model, CONFIG, name="m").times(CONFIG)
     assert times.nodes.keys() >= {layer.node for layer in find_layers(model)} and min(times.nodes.values()) > 0
     assert main([*argv, "x=1,3,8,8", "--shape", "y=1,2"]) == 2
     assert main([*argv, "x=1,3,8,8"]) == 0
@@ -170,7 +170,7 @@ def test_every_layer_has_cycles(tmp_path: Path, rng: np.random.Generator):
 
 def test_a_budget_is_met(chain: onnx.ModelProto):
     pruner = Pruner(chain, CONFIG, name="chain")
-    dense = Twin.of(chain, name="chain").times(CONFIG).total
+    dense = Twin.of(chain, CONFIG, name="chain").times(CONFIG).total
     budget = round(0.6 * dense)
     pruned = pruner.prune(Goal(kind="block", cycles=budget))
     assert 0.9 * budget < pruned.after.total <= budget
