@@ -18,7 +18,16 @@ from onnx.reference import ReferenceEvaluator
 from cores.arch.numerics import TABLE_BYTES
 from gen.onnx.model import MICROSOFT, Model, Node, NodeError
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
-from gen.onnx.values import Constant, PendingTable, Quantisation, Quantised, QuantisedConstant, Real, Value
+from gen.onnx.values import (
+    Constant,
+    PendingTable,
+    Quantisation,
+    Quantised,
+    QuantisedConstant,
+    RawInput,
+    Real,
+    Value,
+)
 
 __all__ = ["ELEMENTWISE", "Functions"]
 
@@ -101,7 +110,10 @@ class Functions:
             raise refused
         self.note(node, inputs, None)
         if not self._tables:
-            raise NodeError(f"{refused}; it is a function of each value by itself, which --features table puts on the "
+            # Of what the processor makes only because that is a function, too: quantising it there would not help.
+            maker = next((v.maker for v in inputs if isinstance(v, RawInput) and v.maker), "")
+            why = f"its input is float, and made by node {maker}, which the processor has" if maker else str(refused)
+            raise NodeError(f"{why}; it is a function of each value by itself, which --features table puts on the "
                             "accelerator", at=refused.at)
         real = self._reals[sources[0]]
         return PendingTable(name=node.name, nodes=self._nodes(node.outputs[0], sources[0]), order=real.order,

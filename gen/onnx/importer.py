@@ -34,6 +34,7 @@ from gen.onnx.machine import Machine
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import Shapes, parse, read
 from gen.onnx.refusals import obstacle
+from gen.onnx.registry import Handler
 from gen.onnx.values import (
     Constant,
     Host,
@@ -138,9 +139,7 @@ class Importer:
 
     def _handled(self, node: Node, inputs: list[Value | None]) -> list[Value]:
         """What the handler of a node makes of it."""
-        handler = HANDLERS.get((node.domain, node.op))
-        if handler is None:
-            raise NodeError(_unknown(node))
+        handler = self._handler(node)
         try:
             result = handler(Context(node, self._graph, self._folder, self._model.opset, self._functions,
                                      self._machine), inputs)
@@ -150,6 +149,13 @@ class Importer:
             raise NodeError("its attributes and the shapes of its inputs contradict each other; "
                             "export the model again") from None
         return result if isinstance(result, list) else [result]
+
+    def _handler(self, node: Node) -> Handler:
+        """Raises NodeError for an operator that has none."""
+        handler = HANDLERS.get((node.domain, node.op))
+        if handler is None:
+            raise NodeError(_unknown(node))
+        return handler
 
     def _bound(self, outputs: list[Value]) -> None:
         self._node_values += sum(v.order.size for v in outputs if not isinstance(v, Constant | QuantisedConstant))

@@ -33,7 +33,8 @@ def obstacle(value: Value | None) -> str:
         case Condition():
             return "is a comparison, which only a Where can follow"
         case RawInput() if value.maker:
-            return f"is float, and made on the processor by node {value.maker}; have it quantised behind that"
+            return (f"is float, and made by node {value.maker}, which the processor has; with QuantizeLinear and "
+                    "DequantizeLinear after that, this node can be the accelerator's")
         case RawInput() if value.others_quantised:
             return (f"is the float input {value.name}; put QuantizeLinear and DequantizeLinear behind that, as "
                     "they are elsewhere in the model")

@@ -98,6 +98,7 @@ class _Prober(Importer):
             try:
                 for name in node.inputs:
                     if isinstance(value := self._values.get(name), Outside):
+                        self._handler(node)     # no other input would help one without
                         by = f"makes it in node {value.maker}" if value.maker else "has it"
                         raise NodeError(f"its input {name} is {value.what}: the processor {by}")
                 outputs = super()._visit(node)
