@@ -142,9 +142,12 @@ def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
         for name in node.outputs:
             if name in probed.unquantised:
                 reader = probed.unquantised[name]
-                found[node.name] = ("its result is not quantised, and " + (
-                    f"node {reader}, which the processor has, reads it" if reader else "an output of the model")
-                    + "; put QuantizeLinear and DequantizeLinear behind it")
+                what = f"node {reader}, which the processor has, reads it" if reader else "an output of the model"
+                # The parts of a Concat that comes as far as this are quantised.
+                advice = ("its inputs are quantised each by itself, as they should be; put QuantizeLinear and "
+                          "DequantizeLinear after it only where their ranges are alike" if node.op == "Concat" else
+                          "put QuantizeLinear and DequantizeLinear after it")
+                found[node.name] = f"its result is not quantised, and {what}; {advice}"
     return found
 
 

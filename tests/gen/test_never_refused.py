@@ -112,6 +112,18 @@ def test_a_concat_with_copies_that_the_processor_reads(rng: np.random.Generator,
     assert np.square(made - wanted).sum() < 0.01 * np.square(wanted).sum()
 
 
+def test_what_helps_a_concat(rng: np.random.Generator, tmp_path: Path) -> None:
+    """One scale for boxes and scores would leave nothing of the scores: it is not what a Concat is told to have."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 4, 6, 6))
+    parts = [b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), b.bias(4)), scale) for scale in (2.0, 0.004)]
+    b.output(b.node("Concat", *parts, axis=1), np.float32)
+    (reason,) = host(open_application(b.save(tmp_path), CONFIG)).values()
+    assert reason == ("its result is not quantised, and an output of the model; its inputs are quantised each by "
+                      "itself, as they should be; put QuantizeLinear and DequantizeLinear after it only where their "
+                      "ranges are alike")
+
+
 def test_a_bias_of_several_layers(rng: np.random.Generator, tmp_path: Path) -> None:
     """A copy of it must not be called as something that is there: here the values that onnxruntime would choose."""
     b = FloatBuilder(rng, ["n", 3, 12, 12])
