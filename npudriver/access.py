@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Sequence
 
 from .errors import TransportError
+from .files import open_file
 
 __all__ = ["CHALLENGE_WORDS", "TOKEN", "TOKEN_FILE", "answer", "challenge", "is_answer", "read_token"]
 
@@ -29,7 +30,8 @@ CHALLENGE_WORDS = 8
 def read_token(file: Path | None = None) -> bytes | None:
     """Of the ``file``, else of the one that NPUDRIVER_TOKEN_FILE names, else NPUDRIVER_TOKEN; None where none is there.
 
-    White space around it does not count. Raises TransportError for a file that others can read, and a short token.
+    White space around it does not count. Raises TransportError for a file that others can read or write, and for a
+    short token.
     """
     named = os.environ.get(TOKEN_FILE)
     if file is None and named:
@@ -41,9 +43,12 @@ def read_token(file: Path | None = None) -> bytes | None:
     else:
         where = str(file)
         try:
-            with open(file, "rb") as opened:
-                if os.fstat(opened.fileno()).st_mode & stat.S_IROTH:
+            with open_file(file) as opened:
+                mode = os.fstat(opened.fileno()).st_mode
+                if mode & stat.S_IROTH:
                     raise TransportError(f"{file}: everybody here can read this token: chmod o-r {file}")
+                if mode & (stat.S_IWOTH | stat.S_IWGRP):
+                    raise TransportError(f"{file}: others here can write this token: chmod go-w {file}")
                 token = opened.read(1 << 16).strip()
         except OSError as error:
             raise TransportError(f"{file}: the token cannot be read ({error.strerror})") from None

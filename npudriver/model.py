@@ -69,7 +69,8 @@ class Deployment:
             segments.append(program)
         deployment = cls(
             name=header.text("name"), board=header.text("board"), device=header.text("device"), machine=machine,
-            inputs={name: _dtype_and_shape(inputs.take(name), inputs, name) for name in inputs.names()},
+            inputs={name: _dtype_and_shape(inputs.take(name), inputs, name, folder / _HEADER)
+                    for name in inputs.names()},
             outputs=header.texts("outputs"), segments=segments)
         header.end()
         if not (segments and deployment.inputs and deployment.outputs):
@@ -109,10 +110,10 @@ def _machine(folder: Path, files: Folder) -> Machine:
     return Machine.from_json(files.read(_MACHINE, _MAX_MACHINE), str(folder / _MACHINE))
 
 
-def _dtype_and_shape(value: Any, entry: Fields, name: str) -> tuple[str, Sequence[int]]:
+def _dtype_and_shape(value: Any, entry: Fields, name: str, path: Path) -> tuple[str, Sequence[int]]:
     if not isinstance(value, list) or len(value) != 2:
         raise entry.wrong(name, "a type and a shape", value)
-    inner = Fields({"type": value[0], "shape": value[1]}, name)
+    inner = Fields({"type": value[0], "shape": value[1]}, f"{path}: input {name}")
     return inner.choice("type", *DTYPES), inner.shape("shape")
 
 

@@ -132,5 +132,7 @@ class Session:
             return int(self._backend.reset())
         if address in self._info:
             return self._info[address]
+        if address % 4 == 0 and 0 <= address - _MEMORY <= self._buffer.size - 4:
+            return int(self._buffer.read(address - _MEMORY, 4).view("<u4")[0])
         name = self._names.get(address - REGISTERS)
         return 0 if name is None else self._device.read(name)

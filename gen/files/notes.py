@@ -17,7 +17,8 @@ __all__ = ["add_notes", "note", "read_notes"]
 
 def note(identity: str, key: str, value: Any) -> str:
     """A line. It begins anew, as the one before may not be finished."""
-    return "\n" + json.dumps([key, value, _seal(identity, key, value)])
+    kept = json.loads(json.dumps(value))        # as it is read again: keys are text
+    return "\n" + json.dumps([key, kept, _seal(identity, key, kept)])
 
 
 def add_notes(path: Path, identity: str, values: dict[str, Any]) -> None:

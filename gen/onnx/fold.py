@@ -30,6 +30,7 @@ _LIGHT = frozenset("""
 """.split())
 #: Products, whose work is known.
 _PRODUCTS = ("MatMul", "Gemm")
+_INTEGER_PRODUCTS = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")
 #: What a pass of any other operator takes, in passes of NumPy: the reference goes through some value by value.
 _SLOW = 64
 #: Operators that are left as they are: their work is not bounded by sizes, or what they give is no constant.
@@ -106,6 +107,8 @@ def _work(node: Node, values: Mapping[str, np.ndarray]) -> int:
     total = sum(array.nbytes for array in values.values())
     if node.op in _LIGHT:
         return total
+    if node.op in _INTEGER_PRODUCTS:    # no library of matrix products has them
+        return total + _SLOW * max(array.size for array in values.values()) ** 2
     if node.op in _PRODUCTS:
         # Each element of the first operand is multiplied by a row of the second, whichever of its axes that is.
         first, second = (values[name] for name in node.inputs[:2])

@@ -169,9 +169,10 @@ def coarser_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     weights next to nothing and a constant after them that is none.
 
     ``scale`` is a step of the output, of 8 bits or `FIRST_BITS`. A bias goes no further than where every sum saturates,
-    so a unit is a small part of a step also where weights have few levels left: results differ by rounding, by a step
-    at most and rarely. Channels whose result is the same for all inputs stay as they are while a bias of 32 bits holds
-    it: the mapper has an exact form for them. Binary layers stay, too.
+    so a unit is a small part of a step also where weights have few levels left: results differ by the rounding of
+    weights, in practice by a step at most and rarely (a bound would grow with the taps). Channels whose result is the
+    same for all inputs stay as they are while a bias of 32 bits holds it: the mapper has an exact form for them. Binary
+    layers stay, too.
     """
     units = np.abs(value.bias / value.scale) + np.abs(value.offset)
     if not (units >= _LARGEST_BIAS).any() or parity(graph, value) is not None:

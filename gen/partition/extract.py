@@ -29,12 +29,16 @@ class Extractor:
         self._order = {model_input.name: place for place, model_input in enumerate(model.inputs)}
         self._of_samples = _of_samples(model)
         taken = {*self._makers, *self._order, *probed.constants}
-        #: Value whose first axis is not that of the samples -> its name where it crosses.
+        taken.update(self._place)
+        #: Value whose first axis is not that of the samples -> its name where it crosses, and that of the shape which
+        #: it is given there or given back.
         self._crossing: dict[str, str] = {}
+        self._shape: dict[str, str] = {}
         for name in (*self._makers, *self._order):
             if name in types and name not in self._order and _is_loose(types[name].tensor_type):
                 self._crossing[name] = unique(f"{name}/sample", taken)
-                taken.add(self._crossing[name])
+                self._shape[name] = unique(f"{name}/sample/shape", taken)
+                taken.update((self._crossing[name], self._shape[name]))
 
     def __call__(self, nodes: Set[str], outputs: Sequence[str], handed: Sequence[str]) -> onnx.ModelProto:
         """The ``nodes`` of that name, and copies of those that only move or convert what they and the results read.
@@ -67,7 +71,7 @@ class Extractor:
         for name in handed:
             results.setdefault(self._crossing.get(name, name), self._value(name, crossing=True))
         moved = [(name, name in inputs) for name in (*read, *handed) if name in self._crossing]
-        shapes = {f"{self._crossing[name]}/shape": np.array(self._dims(name, crossing=not entering), np.int64)
+        shapes = {self._shape[name]: np.array(self._dims(name, crossing=not entering), np.int64)
                   for name, entering in moved}
         reshapes = [self._reshape(name, entering=entering) for name, entering in moved]
         entering = sum(is_input for _, is_input in moved)
@@ -83,7 +87,7 @@ class Extractor:
         """Between a value and what crosses in its place."""
         crossing = self._crossing[name]
         source, result = (crossing, name) if entering else (name, crossing)
-        return helper.make_node("Reshape", [source, f"{crossing}/shape"], [result], name=f"{crossing}/reshape")
+        return helper.make_node("Reshape", [source, self._shape[name]], [result], name=crossing)
 
     def _dims(self, name: str, *, crossing: bool) -> list[int]:
         dims = [dim.dim_value for dim in self._types[name].tensor_type.shape.dim]

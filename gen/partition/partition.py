@@ -119,7 +119,11 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
                 model = parse(str(path), model.proto.SerializeToString())
                 types, decided = value_types(model.proto), dict(wanted)
             else:
-                decided |= _unquantised(model, probed)
+                more = _unquantised(model, probed)
+                if more.keys() <= decided.keys():
+                    raise GraphError(f"{path}: value {next(iter(probed.unquantised))} cannot be handed from the "
+                                     "accelerator to the processor; put QuantizeLinear and DequantizeLinear after it")
+                decided |= more
             continue
         ordered, left = units(model.nodes, probed)
         found = turns(ordered)

@@ -74,7 +74,9 @@ def units(nodes: Sequence[Node], probed: Probed) -> tuple[list[Unit], dict[str, 
         together = [grouped[number] for number in members]
         inside = sorted((node for unit in together for node in unit.nodes), key=lambda node: place[node.name])
         if len(together) > 1 and any(unit.place == "host" for unit in together):
-            apart |= _after_host(inside, probed, based)
+            found = _after_host(inside, probed, based)
+            assert found, "units around a node of the processor have nothing after it"
+            apart |= found
         makes = frozenset().union(*(unit.makes for unit in together))
         reads = frozenset().union(*(unit.reads for unit in together))
         result.append(Unit(together[0].place, tuple(inside), reads - makes))

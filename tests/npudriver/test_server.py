@@ -1,5 +1,6 @@
 """What a client of the server can do to the board and to other clients, which is nothing."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from npudriver.access import answer, read_token
 from npudriver.backends.remote import RemoteBackend
 from npudriver.etherbone import EtherboneClient, Packet, receive, send
 from npudriver.server import Limits, Server
+from npudriver.session import Session
 from npudriver.windows import ANSWER, CHALLENGE, INFO, STATE, State, Windows
 from sim.devices import FunctionalBackend, Mishap
 from tests.conftest import ROOT
@@ -262,12 +264,26 @@ def test_tokens(tmp_path, monkeypatch):
     file.chmod(0o644)
     with pytest.raises(TransportError, match=f"everybody here can read this token: chmod o-r {file}"):
         read_token(file)
+    file.chmod(0o620)
+    with pytest.raises(TransportError, match=f"others here can write this token: chmod go-w {file}"):
+        read_token(file)
     file.chmod(0o600)
     assert read_token(file) == TOKEN
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(TransportError, match="the token cannot be read .not a regular file"):
+        read_token(tmp_path / "pipe")
     for url, message in (("tcp://secret@here", "no token goes into it"),
                          (f"tcp://here?token-file={file}&size=4", "is of our own server")):
         with pytest.raises(TransportError, match=message):
             open_backend(url)
+
+
+def test_memory_is_read_in_any_order():
+    session = Session(FunctionalBackend(CONFIG), MACHINE, 4096)
+    memory = 0x1000_0000
+    session.write(memory, list(range(1, 9)))
+    assert session.read([memory + 4 * place for place in (3, 0, 7)]) == [4, 1, 8]
+    assert session.read([memory + 4092, memory + 4096, memory]) == [0, 0, 1]
 
 
 # -- slow clients ----------------------------------------------------------------------------------------------------

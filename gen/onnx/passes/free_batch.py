@@ -1,6 +1,7 @@
 """Fixed batches."""
 
 from collections.abc import Collection, Sequence
+from math import prod
 
 import numpy as np
 import onnx
@@ -21,6 +22,8 @@ __all__ = ["free_batch"]
 _SAMPLES = "samples"
 #: Operators that may work on values whose samples are not along the first axis: they move these, or work one by one.
 _MOVES = (*MOVING, "Split", "Cast", "Relu", "Clip", "Sigmoid", "Tanh", "Sqrt", "Neg", "Abs", "Exp")
+#: Of those, what leaves the order of the values.
+_RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 #: Operators for which an axis is nothing that they work along.
 _ALONG_NOTHING = ("QuantizeLinear", "DequantizeLinear", "Concat", "Gather", "Split", "Flatten")
 
@@ -133,7 +136,7 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
     """Raises GraphError unless all that is computed has an axis of the samples, which is the first one, but in front of
     operators that only move values.
 
-    Then no operator mixes them but one that turns them round, or works along that axis.
+    Then no operator mixes them but one that turns them round, works along that axis, or tears it apart.
     """
     places = {name: 0 for name in fed}      # of the axis
     ends = {value.name for value in graph.output}
@@ -152,7 +155,10 @@ def _require_apart(graph: onnx.GraphProto, fed: set[str], whole: dict[str, tuple
                 raise GraphError(f"{title(node)}: the shape of its result is not known, nor whether it mixes samples "
                                  f"of the batch of {batch}; export the model with batch 1 or a symbolic one")
             place = _place(whole[name], single.get(name), batch)
-            if place is None or place and name in ends:
+            # A Reshape may move the axis to where other values lie: what is in front of it has to stay.
+            torn = node.op_type in _RESHAPES and place is not None and (
+                prod(whole[name][:place]) != prod(whole.get(node.input[0], ())[:places.get(node.input[0], 0)]))
+            if place is None or torn or place and name in ends:
                 raise GraphError(f"{title(node)}: makes shape {whole[name]} of a batch of {batch}, and "
                                  f"{single.get(name) or 'nothing that is known'} of one sample: it mixes samples, or "
                                  "has constants for each, and the machine computes them one by one")
@@ -176,5 +182,10 @@ def _require_not_along(graph: onnx.GraphProto, node: onnx.NodeProto, places: Col
                                                                             for axis in axes.flat}.isdisjoint(places)):
             raise GraphError(f"{title(node)}: turns the samples of the batch of {batch} round")
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), None)
+    if node.op_type == "CumSum":
+        known = constant_of(graph, node.input[1])
+        axis = min(places) if known is None else int(known.flat[0])
+    if node.op_type == "ReverseSequence":
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "time_axis"), 0)
     if node.op_type not in _ALONG_NOTHING and axis is not None and rank and axis % rank in places:
         raise GraphError(f"{title(node)}: works along the axis of the samples: it mixes those of the batch of {batch}")

@@ -18,7 +18,7 @@ from gen.explore.report import Found
 from gen.explore.search import search
 from gen.explore.space import Point, Space
 from gen.explore.workers import Here
-from gen.files.notes import note
+from gen.files.notes import add_notes, note, read_notes
 from tests.gen.explore.endings import Killed, Shuffled
 from tests.gen.explore.toy import ToyMeter, ToyProblem, toy_space
 
@@ -223,3 +223,9 @@ def test_optuna_leaves_what_is_no_solution():
         return sum(one.feasible for seed in range(3)
                    for one in searched(name, Tempting(toy_space(30)), seed=seed, evaluations=120))
     assert feasible("optuna") > feasible("random")
+
+
+def test_notes_are_read_as_they_were_written(tmp_path: Path) -> None:
+    add_notes(tmp_path / "notes", "of this test", {"one": {2: "two", 10: "ten"}, "two": (1, 2)})
+    assert read_notes(tmp_path / "notes", "of this test") == {"one": {"2": "two", "10": "ten"}, "two": [1, 2]}
+    assert read_notes(tmp_path / "notes", "of another") == {}
