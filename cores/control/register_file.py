@@ -58,7 +58,7 @@ class RegisterFile(wiring.Component):
             "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # cycles without progress; 0: any number
             # Streams are shorter by so many powers of two.
             **({"stream_shift": Out(LENGTH_BITS)} if config.stochastic_rows else {}),
-            "irq": Out(1),                      # raised a cycle behind DONE or ERROR, if enabled: a register
+            "irq": Out(1),                      # raised while DONE or ERROR, if enabled
             "counter_select": Out(range(len(COUNTERS))),  # counter that is read
             "counter_value": In(COUNTER_BITS),  # its sum
             "counter_valid": In(1),             # that sum is there
@@ -69,7 +69,7 @@ class RegisterFile(wiring.Component):
         config = self.config
 
         irq_enable = Signal()
-        m.d.sync += self.irq.eq(irq_enable & (self.done | self.error))
+        m.d.comb += self.irq.eq(irq_enable & (self.done | self.error))
         # Register -> what it stores, or (for the rest) what it shows. Addresses are split in halves; their low bits are
         # not stored.
         page_bits = (BOUNDARY_BYTES - 1).bit_length()

@@ -212,7 +212,7 @@ private:
         sampled_.value = top_->s_axi_rdata;
         if (started_ == kNever || finished_ != kNever) return;
         if (top_->irq) {
-            finished_ = cycle_ - 1;  // the interrupt is a register behind DONE and ERROR
+            finished_ = cycle_;
             return;
         }
         const Standing now = {

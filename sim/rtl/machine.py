@@ -120,8 +120,7 @@ class _CStats(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Stats:
-    """``cycles``: from the START write to DONE or ERROR, a cycle before the interrupt; None before both. The others
-    count since `RtlMachine.begin`.
+    """``cycles``: from the START write to the interrupt, None before both. The others count since `RtlMachine.begin`.
 
     ``in_flight``: bursts the memory has not finished. ``read_waits``: cycles in which read data was not taken.
     ``stray_writes``: bursts with a strobe outside the writable regions.

@@ -26,9 +26,8 @@ _SLICE = 100_000
 class RtlResult:
     """Outcome of a program.
 
-    ``cycles``: from the START write to DONE, a cycle before the interrupt. ``counters``: the machine's own
-    (cores/arch/registers.py). ``image``: uint8, the data region afterwards. ``stats``: what the memory saw.
-    ``seconds``: of simulation.
+    ``cycles``: from the START write to the interrupt. ``counters``: the machine's own (cores/arch/registers.py).
+    ``image``: uint8, the data region afterwards. ``stats``: what the memory saw. ``seconds``: of simulation.
     """
 
     cycles: int

@@ -3,7 +3,7 @@
 import random
 
 import cocotb
-from cocotb.triggers import ClockCycles, ReadOnly, RisingEdge
+from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
 from cores.arch.registers import COUNTER_BITS, COUNTERS, MAGIC, VERSION, Control, address_of, registers_of
@@ -162,23 +162,6 @@ async def status_error_and_interrupt(dut):
         assert await master.read_dword(address_of("error_code")) == code
         assert await master.read_dword(address_of("error_index")) == index
         assert int(dut.irq.value) == (enable and (done or error))
-
-
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-async def interrupt_is_a_register(dut):
-    """An interrupt controller may take its edge: it does not move between two clocks, and is a cycle late."""
-    master = await master_of(dut, 0.0)
-    dut.done.value = dut.error.value = 0
-    await master.write_dword(address_of("irq_enable"), 1)
-    await RisingEdge(dut.clk)
-    for value in (1, 0):
-        dut.done.value = value
-        await ReadOnly()
-        assert int(dut.irq.value) != value, "the interrupt follows DONE without a clock"
-        await RisingEdge(dut.clk)
-        await ReadOnly()
-        assert int(dut.irq.value) == value
-        await RisingEdge(dut.clk)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -35,7 +35,8 @@ def test_sigmoid(number: type, rng: Rng, seed: int, tmp_path: Path) -> None:
     """A table, in the layer in front of it, with every value of onnxruntime."""
     b = Builder(rng, number=number)
     x, scale, point = b.input(1, 4, 8, 32), b.scale(0.05), b.point(None)
-    weights = b.constant(rng.integers(-128, 128, (8, 4, 1, 1)).astype(np.int8))
+    # Narrow: onnxruntime's QLinearConv of uint8 saturates sums of two products on processors without those of 8 bits.
+    weights = b.constant(rng.integers(-64, 65, (8, 4, 1, 1)).astype(np.int8))
     parameters = b.scale(0.004), b.constant(np.int8(0))
     y = b.node("QLinearConv", x, scale, point, weights, *parameters, scale, point)
     b.output(b.node("QLinearSigmoid", y, scale, point, b.scale(1 / 256), b.point(None), domain=MICROSOFT))
