@@ -63,7 +63,7 @@ EDGES = {
     # what is done with it
     "gen.run": "boards cores cores.config cores.errors gen.compiler gen.files gen.ir gen.onnx gen.options "
                "gen.partition gen.passes gen.program gen.quantize npudriver sim sim.devices sim.rtl sim.timing",
-    "gen.check": "gen.ir gen.onnx gen.partition sim.golden",
+    "gen.check": "gen.ir gen.onnx gen.partition gen.quantize sim.golden",
     "gen.prune": "cores.config cores.errors gen.compiler gen.ir gen.onnx gen.options gen.passes gen.quantize "
                  "gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 from rich.console import Console
 from rich.table import Table
 
+from gen.check.bounds import Bounds, thinned
 from gen.ir import reference
 from gen.ir.errors import GraphError
 from gen.ir.graph import Graph, Layer, Tensor, second_stage
@@ -26,10 +27,12 @@ from gen.onnx.importer import Imported, load_model
 from gen.onnx.light import without_initializers
 from gen.onnx.runtime import RuntimeModel
 from gen.onnx.scores import answers
+from gen.quantize.groups import decibels
+from gen.quantize.sessions import Progress
 from sim.golden import run_stages
 
-__all__ = ["Comparison", "LayerDifference", "compare", "compare_layers", "compare_model", "print_comparison",
-           "print_layers"]
+__all__ = ["Compared", "Comparison", "LayerDifference", "agreement_of", "compare", "compare_layers", "compare_model",
+           "print_comparison", "print_layers", "sqnr", "wrong_layers"]
 
 _CUT = "/cut"
 
@@ -41,6 +44,9 @@ class LayerDifference:
     A layer with a second stage has two: one up to the tensor in front of that, and one with the ``op`` "add", "mul" or
     "bend"; so has one with a table.
     A tensor that is made of parts has one of its own name, with the ``op`` "concat".
+
+    ``allowed``: the largest difference that rounding explains of any value (`gen.check.bounds`); ``beyond``: values
+    that differ by more than rounding explains of them, which is an error of the compiler.
     """
 
     layer: str
@@ -49,13 +55,16 @@ class LayerDifference:
     values: int
     differing: int
     largest: int
+    allowed: int
+    beyond: int
 
 
 @dataclass(frozen=True)
 class OutputDifference:
     """The whole network at the tensor behind an output.
 
-    ``distribution``: difference (ours minus onnxruntime's) -> values. ``agreement``: share of the answers
+    ``distribution``: difference (ours minus onnxruntime's) -> values. ``sqnr_db``: energy of onnxruntime's values over
+    that of the differences, None where nothing differs. ``agreement``: share of the answers
     (`gen.onnx.scores.answers`) that are the same. ``host_differing``: values of the output itself that differ when the
     host's steps start from onnxruntime's tensor; of an output in reals, for which there is none, all that differ.
     """
@@ -63,23 +72,40 @@ class OutputDifference:
     output: str
     tensor: str
     distribution: dict[int, int]
+    sqnr_db: float | None
     agreement: float
     host_differing: int
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Compared:
+    """Layers by themselves on so many samples."""
+
     samples: int
     layers: list[LayerDifference]
-    outputs: list[OutputDifference]
 
     @property
     def largest(self) -> int:
         """Largest difference of any layer by itself."""
         return max((row.largest for row in self.layers), default=0)
 
+    @property
+    def wrong(self) -> list[LayerDifference]:
+        """Layers that differ by more than rounding explains, the worst first."""
+        return wrong_layers(self.layers)
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Comparison(Compared):
+    outputs: list[OutputDifference]
+
+
+def wrong_layers(rows: Iterable[LayerDifference]) -> list[LayerDifference]:
+    """Those that differ by more than rounding explains, the worst first."""
+    return sorted((row for row in rows if row.beyond), key=lambda row: row.allowed - row.largest)
 
 
 def _to_onnx(tensor: Tensor, order: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -139,7 +165,8 @@ def _reference_stages(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[st
             middle, last = run_stages(replace(layer, table=None), kept[layer.input], residual,
                                       zero_point=graph.tensors[layer.input].zero_point)
             kept |= {second.middle.name: middle} if second else {}
-            kept |= {layer.table.middle.name: last} if layer.table else {}
+            if layer.table:
+                kept[layer.table.middle.name] = thinned(last, layer.table.middle, graph.tensors[layer.output])
     return kept
 
 
@@ -152,14 +179,39 @@ def _with_gaps(graph: Graph, joined: Iterable[str], ours: Mapping[str, np.ndarra
     return {name: arrays[name] for name in joined if name not in ours}
 
 
-def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray]) -> list[LayerDifference]:
+def compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray], *,
+                   progress: Progress = lambda done, total, what: None) -> list[LayerDifference]:
     """Every layer by itself, on samples ``inputs`` (model input -> (N, ...)). Raises GraphError as `compare_model`."""
-    return _compare_layers(imported, inputs, _reference_stages(imported.graph, inputs))
+    return _compare_layers(imported, inputs, _reference_stages(imported.graph, inputs), progress)
 
 
-def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
-                    ours: Mapping[str, np.ndarray]) -> list[LayerDifference]:
+def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray],
+                    progress: Progress) -> list[LayerDifference]:
     graph = imported.graph
+    joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output)
+                           if graph.tensors[whole].onnx_name)
+    results = _results(graph) + [(name, "concat", graph.tensors[name]) for name in joined if name in ours]
+    ours = {**_with_gaps(graph, joined, ours), **ours}
+    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results))
+               if t.onnx_name and t.name in ours}
+    if not results:     # all of it are tensors that the model does not have
+        return []
+    bounds = Bounds(graph, ours)
+    written = {tensor.onnx_name: _Difference(tensor, bounds[tensor.name]) for *_, tensor in results}
+    runtime = _cut(imported, sources, {name: found.tensor for name, found in written.items()})
+    samples = len(next(iter(ours.values())))
+    for sample in range(samples):
+        progress(sample, samples, "layers")
+        feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
+                for n, t in sources.items() if n + _CUT in runtime.inputs}
+        feed |= {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
+        for found, value in zip(written.values(), runtime.run(feed, list(written)), strict=True):
+            found.add(imported.orders[found.tensor.name], ours[found.tensor.name], sample, value)
+    return [written[tensor.onnx_name].row(name, op) for name, op, tensor in results]
+
+
+def _results(graph: Graph) -> list[tuple[str, str, Tensor]]:
+    """Layer, operator and tensor of each layer's rows: of what stands for a tensor of the model."""
     results: list[tuple[str, str, Tensor]] = []
     for layer in graph.layers:
         op: str = layer.op
@@ -171,32 +223,29 @@ def _compare_layers(imported: Imported, inputs: Mapping[str, np.ndarray],
             op = "table"
         if graph.tensors[layer.output].onnx_name:
             results.append((layer.name, op, graph.tensors[layer.output]))
-    joined = dict.fromkeys(whole for layer in graph.layers for whole in wholes(graph.tensors, layer.output)
-                           if graph.tensors[whole].onnx_name)
-    results += [(name, "concat", graph.tensors[name]) for name in joined if name in ours]
-    ours = {**_with_gaps(graph, joined, ours), **ours}
-    sources = {t.onnx_name: t for t in (*graph.tensors.values(), *(t for *_, t in results))
-               if t.onnx_name and t.name in ours}
-    written = {t.onnx_name: t for *_, t in results}
-    if not written:     # all of it are tensors that the model does not have
-        return []
-    runtime = _cut(imported, sources, written)
-    differences: dict[str, list[np.ndarray]] = {n: [] for n in written}
-    for sample in range(len(next(iter(ours.values())))):
-        feed = {n + _CUT: _to_onnx(t, imported.orders[t.name], ours[t.name][sample])
-                for n, t in sources.items() if n + _CUT in runtime.inputs}
-        feed |= {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
-        for (name, tensor), value in zip(written.items(), runtime.run(feed, list(written)), strict=True):
-            order = imported.orders[tensor.name]
-            mine, theirs = (x.reshape(-1)[order].astype(np.int16) for x in (
-                ours[tensor.name][sample], _from_onnx(tensor, order, value)))
-            differences[name].append(np.abs(mine - theirs))
-    rows = []
-    for name, op, tensor in results:
-        found = np.stack(differences[tensor.onnx_name])
-        rows.append(LayerDifference(name, op, tensor.name, found.size, int(np.count_nonzero(found)),
-                                    int(found.max(initial=0))))
-    return rows
+    return results
+
+
+class _Difference:
+    """Of one tensor, sample by sample; ``allowed``: of each value (N, C, H, W), or as broadcasts to that."""
+
+    def __init__(self, tensor: Tensor, allowed: np.ndarray) -> None:
+        self.tensor, self._allowed = tensor, allowed
+        self._values = self._differing = self._largest = self._beyond = 0
+
+    def add(self, order: np.ndarray, ours: np.ndarray, sample: int, value: np.ndarray) -> None:
+        """``value``: what onnxruntime makes of a sample; ``ours``: of all of them."""
+        mine, theirs, allowed = (x.reshape(-1)[order].astype(np.int16) for x in (
+            ours[sample], _from_onnx(self.tensor, order, value), np.broadcast_to(self._allowed, ours.shape)[sample]))
+        found = np.abs(mine - theirs)
+        self._values += found.size
+        self._differing += int(np.count_nonzero(found))
+        self._largest = max(self._largest, int(found.max(initial=0)))
+        self._beyond += int(np.count_nonzero(found > allowed))
+
+    def row(self, layer: str, op: str) -> LayerDifference:
+        return LayerDifference(layer, op, self.tensor.name, self._values, self._differing, self._largest,
+                               int(self._allowed.max()), self._beyond)
 
 
 def _second_name(layer: Layer) -> str:
@@ -206,8 +255,8 @@ def _second_name(layer: Layer) -> str:
     return "mul" if layer.residual.product else "add"
 
 
-def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
-                     ours: Mapping[str, np.ndarray]) -> list[OutputDifference]:
+def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray], ours: Mapping[str, np.ndarray],
+                     progress: Progress) -> list[OutputDifference]:
     graph = imported.graph
     whole = without_initializers(imported.model.proto)
     present = {o.name for o in whole.graph.output}
@@ -221,6 +270,7 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
     for output, tensor in ends.items():
         theirs, differing = [], 0
         for sample in range(len(ours[tensor.name])):
+            progress(sample, len(ours[tensor.name]), f"output {output}")
             feed = {n: np.ascontiguousarray(x[sample:sample + 1]) for n, x in inputs.items()}
             value, result = runtime.run(feed, [tensor.onnx_name, output])
             theirs.append(_from_onnx(tensor, imported.orders[tensor.name], value))
@@ -229,7 +279,9 @@ def _compare_outputs(imported: Imported, inputs: Mapping[str, np.ndarray],
         other, mine = (np.reshape(x, (len(theirs), -1))[:, order].astype(np.int16) for x in (theirs, ours[tensor.name]))
         counted = Counter((mine - other).ravel().tolist())
         agreement = float((answers(mine) == answers(other)).mean())
-        rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())), agreement, differing))
+        point = tensor.zero_point
+        rows.append(OutputDifference(output, tensor.name, dict(sorted(counted.items())),
+                                     sqnr(mine - point, other - point), agreement, differing))
     return [*rows, *(_compare_reals(graph, name, tensor, runtime, inputs, ours) for name, tensor in joined.items())]
 
 
@@ -244,19 +296,33 @@ def _compare_reals(graph: Graph, output: str, tensor: Tensor, runtime: RuntimeMo
     scale: Any = step.parameters["scale"]
     steps = np.rint((mine - theirs) / np.max(scale)).astype(np.int64)
     return OutputDifference(output, tensor.name, dict(sorted(Counter(steps.ravel().tolist()).items())),
-                            float((answers(mine) == answers(theirs)).mean()), int((mine != theirs).sum()))
+                            sqnr(mine, theirs), float((answers(mine) == answers(theirs)).mean()),
+                            int((mine != theirs).sum()))
 
 
-def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray]) -> Comparison:
+def sqnr(ours: np.ndarray, theirs: np.ndarray) -> float | None:
+    """Energy of ``theirs`` over that of the differences from it, in dB; None without differences. Infinities and NaN
+    have no part in it.
+    """
+    finite = np.isfinite(ours) & np.isfinite(theirs)
+    exact = theirs[finite].astype(np.float64)
+    apart = ours[finite].astype(np.float64) - exact
+    return decibels(float(np.vdot(exact, exact)), float(np.vdot(apart, apart)))
+
+
+def compare_model(imported: Imported, inputs: Mapping[str, np.ndarray], *,
+                  progress: Progress = lambda done, total, what: None) -> Comparison:
     """Compare an imported model on ``inputs`` (model input -> (N, ...)).
 
-    Raises GraphError when inputs do not fit or onnxruntime does not take the model.
+    ``progress`` hears of the samples of each part. Raises GraphError when inputs do not fit or onnxruntime does not
+    take the model.
     """
     ours = _reference_stages(imported.graph, inputs)
     samples = len(next(iter(inputs.values())))
     if not samples:
         raise GraphError("there are no samples to compare on")
-    return Comparison(samples, _compare_layers(imported, inputs, ours), _compare_outputs(imported, inputs, ours))
+    return Comparison(samples, _compare_layers(imported, inputs, ours, progress),
+                      _compare_outputs(imported, inputs, ours, progress))
 
 
 def compare(path: str | Path, inputs: Mapping[str, np.ndarray]) -> Comparison:
@@ -267,11 +333,19 @@ def compare(path: str | Path, inputs: Mapping[str, np.ndarray]) -> Comparison:
 def print_layers(samples: int, layers: Sequence[LayerDifference], console: Console) -> None:
     """A table of layers by themselves."""
     table = Table(title=f"against onnxruntime, {samples} samples", title_justify="left")
-    for heading in ("layer", "op", "tensor", "values", "differing", "largest"):
-        table.add_column(heading, justify="right" if heading in ("values", "differing", "largest") else "left")
+    numbers = ("values", "differing", "largest", "allowed")
+    for heading in ("layer", "op", "tensor", *numbers):
+        table.add_column(heading, justify="right" if heading in numbers else "left")
     for row in layers:
-        table.add_row(row.layer, row.op, row.tensor, f"{row.values:,}", f"{row.differing:,}", str(row.largest))
+        table.add_row(row.layer, row.op, row.tensor, f"{row.values:,}", f"{row.differing:,}", str(row.largest),
+                      str(row.allowed), style="red" if row.beyond else "")
     console.print(table)
+
+
+def agreement_of(sqnr_db: float | None, agreement: float) -> str:
+    """How near an output is to onnxruntime's, for people."""
+    near = "" if sqnr_db is None else f"{sqnr_db:.1f} dB, "
+    return f"{near}{100 * agreement:.1f} % of the answers are the same"
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -283,5 +357,5 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         largest = max(map(abs, output.distribution), default=0)
         console.print(f"{output.output}: {output.distribution.get(0, 0):,} of {total:,} values of {output.tensor} are "
                       f"equal, {total - near:,} differ by more than one unit, by {largest} at most; "
-                      f"{100 * output.agreement:.1f} % of the answers are the same; "
+                      f"{agreement_of(output.sqnr_db, output.agreement)}; "
                       f"{output.host_differing:,} values differ in the host's part", soft_wrap=True)

@@ -1,13 +1,12 @@
 """How far a model is from onnxruntime of which the processor runs a part: layers, and what comes out in the end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
 
-from gen.check.compare import LayerDifference, compare_layers, print_layers
+from gen.check.compare import Compared, LayerDifference, agreement_of, compare_layers, print_layers, sqnr
 from gen.ir import reference
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
@@ -15,6 +14,7 @@ from gen.onnx.model import Model
 from gen.onnx.runtime import RuntimeModel
 from gen.onnx.scores import answers
 from gen.partition.partition import Partition
+from gen.quantize.sessions import Progress
 
 __all__ = ["SegmentsComparison", "compare_segments", "print_segments"]
 
@@ -25,36 +25,29 @@ Values = Mapping[str, np.ndarray]
 class EndDifference:
     """An output of the model: ``differing`` of its ``values``, by ``largest`` at most, in its own numbers.
 
+    ``sqnr_db``: energy of onnxruntime's values over that of the differences, None where nothing differs.
     ``agreement``: share of the answers (`gen.onnx.scores.answers`) that are the same. Samples that give another shape
-    count as a difference of every value, and as infinitely far off.
+    count as a difference of every value, in the SQNR of all that there is, and as infinitely far off.
     """
 
     output: str
     values: int
     differing: int
     largest: float
+    sqnr_db: float | None
     agreement: float
 
 
 @dataclass(frozen=True)
-class SegmentsComparison:
+class SegmentsComparison(Compared):
     """``host``: nodes that the processor has -> why; nothing of these is compared but what comes of them."""
 
-    samples: int
-    layers: list[LayerDifference]
     outputs: list[EndDifference]
     host: Mapping[str, str]
 
-    @property
-    def largest(self) -> int:
-        """Largest difference of any layer by itself."""
-        return max((row.largest for row in self.layers), default=0)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Model) -> SegmentsComparison:
+def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Model, *,
+                     progress: Progress = lambda done, total, what: None) -> SegmentsComparison:
     """The model ``whole``, ``cut`` for a ``machine``, on samples: model input -> (N, ...).
 
     The layers of each segment get the inputs that the segments before it make of the samples, the layers' rounding
@@ -64,16 +57,18 @@ def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Mo
     values: list[dict[str, np.ndarray]] = [
         {name: array[n:n + 1] for name, array in inputs.items()} for n in range(count)]
     layers: list[LayerDifference] = []
-    for segment in cut.segments:
+    for number, segment in enumerate(cut.segments, 1):
+        called = f"segment {number} of {len(cut.segments)}"
         content = segment.model.SerializeToString()
         if segment.place != "accelerator":
             runtime = RuntimeModel(content, optimised="basic")
-            for one in values:
+            for sample, one in enumerate(values):
+                progress(sample, count, f"{called}, the processor's")
                 one.update(zip(runtime.outputs, runtime.run(one), strict=True))
             continue
         imported = load_model(whole.path, content, machine=machine)
         taken = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs}
-        layers += compare_layers(imported, taken)
+        layers += compare_layers(imported, taken, progress=_within(progress, called))
         made, _ = reference.run(imported.graph, taken)
         for n, one in enumerate(values):
             one.update((name, array[n:n + 1]) for name, array in made.items())
@@ -84,17 +79,26 @@ def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Mo
     return SegmentsComparison(count, layers, ends, cut.host)
 
 
+def _within(progress: Progress, called: str) -> Progress:
+    """Says what it is a part of."""
+    return lambda done, total, what: progress(done, total, f"{called}, {what}")
+
+
 def _end(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> EndDifference:
     differing, largest, agreeing = 0, 0.0, 0.0
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for mine, other in zip(ours, theirs, strict=True):
         if mine.shape != other.shape:
             differing, largest = differing + other.size, float("inf")
+            pairs.append((np.zeros(other.size), other.ravel()))
             continue
+        pairs.append((mine.ravel(), other.ravel()))
         apart = np.abs(mine.astype(np.float64) - other.astype(np.float64))
         differing += int(np.count_nonzero(apart))
         largest = max(largest, float(apart.max(initial=0)))
         agreeing += float((answers(mine) == answers(other)).mean()) if other.size and other.ndim else 1
-    return EndDifference(name, sum(other.size for other in theirs), differing, largest, agreeing / len(ours))
+    near = sqnr(*(np.concatenate(parts) for parts in zip(*pairs, strict=True)))
+    return EndDifference(name, sum(other.size for other in theirs), differing, largest, near, agreeing / len(ours))
 
 
 def print_segments(comparison: SegmentsComparison, console: Console) -> None:
@@ -105,4 +109,4 @@ def print_segments(comparison: SegmentsComparison, console: Console) -> None:
                   "of layers add up:", soft_wrap=True)
     for end in comparison.outputs:
         console.print(f"{end.output}: {end.differing:,} of {end.values:,} values differ, by {end.largest:.4g} at most; "
-                      f"{100 * end.agreement:.1f} % of the answers are the same", soft_wrap=True)
+                      f"{agreement_of(end.sqnr_db, end.agreement)}", soft_wrap=True)

@@ -27,7 +27,9 @@ EXAMPLE = """example:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Compare every layer with onnxruntime. Each gets the inputs that the reference gave it, "
-                          "and may differ by one unit of its int8 result. What the processor runs of a model is "
+                          "and may differ by what rounding explains: one unit of its int8 result, and what the "
+                          "roundings in front of it are worth there that the model does not have. A layer that "
+                          "differs by more is wrong, and the exit status 1. What the processor runs of a model is "
                           "onnxruntime's anyway: there it is the layers of the accelerator's segments, and what comes "
                           "out in the end.")
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
@@ -115,9 +117,12 @@ def _finish(arguments: argparse.Namespace, comparison: "Comparison | SegmentsCom
     """What scripts read, and the verdict."""
     if arguments.json:
         print_json(comparison.to_dict())
-    if comparison.largest > 1:
-        worst = max(comparison.layers, key=lambda row: row.largest)
-        messages.print(f"{speaker('compare')}: error: layer {worst.layer} differs by up to {worst.largest}",
+    if wrong := comparison.wrong:
+        worst, *others = wrong
+        more = f", and {len(others)} more layers" if others else ""
+        messages.print(f"{speaker('compare')}: error: layer {worst.layer} ({worst.op}) is computed wrongly: "
+                       f"{worst.beyond:,} of {worst.values:,} values of {worst.tensor} differ by more than rounding "
+                       f"explains, by up to {worst.largest} units where {worst.allowed} are allowed{more}",
                        soft_wrap=True)
         return FAILED
     return 0

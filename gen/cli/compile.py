@@ -130,11 +130,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def checked(application: "Application", model: Path) -> dict[str, Any] | None:
-    """Compare a random sample with onnxruntime and warn of every layer that is more than one unit off.
+    """Compare a random sample with onnxruntime and warn of every layer that is further off than rounding explains.
 
     Returns what `--json` says of it; None where there was nothing to compare with.
     """
-    from gen.check.compare import compare_layers
+    from gen.check.compare import compare_layers, wrong_layers
     from gen.ir.errors import GraphError
     from gen.run.inputs import random_samples
 
@@ -146,15 +146,17 @@ def checked(application: "Application", model: Path) -> dict[str, Any] | None:
         except GraphError as error:
             messages.print(f"{model}: warning: not compared with onnxruntime: {error}", soft_wrap=True)
             return None
-    off = sorted((row for row in rows if row.largest > 1), key=lambda row: -row.largest)
+    off = wrong_layers(rows)
     for row in off[:_WARNINGS]:
         messages.print(f"{model}: warning: layer {row.layer} is up to {row.largest} units from onnxruntime on a random "
-                       f"sample; {row.differing:,} of its {row.values:,} values differ", soft_wrap=True)
+                       f"sample, where rounding explains {row.allowed}; {row.beyond:,} of its {row.values:,} values "
+                       "differ by more than that", soft_wrap=True)
     if len(off) > _WARNINGS:
         messages.print(f"{model}: warning: and {len(off) - _WARNINGS} more layers; --json lists all",
                        soft_wrap=True)
     return {"largest": max((row.largest for row in rows), default=0),
-            "layers": [{"name": row.layer, "largest": row.largest, "differing": row.differing} for row in off]}
+            "layers": [{"name": row.layer, "largest": row.largest, "allowed": row.allowed, "beyond": row.beyond,
+                        "differing": row.differing} for row in off]}
 
 
 def say_exact(arguments: argparse.Namespace, application: "Application") -> None:

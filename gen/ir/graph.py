@@ -112,7 +112,8 @@ class Bend:
 class Table:
     """What becomes of a layer's own result ``middle`` (never in memory), value by value. See `sim.golden.look_up`.
 
-    ``values``: (256,) int8, of -128 first.
+    ``middle`` may be of fewer rows and columns than the output, as a model has it that looks up first and upsamples
+    then (`repeated_by`). ``values``: (256,) int8, of -128 first.
     """
 
     middle: Tensor
@@ -253,6 +254,11 @@ def unscaled(layer: Layer, target: Tensor) -> Tensor:
 def upscaled(layer: Layer, size: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of a layer's output, of those that are made before it is upsampled."""
     return size[0] * layer.upsample[0], size[1] * layer.upsample[1]
+
+
+def repeated_by(middle: Tensor, target: Tensor) -> tuple[int, int]:
+    """How often each row and each column of what a table is of is in the layer's output."""
+    return target.shape[1] // middle.shape[1], target.shape[2] // middle.shape[2]
 
 
 def pad_value(layer: Layer, source: Tensor) -> int:

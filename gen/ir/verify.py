@@ -144,7 +144,7 @@ def _layer_problems(graph: Graph, layer: Layer, written: Present, names: Collect
     if layer.bend:
         yield from _bend_problems(layer, layer.bend, target)
     if layer.table:
-        yield from _table_problems(layer.table, target)
+        yield from _table_problems(layer, layer.table, target)
     if target.signs and not _makes_signs(layer, source):
         yield "output is not limited to -1 and +1"
 
@@ -272,8 +272,10 @@ def _bend_problems(layer: Layer, stage: Bend, target: Tensor) -> Iterator[str]:
     yield from _range_problems(stage, 8)
 
 
-def _table_problems(table: Table, target: Tensor) -> Iterator[str]:
-    if table.middle.shape != target.shape:
+def _table_problems(layer: Layer, table: Table, target: Tensor) -> Iterator[str]:
+    sizes = zip(table.middle.shape[1:], target.shape[1:], layer.upsample, strict=True)
+    if table.middle.shape[0] != target.shape[0] or any(
+            not size or whole % size or factor % (whole // size) for size, whole, factor in sizes):
         yield f"what its table is of is {table.middle.shape}, the output {target.shape}"
     if table.values.shape != (TABLE_BYTES,) or table.values.dtype != np.int8:
         yield f"a table must be ({TABLE_BYTES},) int8, not {table.values.shape} {table.values.dtype}"

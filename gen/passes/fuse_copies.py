@@ -43,7 +43,7 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
     merged = replace(maker, output=copy.output, upsample=(down, across),
                      onnx_nodes=(*maker.onnx_nodes, *copy.onnx_nodes))
     if maker.table:
-        return replace(merged, table=_behind(maker.table, copy, graph.tensors[copy.output].shape))
+        return replace(merged, table=_behind(maker.table, copy))
     if copy.table:
         merged = replace(merged, table=replace(copy.table, middle=graph.tensors[copy.input]))
     if maker.residual:
@@ -56,14 +56,12 @@ def _merged(graph: Graph, maker: Layer, copy: Layer) -> Layer:
     return merged
 
 
-def _behind(table: Table, copy: Layer, shape: tuple[int, int, int]) -> Table:
-    """A table that does what ``table`` and, behind it, a copy do, for a result of this shape."""
-    first, middle = copy.requantize, table.middle
+def _behind(table: Table, copy: Layer) -> Table:
+    """A table that does what ``table`` and, after it, a copy do."""
+    first = copy.requantize
     of_one = replace(first, bias=first.bias[:1], multiplier=first.multiplier[:1], shift=first.shift[:1])
     values = run_layer(replace(copy, requantize=of_one, upsample=(1, 1)), table.values.reshape(1, 1, -1)).reshape(-1)
-    if middle.shape != shape:       # upsampled, it is no tensor of the model
-        middle = replace(middle, name=f"{middle.name}/upsampled", shape=shape, onnx_name="")
-    return Table(middle, values)
+    return replace(table, values=values)
 
 
 def fuse_copies(graph: Graph) -> Graph:
