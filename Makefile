@@ -3,6 +3,8 @@
 PYTHON ?= python3
 # Tests run beside each other; each may start a compiler.
 JOBS ?= $(shell nproc)
+# Of make soak.
+PROGRAMS ?= 300
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -13,7 +15,7 @@ PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal
 # What cannot be beside the rest (pyproject.toml says why).
 TCL_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['tcl'])
 
-.PHONY: setup demo test test-full bench lint clean
+.PHONY: setup demo test test-full soak bench lint clean
 
 setup: $(STAMP)
 
@@ -43,6 +45,10 @@ test: $(STAMP)
 # Also the tests marked `full` and those that need PyTorch, with a new seed.
 test-full: $(TRAINS)
 	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full
+
+# Random programs on the Verilog beside the functional simulator: goes on where an earlier run of the same sources ended.
+soak: $(STAMP)
+	@$(RUN) -m tests.soak --programs $(PROGRAMS)
 
 # The figures of the README, measured again.
 bench: $(STAMP)

@@ -44,6 +44,8 @@ class Npu(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        self.load = LoadEngine(config)
+        self.compute = EnginePair(config) if config.binary_engine else ComputeEngine(config)
         bus = {"address_width": config.address_width, "data_bits": config.beat_bits}
         super().__init__({
             "irq": Out(1),           # to the host, while DONE or ERROR
@@ -68,8 +70,8 @@ class Npu(wiring.Component):
         read = add("read", ReadEngine(config))
         write = add("write", WriteEngine(config))
         fetch = add("fetch", InstructionFetch(config))
-        load = add("load", LoadEngine(config))
-        compute = add("compute", EnginePair(config) if config.binary_engine else ComputeEngine(config))
+        load = add("load", self.load)
+        compute = add("compute", self.compute)
         store = add("store", StoreEngine(config))
         weight_ring = add("weight_ring", BufferedFifo(width=config.beat_bits, depth=config.weight_depth))
         side_ring = add("side_ring", BufferedFifo(width=config.beat_bits, depth=config.side_depth))

@@ -143,6 +143,30 @@ class Machine:
         if words > self.config.acc_depth:
             raise MachineError(ErrorCode.BUFFER, index, f"{words} accumulator words of {self.config.acc_depth}")
 
+    def put(self, index: int, places: np.ndarray, values: np.ndarray, padding: np.ndarray | bool = False, *,
+            first: int = 0) -> None:
+        """Write into entries of the input buffer, for instruction ``index``.
+
+        ``places``: any shape; ``values``: that shape and a last axis of the bytes from byte ``first`` of each entry on.
+        ``padding``: whether they count as zero, for the two halves of each entry (a last axis of 2) or for all; it
+        matters to halves whose first byte is written.
+        """
+        width = values.shape[-1]
+        if width == self.config.ic_lanes:       # nearly always, and twice as fast
+            self.input[places] = values
+            self.zeros[places] = padding
+            return
+        self.input[places, first:first + width] = values
+        flags = np.broadcast_to(padding, (*places.shape, 2))
+        for half in range(2):
+            if first <= half * self.config.sign_bytes < first + width:
+                self.zeros[places, half] = flags[..., half]
+
+    def write(self, index: int, beats: np.ndarray, values: np.ndarray) -> None:
+        """Write ``values`` (a last axis of the bytes of a beat) to ``beats`` of memory, for instruction ``index``."""
+        self.memory[beats] = values
+        self.write_beats += beats.size
+
     # -- dispatcher ------------------------------------------------------------------------------------------------
 
     def idle(self) -> bool:

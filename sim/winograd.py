@@ -48,8 +48,7 @@ def write_tiles(machine: Machine, index: int, geometry: Instruction, tiles: Inst
     places = entries + tile % config.banks * config.input_depth
     if machine.strict:
         machine.hazards.load_writes(index, places)
-    machine.input[places] = values
-    machine.zeros[places] = False
+    machine.put(index, places, values)
 
 
 def tile_places(machine: Machine, index: int, geometry: Instruction, cols: int) -> tuple[np.ndarray, np.ndarray]:

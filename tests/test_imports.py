@@ -41,6 +41,7 @@ EDGES = {
     "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs "
            "sim.stochastic sim.table sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors npudriver sim sim.errors sim.timing",
+    "sim.cosim": "cores.arch cores.config sim sim.hazards sim.rtl",
     "sim.devices": "cores cores.arch cores.config npudriver sim sim.errors sim.rtl",
     # compiler
     "gen.name": "",

@@ -24,6 +24,8 @@ class AccumulatorSlice(wiring.Component):
             raise ValueError(f"lanes must be at least 1, not {lanes!r}")
         self.config = config
         self.lanes = lanes
+        #: What is written: the words' totals.
+        self.totals = [Signal(signed(config.acc_width), name=f"total{lane}", reset_less=True) for lane in range(lanes)]
         address = range(2 * config.acc_depth)
         super().__init__({
             "read_address": In(address),   # word to add to, bank above the address
@@ -54,15 +56,12 @@ class AccumulatorSlice(wiring.Component):
             m.submodules[copy] = memory = Memory(shape=width * self.lanes, depth=2 * self.config.acc_depth, init=[])
             memories[copy] = memory.write_port(), memory.read_port()
         read, store = memories["add"][1], memories["store"][1]
-        totals = []
-        for lane in range(self.lanes):
+        for lane, total in enumerate(self.totals):
             before = Signal(signed(width), name=f"before{lane}", reset_less=True)
-            total = Signal(signed(width), name=f"total{lane}", reset_less=True)
             m.d.sync += [
                 before.eq(Mux(self.clear, 0, read.data.word_select(lane, width))),
                 total.eq(self._add(before, self.sums[lane], self.carries[lane])),
             ]
-            totals.append(total)
         m.d.comb += [
             read.en.eq(1),
             read.addr.eq(self.read_address),
@@ -71,7 +70,11 @@ class AccumulatorSlice(wiring.Component):
             Value.cast(self.store_data).eq(store.data),
         ]
         for write, _ in memories.values():
-            m.d.comb += [write.en.eq(self.write_enable), write.addr.eq(self.write_address), write.data.eq(Cat(*totals))]
+            m.d.comb += [
+                write.en.eq(self.write_enable),
+                write.addr.eq(self.write_address),
+                write.data.eq(Cat(*self.totals)),
+            ]
         return m
 
 
@@ -97,6 +100,9 @@ class Accumulators(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        lanes = min(_SLICE_LANES, config.oc_lanes)
+        #: Of so many lanes each: pixel 0's output lanes first.
+        self.slices = [AccumulatorSlice(config, lanes=lanes) for _ in range(config.acc_lanes // lanes)]
         super().__init__({
             "enable": In(1),                         # of the lower output lanes, or of all
             "first": In(1),                          # replace the word instead of adding to it
@@ -136,11 +142,12 @@ class Accumulators(wiring.Component):
         groups = [self._control(m, "control", self.enable, self.address)]
         if self.split(config):
             groups.append(self._control(m, "upper", self.upper_enable, self.upper_address))
-        lanes = min(_SLICE_LANES, config.oc_lanes)
-        for base in range(0, config.acc_lanes, lanes):
+        for number, accumulators in enumerate(self.slices):
+            lanes = accumulators.lanes
+            base = number * lanes
             part = range(base, base + lanes)
             stages = groups[base % config.oc_lanes // config.ic_lanes % len(groups)]
-            m.submodules[f"slice{base // lanes}"] = accumulators = AccumulatorSlice(config, lanes=lanes)
+            m.submodules[f"slice{number}"] = accumulators
             m.d.comb += [
                 accumulators.read_address.eq(stages[0][2:]),
                 accumulators.clear.eq(stages[1][1]),            # while the memory delivers

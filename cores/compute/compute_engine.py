@@ -56,6 +56,8 @@ class ComputeEngine(wiring.Component):
     def __init__(self, config: NpuConfig, *, paired: bool = False):
         self.config = config
         self.paired = paired
+        #: Where its sums are.
+        self.accumulators = (Accumulators(config),)
         super().__init__({
             **compute_ports(config),
             **({
@@ -122,7 +124,8 @@ class ComputeEngine(wiring.Component):
         m.submodules.buffer = buffer = InputBuffer(config)
         m.submodules.weights = loader = WeightLoader(config, taken=self.handover(config))
         m.submodules.array = array = MacArray(config)
-        m.submodules.accumulators = accumulators = Accumulators(config)
+        accumulators, = self.accumulators
+        m.submodules.accumulators = accumulators
         m.submodules.pool = pool = PoolUnit(config)
 
         connect_shared(m, self, sequencer, *TileSequencer.SHARED)

@@ -31,14 +31,17 @@ class EnginePair(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        without = dataclasses.replace(config, binary_rows=0, binary_engine=0)
+        self.array = ComputeEngine(without, paired=True)
+        self.binary = BinaryEngine(config)
+        #: Where the sums of either are.
+        self.accumulators = self.array.accumulators + self.binary.accumulators
         super().__init__(compute_ports(config))
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        without = dataclasses.replace(config, binary_rows=0, binary_engine=0)
-        m.submodules.array = array = ComputeEngine(without, paired=True)
-        m.submodules.binary = binary = BinaryEngine(config)
+        m.submodules.array = array = self.array
+        m.submodules.binary = binary = self.binary
         engines = array, binary
 
         # -- the queue ----------------------------------------------------------------------------------------------

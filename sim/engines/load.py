@@ -107,15 +107,8 @@ def _load_runs(machine: Machine, index: int, geometry: Instruction, gather: Inst
         machine.hazards.load_writes(index, places, runs.places[:, None, None])
     for block in range(blocks):
         first, width = int(runs.places[block]), int(runs.widths[block])
-        machine.input[places[block], first:first + width] = runs.values[block, ..., :width]
-        _flag(machine, places[block], first, width, runs.padding[block] & bool(geometry["pad_zero"]))
-
-
-def _flag(machine: Machine, places: np.ndarray, first: int, width: int, flags: np.ndarray) -> None:
-    """Flags (..., 2) of the halves whose first byte is among ``width`` bytes from ``first`` on."""
-    for half in range(2):
-        if first <= half * machine.config.sign_bytes < first + width:
-            machine.zeros[places, half] = flags[..., half]
+        machine.put(index, places[block], runs.values[block, ..., :width],
+                    runs.padding[block] & bool(geometry["pad_zero"]), first=first)
 
 
 def _load_box(machine: Machine, index: int, geometry: Instruction, tiles: Instruction | None,
@@ -151,12 +144,9 @@ def _load_box(machine: Machine, index: int, geometry: Instruction, tiles: Instru
     if machine.strict:
         machine.hazards.load_writes(index, places, part)
     if not sign:
-        machine.input[places] = box
-        machine.zeros[places] = padding[..., None]
+        machine.put(index, places, box, padding[..., None])
         return
     values, flags = sign_runs(box, padding, pair=pair)
     width = values.shape[-1]
     for number in range(blocks):
-        first = number % together * width
-        machine.input[places[number], first:first + width] = values[number]
-        _flag(machine, places[number], first, width, flags[number])
+        machine.put(index, places[number], values[number], flags[number], first=number % together * width)

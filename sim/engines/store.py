@@ -207,8 +207,7 @@ def _keep_rows(machine: Machine, index: int, geometry: Instruction, first: int, 
     places = entries + bank * config.input_depth
     if machine.strict:
         machine.hazards.store_keeps(index, places)
-    machine.input[places] = values
-    machine.zeros[places] = False
+    machine.put(index, places, values)
 
 
 def _write_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
@@ -222,8 +221,7 @@ def _write_rows(machine: Machine, index: int, geometry: Instruction, first: int,
     beats = starts[:good, None] + np.arange(cols)
     if machine.strict:
         machine.hazards.store_writes(index, beats)
-    machine.memory[beats] = values[:good]
-    machine.write_beats += beats.size
+    machine.write(index, beats, values[:good])
     if good < len(starts):
         raise MachineError(ErrorCode.WRITE_RANGE, index,
                            f"writes beats {starts[good]}..{starts[good] + cols - 1}, outside "

@@ -170,11 +170,12 @@ def compile_library(
     return folder / _LIBRARY
 
 
-def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool = False) -> Path:
+def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool = False,
+                  watch_words: int = 0) -> Path:
     """Shared library with the interface of harness.cpp for the machine of ``config``.
 
-    ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output. Kept as
-    `compile_library` says.
+    ``verilog`` replaces the generated text (module ``npu``, the same ports); ``waves`` adds VCD output;
+    ``watch_words``: it has ports ``watch``, of so many words, and ``watch_valid``. Kept as `compile_library` says.
 
     Raises ToolError when a tool is missing or fails.
     """
@@ -183,4 +184,5 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
     return compile_library(
         [verilog or _sources_digest(config), *harness.values()],
         lambda: {"npu.v": verilog or emit_verilog(config), **harness},
-        top="npu", options=["--trace"] if waves else [], defines=[*defines, *(["-DWAVES"] if waves else [])])
+        top="npu", options=["--trace"] if waves else [], defines=[*defines, *(["-DWAVES"] if waves else []),
+                 *([f"-DWATCH_WORDS={watch_words}"] if watch_words else [])])

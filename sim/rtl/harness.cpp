@@ -1,6 +1,7 @@
 // The verilated NPU with its clock, memory and register port, as a C interface for Python (machine.py).
 //
-// Compiled with BEAT_BYTES and CONTROL_ADDRESS; with WAVES defined it can write a VCD file.
+// Compiled with BEAT_BYTES and CONTROL_ADDRESS; with WAVES defined it can write a VCD file, with WATCH_WORDS it keeps what
+// the machine's watch ports show (observed.py).
 
 #include "Vnpu.h"
 #include "verilated.h"
@@ -11,6 +12,7 @@
 #include "axi_memory.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace {
 
@@ -44,6 +46,7 @@ public:
     AxiMemory<BEAT_BYTES> memory;
     Trace trace;
     Standing standing = {};
+    std::vector<uint32_t> watched;      // cycle (two words) and WATCH_WORDS words, of cycles in which anything happened
 
     explicit Machine(uint64_t seed) : context_(new VerilatedContext), top_(new Vnpu(context_.get())) {
         memory.random.seed(seed);
@@ -221,8 +224,19 @@ private:
             top_->trace_fetch_index, top_->trace_fetch_waiting, top_->trace_stores,
         };
         if (!top_->trace_halt) standing = now;
+        keep_watched();
         if (!trace.instructions) return;
         for (unsigned engine = 0; engine < kEngines; ++engine) record(engine, now.state[engine], now.index[engine]);
+    }
+
+    void keep_watched() {
+#ifdef WATCH_WORDS
+        if (!top_->watch_valid) return;
+        const uint64_t now = cycle_ - started_;
+        watched.push_back(uint32_t(now));
+        watched.push_back(uint32_t(now >> 32));
+        for (unsigned word = 0; word < WATCH_WORDS; ++word) watched.push_back(top_->watch[word]);
+#endif
     }
 
     void record(unsigned engine, unsigned state, uint64_t index) {
@@ -277,7 +291,14 @@ void npu_trace(Machine* machine, uint64_t instructions, uint32_t* counts, int64_
 int npu_run(Machine* machine, uint64_t cycles) { return machine->run(cycles); }
 void npu_stats(Machine* machine, Stats* stats) { machine->stats(stats); }
 void npu_standing(Machine* machine, Standing* standing) { *standing = machine->standing; }
-void npu_clear_counts(Machine* machine) { machine->memory.counts = BusCounts(); }
+void npu_clear_counts(Machine* machine) {
+    machine->memory.counts = BusCounts();
+    machine->watched.clear();
+}
+const uint32_t* npu_watched(Machine* machine, uint64_t* words) {
+    *words = machine->watched.size();
+    return machine->watched.data();
+}
 const char* npu_failure(Machine* machine) { return machine->memory.failure.c_str(); }
 int npu_waves(Machine* machine, const char* path) { return machine->open_waves(path); }
 

@@ -17,6 +17,8 @@ from cores.errors import NpugenError
 from ..timing.dram import DramTiming
 from ..timing.latencies import MEMORY
 from .build import build_library
+from .events import Events
+from .observed import observed_verilog, watched_words
 
 __all__ = [
     "Bus", "BusFault", "ENGINES", "ProtocolError", "RtlMachine", "RunStatus", "Standing", "Stats", "Trace",
@@ -179,6 +181,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "npu_stats": (None, pointer, c.POINTER(_CStats)),
         "npu_standing": (None, pointer, c.POINTER(_CStanding)),
         "npu_clear_counts": (None, pointer),
+        "npu_watched": (u32, pointer, c.POINTER(c.c_uint64)),
         "npu_failure": (c.c_char_p, pointer),
         "npu_waves": (c.c_int, pointer, c.c_char_p),
     }
@@ -192,17 +195,23 @@ class RtlMachine:
     """The Verilog of ``config`` in Verilator, with a memory of NumPy arrays behind its bus.
 
     ``verilog`` replaces the generated text. A seed makes the random stalls the same again. ``waves`` names a VCD file
-    to write; NPUGEN_WAVES=1 writes ``npu.<process>.vcd``. Use it as a context manager or call `close`.
+    to write; NPUGEN_WAVES=1 writes ``npu.<process>.vcd``. With ``observed`` it keeps what the machine writes inside of
+    itself, which `events` has; the text is `observed_verilog`'s then. Use it as a context manager or call `close`.
 
     Raises ToolError when the simulation cannot be built.
     """
 
     def __init__(self, config: NpuConfig, *, bus: Bus | None = None, seed: int = 0, verilog: str | None = None,
-                 waves: Path | None = None) -> None:
+                 waves: Path | None = None, observed: bool = False) -> None:
         self.config = config
+        self._layout = None
+        if observed:
+            written, self._layout = observed_verilog(config)
+            verilog = verilog or written
         if waves is None and os.environ.get("NPUGEN_WAVES", "0") not in ("", "0"):
             waves = Path(f"npu.{os.getpid()}.vcd")
-        self._library = _load(build_library(config, verilog=verilog, waves=waves is not None))
+        words = watched_words(self._layout) if self._layout is not None else 0
+        self._library = _load(build_library(config, verilog=verilog, waves=waves is not None, watch_words=words))
         self._handle = self._library.npu_new(seed)
         self._arrays: list[np.ndarray] = []  # the library works in them
         if waves is not None and not self._library.npu_waves(self._handle, str(waves).encode()):
@@ -305,6 +314,18 @@ class RtlMachine:
         values = {name: getattr(raw, name) for name in _STATS}
         started, finished = values.pop("started"), values.pop("finished")
         return Stats(cycles=None if _NEVER in (started, finished) else finished - started, **values)
+
+    @property
+    def events(self) -> Events:
+        """What the machine has written inside of itself since `begin`. Raises ValueError for one not observed."""
+        if self._layout is None:
+            raise ValueError("the machine is not observed")
+        count = ctypes.c_uint64()
+        data = self._library.npu_watched(self._handle, ctypes.byref(count))
+        words = np.ctypeslib.as_array(data, (count.value,)) if count.value else np.zeros(0, np.uint32)
+        records = words.reshape(-1, 2 + watched_words(self._layout)).copy()
+        cycles = records[:, 0].astype(np.int64) + (records[:, 1].astype(np.int64) << 32)
+        return Events(self._layout, cycles, records[:, 2:])
 
     @property
     def standing(self) -> Standing:

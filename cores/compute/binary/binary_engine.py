@@ -25,6 +25,8 @@ class BinaryEngine(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        #: Where its counts are.
+        self.accumulators = (Accumulators(config),)
         super().__init__({
             **{name: port for name, port in compute_ports(config).items() if name != "pooled"},
             "computed": Out(2),  # banks that a word is being added to
@@ -39,7 +41,8 @@ class BinaryEngine(wiring.Component):
         m.submodules.buffer = buffer = InputBuffer(config)
         m.submodules.weights = loader = WeightLoader(config, taken=ComputeEngine.handover(config))
         m.submodules.unit = unit = BinaryUnit(config, latency=latency)
-        m.submodules.accumulators = accumulators = Accumulators(config)
+        accumulators, = self.accumulators
+        m.submodules.accumulators = accumulators
 
         connect_shared(m, self, sequencer, *TileSequencer.SHARED)
         connect(m, flipped(self.weights), loader.beats)
