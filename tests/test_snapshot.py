@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from cores.config import FEATURES, features_of
+from cores.config import FEATURES
+from cores.config.presets import features_of
 from tests.random_cases import MACHINES
 from tests.snapshot import BOARD, differences
 
