@@ -23,7 +23,7 @@ from sim.profile import layer_timings
 from sim.rtl import Bus, RtlMachine, run_program
 from sim.timing.bus import burst_lengths
 from sim.timing.fifo import NEVER, TimedFifo, earliest
-from tests.snapshot import SMALL as SNAPSHOT
+from tests.random_cases import MACHINES
 from tests.snapshot import random_of
 
 from .cases import CONFIGS, SMALL, chain, compute_set, load_set, pool_program
@@ -95,11 +95,11 @@ def test_compute_is_busy_for_steps_times_words(rows, cols, blocks):
     assert (shortest - words) * (steps - 1) <= waited if words < shortest else waited < 8
 
 
-@pytest.mark.parametrize("name", SNAPSHOT)
+@pytest.mark.parametrize("name", MACHINES)
 def test_a_limit_does_not_change_the_cycles(name, seed):
     """Where the reckoning breaks off, the program takes as long as that indeed."""
     for number in range(5):
-        program, _ = compile_graph(random_of(seed // 5 * 5 + number), SNAPSHOT[name])
+        program, _ = compile_graph(random_of(seed // 5 * 5 + number), MACHINES[name])
         instructions = [decode(program.code[at:at + INSTRUCTION_BYTES])
                         for at in range(0, len(program.code), INSTRUCTION_BYTES)]
         cycles = estimate(program.config, program.code).cycles
