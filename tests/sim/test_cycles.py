@@ -23,8 +23,7 @@ from sim.profile import layer_timings
 from sim.rtl import Bus, RtlMachine, run_program
 from sim.timing.bus import burst_lengths
 from sim.timing.fifo import NEVER, TimedFifo, earliest
-from tests.random_cases import MACHINES
-from tests.snapshot import random_of
+from tests.random_cases import MACHINES, compile_case
 
 from .cases import CONFIGS, SMALL, chain, compute_set, load_set, pool_program
 from .programs import END, assemble
@@ -99,7 +98,7 @@ def test_compute_is_busy_for_steps_times_words(rows, cols, blocks):
 def test_a_limit_does_not_change_the_cycles(name, seed):
     """Where the reckoning breaks off, the program takes as long as that indeed."""
     for number in range(5):
-        program, _ = compile_graph(random_of(seed // 5 * 5 + number), MACHINES[name])
+        _, program, _ = compile_case(MACHINES[name], seed + number)
         instructions = [decode(program.code[at:at + INSTRUCTION_BYTES])
                         for at in range(0, len(program.code), INSTRUCTION_BYTES)]
         cycles = estimate(program.config, program.code).cycles
@@ -303,7 +302,7 @@ def test_depths_of_the_bus(seed, reads, writes):
     config = dataclasses.replace(SMALL, input_depth=512, outstanding_reads=reads, outstanding_writes=writes)
     with RtlMachine(config) as machine:
         for number in (0, 1, 3, 4):
-            program, _ = compile_graph(random_of(seed // 5 * 5 + number), config)
+            _, program, _ = compile_case(config, seed + number)
             real = run_program(machine, program.code, program.image(), write_start=program.write_start)
             model = estimate(config, program.code).cycles
             assert model == pytest.approx(real.counters["cycles"], rel=0.02, abs=8), f"graph {number}"
