@@ -123,9 +123,14 @@ class _RecordingHazards(Hazards):
         self._computed.append((index, bank, places.ravel()))
 
     def take_computed(self) -> list[tuple[int, int, np.ndarray]]:
-        """Instruction, bank and places of the COMPUTEs since the last call."""
+        """Instruction, bank and places of the COMPUTEs since the last call.
+
+        Without those of sums that go into no result: they may be made of what another program left in the buffer.
+        """
         computed, self._computed = self._computed, []
-        return computed
+        unwanted = {bank: np.concatenate([np.zeros(0, np.int64), *(read.places for read in reads)])
+                    for bank, reads in enumerate(self.optional)}
+        return [(index, bank, places[~np.isin(places, unwanted[bank])]) for index, bank, places in computed]
 
 
 class _RecordingRing(Ring):
