@@ -67,6 +67,8 @@ class GraphBuilder:
         self.orders: dict[str, np.ndarray] = {}
         #: Tensor and channels of it -> the tensor of these alone (`gen.onnx.channels`).
         self.chosen: dict[tuple[str, tuple[int, ...]], str] = {}
+        #: Node -> channels whose weights count in other units than the model says (`gen.onnx.units.coarser_units`).
+        self.coarser: dict[str, int] = {}
         self._inputs: dict[str, _InputRecord] = {}
         self._clip_bounds: dict[str, tuple[int, int]] = {}
         self._layer_names: set[str] = set()

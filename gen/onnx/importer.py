@@ -11,7 +11,7 @@ of `gen.passes`.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -59,11 +59,26 @@ class Imported:
     """A graph beside what only the comparison with ONNX needs.
 
     ``orders``: tensor -> int array of its ONNX shape (one sample), each element's flat index in the (C, H, W) tensor.
+    ``coarser``: node -> channels whose weights the model counts in units that no constant beside them has room in, and
+    that count in larger ones.
     """
 
     model: Model
     graph: Graph
     orders: dict[str, np.ndarray]
+    coarser: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """For people, on what is not as the model says."""
+        if not self.coarser:
+            return ()
+        first, count = next(iter(self.coarser.items()))
+        more = f" (and {len(self.coarser) - 1} more nodes)" if len(self.coarser) > 1 else ""
+        line = (f"{self.model.path}: node {first}{more}: {count} channel{'s' * (count > 1)} with weights so small that "
+                "no constant fits beside them in their scale, which is taken larger; give them one that fits, as "
+                "`quantize` does")
+        return (line,)
 
 
 class Importer:
@@ -88,7 +103,7 @@ class Importer:
                 raise GraphError("no output needs a layer of the machine; the processor does all of it")
         except GraphError as error:
             raise GraphError(f"{self._model.path}: {error}") from None
-        return Imported(self._model, graph, self._graph.orders)
+        return Imported(self._model, graph, self._graph.orders, self._graph.coarser)
 
     def _walk(self) -> Graph:
         model = self._model

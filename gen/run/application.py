@@ -49,7 +49,7 @@ class Application:
     inputs: Mapping[str, InputSpec]
     outputs: Sequence[str]
     partition: Partition | None = None
-    #: Of the samples that a float model was quantised on, for people.
+    #: Of the samples that a float model was quantised on, and of what is not as a model says, for people.
     remarks: Sequence[str] = ()
 
     @property
@@ -145,11 +145,15 @@ def _of_model(path: Path, content: bytes | None, config: NpuConfig, options: Com
             raise refused from None     # the model is wrong, and this was the first to see it
         if ranges is not None and not ranges.found:
             remarks = (*remarks, f"{path}: --calibrate changes nothing: no layer lacks only the range of its result")
-        return replace(application, remarks=remarks)
+        return replace(application, remarks=(*remarks, *_remarks(application.workloads)))
     if isinstance(source, SampledRanges):
         raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate (samples for narrow "
                               "Winograd layers are --winograd-calibrate)")
-    return Application((whole,), whole.inputs, whole.outputs, remarks=remarks)
+    return Application((whole,), whole.inputs, whole.outputs, remarks=(*remarks, *_remarks([whole])))
+
+
+def _remarks(workloads: Sequence[Workload]) -> list[str]:
+    return [remark for workload in workloads for remark in workload.imported.remarks]
 
 
 def of_partition(path: Path, cut: Partition, config: NpuConfig, options: CompileOptions, *,
