@@ -9,6 +9,7 @@ from gen.cli.common import add_json_option, messages, print_json, refuse_to_repl
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import (
     add_machine_options,
+    chosen_board,
     chosen_config,
     compile_options,
     described,
@@ -17,6 +18,7 @@ from gen.cli.machine import (
     require_inputs,
     say_density,
 )
+from gen.cli.missing import missing_units, say_missing
 from gen.cli.segments import facts_of, show_segments
 from gen.files.read import is_zip
 from gen.files.write import require_writable
@@ -192,7 +194,10 @@ def run(arguments: argparse.Namespace) -> None:
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
             winograd_samples=arguments.winograd_calibrate, board=board, host=host_options(arguments))
         require_inputs(arguments, application.inputs)
+        missing = missing_units(application, config, chosen_board(arguments),
+                                lambda features: chosen_config(arguments, features))
         programs = [workload.program for workload in application.workloads]
+    say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     say_exact(arguments, application)
     application.save(arguments.output)
@@ -209,6 +214,7 @@ def run(arguments: argparse.Namespace) -> None:
         "data_bytes": sum(program.data_beats for program in programs) * config.beat_bytes,
         "macs": sum(layer.macs for layer in layers), "useful_macs": sum(layer.useful_macs for layer in layers),
         "check": check, "partition": facts_of(application.partition),
+        "missing": missing,
         "density": None if used is None else {"asked": arguments.density, "used": used},
     }
     if application.partition is not None:

@@ -30,7 +30,7 @@ from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSED
-from gen.onnx.machine import Machine
+from gen.onnx.machine import Machine, Units
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import Shapes, parse, read
 from gen.onnx.refusals import obstacle
@@ -84,10 +84,10 @@ class Imported:
 class Importer:
     """State of one walk."""
 
-    def __init__(self, model: Model, *, machine: Machine | None = None) -> None:
-        """``machine``: the one that the graph is for; None: one without optional units."""
-        self._model, self._machine = model, machine or Machine()
-        self._functions = Functions(model, tables=self._machine.tables)
+    def __init__(self, model: Model, *, units: Units | None = None) -> None:
+        """``units``: of the machine that the graph is for; None: it has none."""
+        self._model, self._units = model, units or Units(Machine())
+        self._functions = Functions(model, self._units)
         self._graph = GraphBuilder()
         self._folder = Folder(model)
         self._values: dict[str, Value] = {}
@@ -157,7 +157,7 @@ class Importer:
         handler = self._handler(node)
         try:
             result = handler(Context(node, self._graph, self._folder, self._model.opset, self._functions,
-                                     self._machine), inputs)
+                                     self._units), inputs)
         except (NodeError, GraphError):
             raise
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
@@ -264,9 +264,11 @@ def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes
     """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
 
     With ``content`` the model is that, found inside the file at ``path``, which it is named by. ``shapes`` of inputs
-    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``machine``: as of an `Importer`.
+    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``machine``: the one that the graph is for; None:
+    one without optional units.
     """
-    return Importer(read(path, shapes) if content is None else parse(str(path), content), machine=machine).run()
+    model = read(path, shapes) if content is None else parse(str(path), content)
+    return Importer(model, units=Units(machine or Machine())).run()
 
 
 def load(path: str | Path) -> Graph:

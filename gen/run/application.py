@@ -1,6 +1,6 @@
 """What a command works on: a model or a program, wholly on the accelerator or in segments."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -51,6 +51,8 @@ class Application:
     partition: Partition | None = None
     #: Of the samples that a float model was quantised on, and of what is not as a model says, for people.
     remarks: Sequence[str] = ()
+    #: Cuts the model, if that was cut, for another machine. Raises GraphError.
+    cut_again: Callable[[Machine], Partition] | None = None
 
     @property
     def workloads(self) -> list[Workload]:
@@ -134,9 +136,19 @@ def _of_model(path: Path, content: bytes | None, config: NpuConfig, options: Com
         if not host.allowed:
             raise
         ranges = source if isinstance(source, SampledRanges) else None
+
+        def cut_for(machine: Machine, *, compare: bool = True) -> Partition:
+            return partition(path, content, rebuild=host.rebuild, ranges=ranges, leave=host.leave,
+                             shapes=options.shapes, machine=machine, compare=compare)
+
+        def cut_again(machine: Machine) -> Partition:
+            try:
+                return cut_for(machine, compare=False)
+            except FloatModelError as error:    # of values whose ranges this machine does not ask for
+                raise GraphError(str(error)) from None
+
         try:
-            cut = partition(path, content, rebuild=host.rebuild, ranges=ranges, leave=host.leave,
-                            shapes=options.shapes, machine=Machine.of(config))
+            cut = cut_for(Machine.of(config))
         except GraphError:
             raise refused from None
         try:
@@ -145,7 +157,7 @@ def _of_model(path: Path, content: bytes | None, config: NpuConfig, options: Com
             raise refused from None     # the model is wrong, and this was the first to see it
         if ranges is not None and not ranges.found:
             remarks = (*remarks, f"{path}: --calibrate changes nothing: no layer lacks only the range of its result")
-        return replace(application, remarks=(*remarks, *_remarks(application.workloads)))
+        return replace(application, remarks=(*remarks, *_remarks(application.workloads)), cut_again=cut_again)
     if isinstance(source, SampledRanges):
         raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate (samples for narrow "
                               "Winograd layers are --winograd-calibrate)")
