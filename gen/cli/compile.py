@@ -1,6 +1,7 @@
 """``gen compile``"""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,17 +132,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def checked(application: "Application", model: Path) -> dict[str, Any] | None:
+def checked(application: "Application", model: Path, remark: Callable[[str], None]) -> dict[str, Any] | None:
     """Compare a random sample with onnxruntime and warn of every layer that is further off than rounding explains.
 
-    Returns what `--json` says of it; None where there was nothing to compare with.
+    ``remark`` shows how far it is. Returns what `--json` says of it; None where there was nothing to compare with.
     """
     from gen.check.compare import compare_layers, wrong_layers
     from gen.ir.errors import GraphError
     from gen.run.inputs import random_samples
 
     rows = []
-    for workload in application.workloads:
+    for name, workload in application.named_workloads:
+        remark(name)
         imported = workload.imported
         try:
             rows += compare_layers(imported, random_samples(imported.graph, workload.input_shapes, seed=0).inputs)
@@ -192,19 +194,20 @@ def run(arguments: argparse.Namespace) -> None:
         calibration = chosen_calibration(arguments, remark)
         application = open_application(
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
-            winograd_samples=arguments.winograd_calibrate, board=board, host=host_options(arguments))
+            winograd_samples=arguments.winograd_calibrate, board=board, host=host_options(arguments),
+            progress=remark)
         require_inputs(arguments, application.inputs)
         missing = missing_units(application, config, chosen_board(arguments),
                                 lambda features: chosen_config(arguments, features))
-        programs = [workload.program for workload in application.workloads]
+        programs = application.programs(remark)
     say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     say_exact(arguments, application)
     application.save(arguments.output)
     check = None
     if arguments.check:
-        with status("comparing with onnxruntime"):
-            check = checked(application, arguments.model)
+        with status("comparing with onnxruntime") as remark:
+            check = checked(application, arguments.model, remark)
     layers = [layer for program in programs for layer in program.layers]
     facts = {
         "program": str(arguments.output), "layers": len(layers),

@@ -253,7 +253,7 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
         def opened(options: "CompileOptions") -> "Application":
             return open_application(
                 path, None if own else config, options, calibration=calibration, host=host_options(arguments),
-                board=arguments.board if compiled else named_board(arguments))
+                board=arguments.board if compiled else named_board(arguments), progress=remark)
 
         options = compile_options(arguments, keep_all=not compiled)
         try:

@@ -1,6 +1,6 @@
 """A model cut into segments for accelerator and processor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Turn, bases, turns, units
 
-__all__ = ["Segment", "Partition", "partition"]
+__all__ = ["Segment", "Partition", "called", "partition"]
 
 
 #: Walks after which what is refused stays so and nothing more is quantised: each may find what the one before it made
@@ -73,9 +73,16 @@ class Partition:
         return sum(node.name in self.host and node.op in PRODUCTS for node in self.model.nodes)
 
 
+def called(number: int, count: int, *, host: bool = False) -> str:
+    """What people are told of segment ``number``, from 0, of so many, while something is done with it."""
+    whose = ", the processor's" if host else ""
+    return f"segment {number + 1} of {count}{whose}" if count > 1 else ""
+
+
 def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
               ranges: Ranges | None = None, leave: Mapping[str, str] | None = None,
-              shapes: Shapes | None = None, machine: Machine | None = None, compare: bool = True) -> Partition:
+              shapes: Shapes | None = None, machine: Machine | None = None, compare: bool = True,
+              progress: Callable[[str], None] = lambda text: None) -> Partition:
     """Cut the model at ``path``, or ``content``, which is named by that.
 
     The nodes ``leave`` are left to the processor in any case, for the reasons given. With ``rebuild`` quantisation is
@@ -83,6 +90,7 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
     values for which the model knows no scale. ``shapes`` stand for what the file leaves open
     (`gen.onnx.passes.bind_shapes`). ``machine``: as of
     `gen.onnx.importer.load_model`. ``compare``: whether the result says how it would be ``before``.
+    ``progress`` hears what is done.
 
     Raises GraphError for a file that is no model, and for one of which the accelerator could have nothing; the message
     is why the first node was refused.
@@ -96,23 +104,26 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     wanted = leave or {}
-    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges, machine=machine)
+    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges, machine=machine, progress=progress)
     if not cut.quantised or not compare:
         return cut
     try:
-        return replace(cut, before=_cut(path, opened(), wanted, rebuild=False, machine=machine))
+        before = _cut(path, opened(), wanted, rebuild=False, machine=machine,
+                      progress=lambda text: progress(f"without more quantisation, {text}"))
+        return replace(cut, before=before)
     except GraphError:
         return cut
 
 
 def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool,
-         machine: Machine | None, ranges: Ranges | None = None) -> Partition:
+         machine: Machine | None, progress: Callable[[str], None], ranges: Ranges | None = None) -> Partition:
     types, optional = value_types(model.proto), Units(machine or Machine())
     # Nodes that are left to the processor whatever the walk finds. What the walk refuses is no part of it: a node that
     # is refused after another one may be taken once that is left to the processor, too.
     decided = dict(wanted)
     quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
     for passes in count():
+        progress(f"dividing {len(model.nodes):,} nodes, walk {passes + 1}")
         probed = probe(model, decided, types, optional)
         host, types = dict(probed.host), dict(probed.types)
         if passes >= _PASSES:

@@ -1,7 +1,7 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -98,11 +98,12 @@ def _input_shapes(imported: Imported) -> dict[str, tuple[int, ...]]:
 
 def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
                   content: bytes | None = None, winograd_samples: Path | None = None,
-                  board: str | None = None) -> Workload:
+                  board: str | None = None, progress: Callable[[str], None] = lambda text: None) -> Workload:
     """A model to be compiled for ``config``, on the ``board`` of that name, or a program that was.
 
     With ``config`` or ``board`` None a program's own is taken. ``content`` is a model in place of the one at ``path``,
-    which names it. ``options`` are for a model; ``winograd_samples`` choose the shifts of narrow Winograd layers.
+    which names it. ``options`` are for a model; ``winograd_samples`` choose the shifts of narrow Winograd layers;
+    ``progress`` hears what is done.
 
     Raises GraphError, ProgramError, InputError or OSError; each names the file. ConflictError for a program that is not
     as asked, CompileError for a machine that cannot.
@@ -112,7 +113,9 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
         return of_program(path, Program.load(path), config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
+    progress("importing")
     imported = load_model(path, content, shapes=options.shapes, machine=Machine.of(config))
+    progress("preparing its layers")
     samples = None if winograd_samples is None else read_samples(
         winograd_samples, input_specs(imported.graph, _input_shapes(imported))).inputs
     return of_model(imported, config, options, samples=samples, board=board)

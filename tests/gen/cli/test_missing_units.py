@@ -3,39 +3,17 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from boards.registry import BOARDS, get_board
 from gen.cli import main
 from gen.hw.area import area_of, growth, machines
 from tests.gen.cli.calls import error_line
-from tests.gen.qdq import Builder
-
-
-def _layer(b: Builder, x: str) -> str:
-    return b.requantize(b.node("Conv", x, b.weights(8, 8, 3, 3), b.bias(8), pads=[1, 1, 1, 1]))
-
-
-def _gated(*operators: str) -> None:
-    """Layers with a product of two activations after each, which one of these functions has made of one of them; an
-    InstanceNormalization, which no unit takes, in the end. Written to m.onnx, a sample to x.npz.
-    """
-    b = Builder(np.random.default_rng(0))
-    x = b.requantize(b.input(1, 8, 6, 6, number=np.float32))
-    for operator in operators:
-        x = _layer(b, x)
-        other = b.requantize(b.node(operator, x), 1 / 256, -128) if operator != "Mul" else _layer(b, x)
-        x = b.requantize(b.node("Mul", x, other))
-    ones, zeros = (b.constant(np.full(8, value, np.float32)) for value in (1, 0))
-    b.output(b.node("InstanceNormalization", _layer(b, x), ones, zeros), np.float32)
-    with open("m.onnx", "wb") as file:
-        file.write(b.build().SerializeToString())
-    np.savez("x.npz", x=np.zeros((1, 8, 6, 6), np.float32))
+from tests.gen.cli.gated import gated
 
 
 def test_it_is_said_first(capsys: pytest.CaptureFixture):
-    _gated("Sigmoid", "Sigmoid", "Sigmoid")
+    gated("Sigmoid", "Sigmoid", "Sigmoid")
     assert main(["compile", "m.onnx", "--macs", "16", "-o", "y.npu"]) == 0
     said = capsys.readouterr().err.splitlines()
     assert said[0] == ("the machine lacks what this model has use for (table): the processor is left with 7 nodes in 4 "
@@ -51,7 +29,7 @@ def test_it_is_said_first(capsys: pytest.CaptureFixture):
 
 @pytest.mark.parametrize("line", ["run m.onnx --input x.npz", "profile m.onnx", "deploy m.onnx -o package"])
 def test_other_commands_say_it_too(line: str, capsys: pytest.CaptureFixture):
-    _gated("Sigmoid")
+    gated("Sigmoid")
     assert main([*line.split(), "--macs", "16", "--board", "ecp5"]) == 0
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("the machine lacks what this model has use for (table)")
@@ -63,7 +41,7 @@ def test_other_commands_say_it_too(line: str, capsys: pytest.CaptureFixture):
 
 def test_units_that_help_each_other(capsys: pytest.CaptureFixture):
     """What each gives by itself, and what both do; features that are there stay in what is to be given."""
-    _gated("Sigmoid", "Mul")
+    gated("Sigmoid", "Mul")
     argv = ["compile", "m.onnx", "--macs", "16", "-o", "y.npu", "--json"]
     assert main([*argv, "--features", "winograd"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -79,7 +57,7 @@ def test_units_that_help_each_other(capsys: pytest.CaptureFixture):
 
 
 def test_only_where_it_makes_a_difference(capsys: pytest.CaptureFixture):
-    _gated()
+    gated()
     assert main(["compile", "m.onnx", "--macs", "16", "-o", "y.npu", "--json"]) == 0
     captured = capsys.readouterr()
     facts = json.loads(captured.out)
@@ -92,7 +70,7 @@ def test_a_board_without_room_for_it(monkeypatch: pytest.MonkeyPatch, capsys: py
     used = area_of(board.config(16), board.family).totals
     full = replace(board, name="full", resources={name: round(count) for name, count in used.items()})
     monkeypatch.setitem(BOARDS, "full", full)
-    _gated("Sigmoid")
+    gated("Sigmoid")
     assert main(["compile", "m.onnx", "--macs", "16", "--board", "full", "-o", "y.npu"]) == 0
     assert "this machine cannot have it: full is too small: bram36" in capsys.readouterr().err
 
@@ -107,5 +85,5 @@ def test_a_difference_of_areas_has_no_error_in_it():
 
 
 def test_refusals_stay(capsys: pytest.CaptureFixture):
-    _gated("Sigmoid")
+    gated("Sigmoid")
     assert "Sigmoid" in error_line(capsys, 1, "compile", "m.onnx", "--macs", "16", "--host", "off", "-o", "y.npu")
