@@ -15,6 +15,7 @@ from gen.lowering.placed import PlacedGraph
 from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
+from gen.mapping.strides import split_strides
 from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow
 from gen.mapping.winograd.narrow import narrow_graph
@@ -42,15 +43,16 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     """The graph that a program for these options computes.
 
     It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
-    channels.
+    channels, and long strides are several.
 
     ``samples``: model inputs (N, ...) to calibrate such layers with. Raises GraphError for a graph that breaks the
-    IR's rules, CompileError for a machine that cannot do so, ValueError for a density out of range.
+    IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot do so,
+    ValueError for a density out of range.
     """
     verify(graph)
     if options.density is not None:
         graph = prune(graph, config, options.density)
-    graph = align_parts(graph, config.ic_lanes)
+    graph = split_strides(align_parts(graph, config.ic_lanes), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
                            f"(--winograd-unit 2), not {config.winograd}")

@@ -192,7 +192,10 @@ def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], fo
     base = bases(model.nodes, probed)
     turns = list(found)
     homes: dict[str, int] = {}      # output of the model -> turn
+    inputs = {model_input.name for model_input in model.inputs}
     for name in model.outputs:
+        if name in inputs:
+            continue    # whoever runs the segments has it
         makers = {made_in.get(value) for value in base[name]}
         number = makers.pop() if len(makers) == 1 and name not in probed.loose else None
         if number is None:

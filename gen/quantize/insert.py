@@ -28,6 +28,7 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
     add_infer_metadata(copied)      # or it would write the model to a file and read it again, to infer what is there
+    outputs = _without_inputs(copied)
     ranges = fit_ranges(model, plan, ranges)
     largest = fit_weights(model, plan, ranges, options)
     data = {name: TensorData(lowest=np.float32(low), highest=np.float32(high)) for name, (low, high) in ranges.items()}
@@ -50,7 +51,20 @@ def insert(model: onnx.ModelProto, plan: Plan, ranges: Mapping[str, tuple[float,
     quantizer.quantize_model()
     quantizer.model.topological_sort()
     quantized: onnx.ModelProto = quantizer.model.model
+    del quantized.graph.output[:]
+    quantized.graph.output.extend(outputs)
     return quantized
+
+
+def _without_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Takes outputs from a model that are its inputs: the quantiser would make such a value after it is read. Returns
+    all that there were.
+    """
+    outputs = list(model.graph.output)
+    inputs = {value.name for value in model.graph.input}
+    del model.graph.output[:]
+    model.graph.output.extend(value for value in outputs if value.name not in inputs)
+    return outputs
 
 
 def _overrides(plan: Plan, largest: Mapping[str, np.ndarray], options: QuantizeOptions

@@ -78,7 +78,7 @@ class Application:
     def save(self, path: Path) -> None:
         """Write the program. Raises ProgramError."""
         only = self.segments[0]
-        if len(self.segments) == 1 and isinstance(only, Workload):
+        if len(self.segments) == 1 and isinstance(only, Workload) and tuple(self.outputs) == only.outputs:
             only.program.save(path)
             return
         inputs = [ModelInputInfo(name, spec.shape, spec.dtype.name) for name, spec in self.inputs.items()]
@@ -115,11 +115,13 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         try:
             application = _of_model(path, content, config, options, source, host, winograd_samples=winograd_samples,
                                     board=board, progress=progress)
+            found, first = _unfit(application, progress)
+        except UnfitNodesError as error:
+            found, first = error.reasons, error
         except GraphError:
             if refused is not None:
                 raise refused from None
             raise
-        found, first = _unfit(application, progress)
         if first is None:
             return application
         if not host.allowed or found.keys() <= host.leave.keys():

@@ -86,10 +86,14 @@ def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
              samples: Mapping[str, np.ndarray] | None = None, board: str | None = None) -> Workload:
     """As `open_workload`, of a model that has been imported.
 
-    ``samples`` (model input -> (N, ...)) choose the shifts of narrow Winograd layers.
+    ``samples`` (model input -> (N, ...)) choose the shifts of narrow Winograd layers. Raises UnfitNodesError.
     """
     shapes = _input_shapes(imported)
-    return Workload(prepare(imported.graph, config, options, samples), imported, shapes, config, options, board)
+    try:
+        graph = prepare(imported.graph, config, options, samples)
+    except UnfitError as error:
+        raise UnfitNodesError(error, imported.graph, imported.model) from None
+    return Workload(graph, imported, shapes, config, options, board)
 
 
 def _input_shapes(imported: Imported) -> dict[str, tuple[int, ...]]:
