@@ -32,6 +32,8 @@ EXAMPLE = """example:
 
 #: Samples that the table lists one by one.
 _LISTED = 20
+#: Of a member of a zip file, in bytes.
+_LONGEST_NAME = 65535
 #: Outputs whose predictions are in it.
 _JUDGED = 4
 
@@ -163,8 +165,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def require_member_names(model: Path, names: Iterable[str]) -> None:
-    """Raises CommandError for an output's name that would lead whoever unpacks an archive of it out of his folder."""
+    """Raises CommandError for an output's name that would lead whoever unpacks an archive of it out of his folder, and
+    for one that no member of an archive can have.
+    """
     for name in names:
+        if "\0" in name or len(f"{name}.npy".encode()) > _LONGEST_NAME:
+            raise CommandError(f"{model}: output {name[:40]}{'...' * (len(name) > 40)} has a name that a member of an "
+                               ".npz file cannot have, which -o does not write; rename it")
         parts = PurePosixPath(name.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts:
             raise CommandError(f"{model}: output {name} has the name of a path, which -o does not write; rename it")
