@@ -11,7 +11,7 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph
 from gen.ir.verify import verify
 from gen.lowering.lower import lower
-from gen.lowering.placed import PlacedGraph
+from gen.lowering.placed import PlacedGraph, require_room
 from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
@@ -26,7 +26,8 @@ from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
 from gen.program.program import LayerInfo, Program
 
-__all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare"]
+__all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare",
+           "require_room"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,8 @@ def compile_graph(graph: Graph, config: NpuConfig, options: CompileOptions | Non
 def lowered(graph: Graph, config: NpuConfig, options: CompileOptions, mapped: MappedGraph | None = None) -> Lowered:
     """The instructions for a graph that is prepared, and perhaps ``mapped``.
 
-    Raises UnfitError for layers that the configuration cannot run, CompileError for a graph that has no room.
+    Raises UnfitError for layers that the configuration cannot run, or has no room for, CompileError for a machine that
+    lacks a unit.
     """
     mapped = mapped or map_graph(graph, config, options)
     verify_mapped(mapped)

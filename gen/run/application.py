@@ -203,11 +203,12 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         samples = read_samples(winograd_samples, model_specs(cut.model.inputs))
         values = [{name: array[n:n + 1] for name, array in samples.inputs.items()} for n in range(len(samples))]
     found: list[Workload | HostSegment] = []
+    several = cut.subgraphs > 1
     for number, segment in enumerate(cut.segments):
         progress(f"preparing {called(number, len(cut.segments), host=segment.place == 'host')}".rstrip())
         content = segment.model.SerializeToString(deterministic=True)
         if segment.place == "accelerator":
-            named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
+            named = path.with_name(f"{path.stem}.{number}{path.suffix}") if several else path
             imported = load_model(named, content, machine=Machine.of(config))
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             own = replace(options, stochastic=of_segment(imported.graph, config, options.stochastic))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.compiler import MappedGraph, generate, map_graph, prepare
+from gen.compiler import MappedGraph, generate, map_graph, prepare, require_room
 from gen.files.read import is_zip
 from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
@@ -77,7 +77,7 @@ class Workload:
         if self.compiled is not None:
             return
         try:
-            _ = self.mapped
+            require_room(self.mapped, keep_all=self.options.keep_all)
         except UnfitError as error:
             raise UnfitNodesError(error, self.graph, self.imported.model) from None
 

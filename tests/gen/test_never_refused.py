@@ -357,6 +357,17 @@ def test_an_input_that_is_an_output(rng: np.random.Generator, tmp_path: Path) ->
     assert list(compiled(model, tmp_path).outputs) == [y, copy]
 
 
+def test_memory(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer whose weights are more than instructions reach."""
+    b = FloatBuilder(rng, ["n", 3, 8, 8])
+    y = b.same_conv(b.same_conv(b.same_conv("x", 3, 64), 64, 64, name="large"), 64, 4)
+    monkeypatch.setattr("gen.lowering.placed.MAX_BEATS", 5000)
+    found = compiled(b.model(y), tmp_path)
+    assert list(host(found)) == ["large"] and found.partition is not None and found.partition.subgraphs == 2
+    assert host(found)["large"].startswith("its weights and its result take ")
+    assert host(found)["large"].endswith(" bytes, and instructions reach 40,000")
+
+
 def test_padding_of_a_layer_that_was_added(rng: np.random.Generator, tmp_path: Path) -> None:
     """What makes channels of columns has no node of the model: that which reads them goes."""
     b = FloatBuilder(rng, ["n", 3, 8, 64])
