@@ -48,7 +48,7 @@ class Npu(wiring.Component):
         self.compute = EnginePair(config) if config.binary_engine else ComputeEngine(config)
         bus = {"address_width": config.address_width, "data_bits": config.beat_bits}
         super().__init__({
-            "irq": Out(1),           # to the host, while DONE or ERROR
+            "irq": Out(1),           # to the host, while DONE or ERROR: a register
             "s_axi": In(AxiLite()),  # registers
             "m_axi": Out(wiring.Signature({**Axi4Read(**bus).members, **Axi4Write(**bus).members})),  # memory
             # What the machine is doing.
@@ -139,11 +139,12 @@ class Npu(wiring.Component):
             control.start.eq(registers.start),
             control.stop.eq(registers.stop),
             control.clear.eq(registers.clear),
+            control.irq_enable.eq(registers.irq_enable),
             control.timeout.eq(registers.timeout),
             control.finished.eq(fetch.done),
             *[getattr(registers, name).eq(getattr(control, name))
               for name in ("busy", "done", "error", "error_code", "error_index")],
-            self.irq.eq(registers.irq),
+            self.irq.eq(control.irq),
         ]
         m.d.sync += [
             # Once the bus is quiet nothing but a burst that one of them holds, which they would say, can go out.

@@ -11,10 +11,11 @@ from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph
 from gen.ir.verify import verify
 from gen.lowering.lower import lower
-from gen.lowering.placed import PlacedGraph
+from gen.lowering.placed import PlacedGraph, require_room
 from gen.lowering.steps import MappedGraph
 from gen.lowering.verify import verify_mapped, verify_placed
 from gen.mapping.registry import map_graph
+from gen.mapping.strides import split_strides
 from gen.mapping.winograd.calibrate import calibrate
 from gen.mapping.winograd.choice import choose_narrow
 from gen.mapping.winograd.narrow import narrow_graph
@@ -25,7 +26,8 @@ from gen.passes.streams import stream_layers
 from gen.program.assembler import encode_all
 from gen.program.program import LayerInfo, Program
 
-__all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare"]
+__all__ = ["Lowered", "MappedGraph", "compile_graph", "generate", "lowered", "map_graph", "prepare",
+           "require_room"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,15 +44,16 @@ def prepare(graph: Graph, config: NpuConfig, options: CompileOptions,
     """The graph that a program for these options computes.
 
     It is pruned, and has narrow Winograd layers and layers of streams, if asked for; its parts lie on blocks of
-    channels.
+    channels, and long strides are several.
 
     ``samples``: model inputs (N, ...) to calibrate such layers with. Raises GraphError for a graph that breaks the
-    IR's rules, CompileError for a machine that cannot do so, ValueError for a density out of range.
+    IR's rules, UnfitError for what the machine cannot compute of it, CompileError for a machine that cannot do so,
+    ValueError for a density out of range.
     """
     verify(graph)
     if options.density is not None:
         graph = prune(graph, config, options.density)
-    graph = align_parts(graph, config.ic_lanes)
+    graph = split_strides(align_parts(graph, config.ic_lanes), config)
     if options.winograd == "exact" and config.winograd != 2:
         raise CompileError(f"model {graph.name}: exact Winograd layers need a machine with winograd=2 "
                            f"(--winograd-unit 2), not {config.winograd}")
@@ -76,7 +79,8 @@ def compile_graph(graph: Graph, config: NpuConfig, options: CompileOptions | Non
 def lowered(graph: Graph, config: NpuConfig, options: CompileOptions, mapped: MappedGraph | None = None) -> Lowered:
     """The instructions for a graph that is prepared, and perhaps ``mapped``.
 
-    Raises UnfitError for layers that the configuration cannot run, CompileError for a graph that has no room.
+    Raises UnfitError for layers that the configuration cannot run, or has no room for, CompileError for a machine that
+    lacks a unit.
     """
     mapped = mapped or map_graph(graph, config, options)
     verify_mapped(mapped)

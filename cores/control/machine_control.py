@@ -23,6 +23,9 @@ class MachineControl(wiring.Component):
 
     ``clear`` drops an error's code too; an error that has not come up yet stays.
 
+    ``irq`` is a register, so it has no glitches. It rises and falls with ``done`` and ``error``, at the same edge, and
+    with ``irq_enable`` a cycle later.
+
     Raises ValueError unless ``sources`` is positive.
     """
 
@@ -39,6 +42,7 @@ class MachineControl(wiring.Component):
             "start": In(1),                   # run a program; ignored while ``busy``
             "stop": In(1),                    # end the run without an error
             "clear": In(1),                   # drop ``done`` and ``error``
+            "irq_enable": In(1),              # report to the host by ``irq``
             "timeout": In(32),                # cycles without ``progress`` that are an error; 0: never
             "errors": In(data.ArrayLayout(ErrorReport, sources)),  # one source each, the first of them counts
             "finished": In(1),                # the program has reached its END
@@ -54,6 +58,7 @@ class MachineControl(wiring.Component):
             "error": Out(1),                  # the last run failed
             "error_code": Out(ErrorCode),             # why
             "error_index": Out(INDEX_BITS),   # in which instruction
+            "irq": Out(1),                    # while ``done`` or ``error``, if enabled
         })
 
     def elaborate(self, platform):
@@ -76,6 +81,7 @@ class MachineControl(wiring.Component):
 
         failing = Signal()      # an error is noted that ``error`` does not show yet
         note, forget = Signal(), Signal()
+        report = Signal()       # ``done`` or ``error`` comes up with the next edge; what else happens, it does
         with m.If(note):
             m.d.sync += [
                 self.error_code.eq(Mux(first.valid, first.code, ErrorCode.TIMEOUT)),
@@ -85,7 +91,10 @@ class MachineControl(wiring.Component):
             m.d.sync += [self.error_code.eq(0), self.error_index.eq(0)]
         with m.If(self.clear & ~failing):
             m.d.comb += forget.eq(1)
+        with m.If(forget):
             m.d.sync += [self.done.eq(0), self.error.eq(0)]
+        # Of what the status will be: a host that has written START or CLEAR never sees an interrupt that is over.
+        m.d.sync += self.irq.eq(self.irq_enable & (report | ((self.done | self.error) & ~forget)))
 
         # ``reset`` and ``halt`` have thousands of loads: they are registers beside the state, not decoded from it.
         with m.FSM():
@@ -93,7 +102,7 @@ class MachineControl(wiring.Component):
                 m.d.comb += rewind.eq(1)
                 with m.If(self.start):
                     m.d.comb += forget.eq(1)
-                    m.d.sync += [self.busy.eq(1), self.done.eq(0), self.error.eq(0), self.reset.eq(1)]
+                    m.d.sync += [self.busy.eq(1), self.reset.eq(1)]
                     m.next = "CLEAR"
             with m.State("CLEAR"):
                 m.d.comb += [self.counting.eq(1), rewind.eq(1)]
@@ -113,6 +122,7 @@ class MachineControl(wiring.Component):
                     m.d.sync += self.halt.eq(1)
                     m.next = "HALT"
                 with m.Elif(self.finished & ~failed):
+                    m.d.comb += report.eq(1)
                     m.d.sync += [self.done.eq(1), self.busy.eq(0)]
                     m.next = "IDLE"
             with m.State("HALT"):
@@ -120,7 +130,7 @@ class MachineControl(wiring.Component):
                     m.d.sync += self.reset.eq(1)
                     m.next = "DISCARD"
                 with m.Elif(expired):
-                    m.d.comb += note.eq(~failing)
+                    m.d.comb += [note.eq(~failing), report.eq(1)]
                     m.d.sync += [self.error.eq(1), failing.eq(0)]
                     m.next = "OWED"
             with m.State("OWED"):
@@ -130,6 +140,7 @@ class MachineControl(wiring.Component):
             with m.State("DISCARD"):
                 m.d.sync += [failing.eq(0), self.busy.eq(0), self.reset.eq(0), self.halt.eq(0)]
                 with m.If(failing):
+                    m.d.comb += report.eq(1)
                     m.d.sync += self.error.eq(1)
                 m.next = "IDLE"
         return m

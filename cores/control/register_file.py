@@ -58,7 +58,7 @@ class RegisterFile(wiring.Component):
             "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # cycles without progress; 0: any number
             # Streams are shorter by so many powers of two.
             **({"stream_shift": Out(LENGTH_BITS)} if config.stochastic_rows else {}),
-            "irq": Out(1),                      # raised while DONE or ERROR, if enabled
+            "irq_enable": Out(1),               # report by the interrupt
             "counter_select": Out(range(len(COUNTERS))),  # counter that is read
             "counter_value": In(COUNTER_BITS),  # its sum
             "counter_valid": In(1),             # that sum is there
@@ -67,9 +67,6 @@ class RegisterFile(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-
-        irq_enable = Signal()
-        m.d.comb += self.irq.eq(irq_enable & (self.done | self.error))
         # Register -> what it stores, or (for the rest) what it shows. Addresses are split in halves; their low bits are
         # not stored.
         page_bits = (BOUNDARY_BYTES - 1).bit_length()
@@ -78,7 +75,7 @@ class RegisterFile(wiring.Component):
             "data_beats": self.data_beats,
             "write_start": self.write_start,
             "timeout": self.timeout,
-            "irq_enable": irq_enable,
+            "irq_enable": self.irq_enable,
         }
         if config.stochastic_rows:
             stored["stream_shift"] = self.stream_shift

@@ -13,7 +13,7 @@ from gen.onnx.machine import Machine
 from gen.onnx.model import Model
 from gen.onnx.runtime import RuntimeModel
 from gen.onnx.scores import answers
-from gen.partition.partition import Partition
+from gen.partition.partition import Partition, called
 from gen.quantize.sessions import Progress
 
 __all__ = ["SegmentsComparison", "compare_segments", "print_segments"]
@@ -57,18 +57,18 @@ def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Mo
     values: list[dict[str, np.ndarray]] = [
         {name: array[n:n + 1] for name, array in inputs.items()} for n in range(count)]
     layers: list[LayerDifference] = []
-    for number, segment in enumerate(cut.segments, 1):
-        called = f"segment {number} of {len(cut.segments)}"
+    for number, segment in enumerate(cut.segments):
+        name = called(number, len(cut.segments), host=segment.place == "host")
         content = segment.model.SerializeToString()
         if segment.place != "accelerator":
             runtime = RuntimeModel(content, optimised="basic")
             for sample, one in enumerate(values):
-                progress(sample, count, f"{called}, the processor's")
+                progress(sample, count, name)
                 one.update(zip(runtime.outputs, runtime.run(one), strict=True))
             continue
         imported = load_model(whole.path, content, machine=machine)
         taken = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs}
-        layers += compare_layers(imported, taken, progress=_within(progress, called))
+        layers += compare_layers(imported, taken, progress=_within(progress, name))
         made, _ = reference.run(imported.graph, taken)
         for n, one in enumerate(values):
             one.update((name, array[n:n + 1]) for name, array in made.items())
@@ -79,9 +79,9 @@ def compare_segments(cut: Partition, inputs: Values, machine: Machine, whole: Mo
     return SegmentsComparison(count, layers, ends, cut.host)
 
 
-def _within(progress: Progress, called: str) -> Progress:
+def _within(progress: Progress, name: str) -> Progress:
     """Says what it is a part of."""
-    return lambda done, total, what: progress(done, total, f"{called}, {what}")
+    return lambda done, total, what: progress(done, total, f"{name}, {what}" if name else what)
 
 
 def _end(name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> EndDifference:

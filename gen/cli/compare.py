@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gen.cli.calibration import add_calibration_options, changes_of, chosen_calibration, say
+from gen.cli.calibration import add_calibration_options, changes_of, chosen_calibration, progress_of, say
 from gen.cli.common import add_json_option, console, messages, print_json, status
 from gen.cli.compile import add_shape_option
 from gen.cli.errors import FAILED
@@ -49,14 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
     machine, shapes = Machine.complete(), dict(arguments.shape)
     source = _calibrated(arguments)
     content = None if source is None else source.content
-    try:
-        imported = load_model(arguments.model, content, shapes=shapes, machine=machine)
-    except GraphError as refused:
-        ranges = source if callable(source) else None
+    cut = None
+    with status(f"reading {arguments.model.name}") as remark:
         try:
-            cut = partition(arguments.model, content, shapes=shapes, machine=machine, ranges=ranges)
-        except GraphError:
-            raise refused from None
+            imported = load_model(arguments.model, content, shapes=shapes, machine=machine)
+        except GraphError as refused:
+            ranges = source if callable(source) else None
+            try:
+                cut = partition(arguments.model, content, shapes=shapes, machine=machine, ranges=ranges,
+                                compare=False, progress=remark)
+            except GraphError:
+                raise refused from None
+    if cut is not None:
         return _finish(arguments, _of_segments(arguments, cut, machine, content))
     return _finish(arguments, _of_layers(arguments, imported))
 
@@ -90,8 +94,8 @@ def _of_layers(arguments: argparse.Namespace, imported: "Imported") -> "Comparis
     from gen.run.inputs import input_specs
 
     samples = _samples(arguments, input_specs(imported.graph, {i.name: i.shape for i in imported.model.inputs}))
-    with status(f"{len(samples)} samples on onnxruntime"):
-        comparison = compare_model(imported, samples.inputs)
+    with status(f"{len(samples)} samples on onnxruntime") as remark:
+        comparison = compare_model(imported, samples.inputs, progress=progress_of(remark))
     if not arguments.json:
         print_comparison(comparison, console)
     return comparison
@@ -106,8 +110,8 @@ def _of_segments(arguments: argparse.Namespace, cut: "Partition", machine: "Mach
 
     samples = _samples(arguments, model_specs(cut.model.inputs))
     whole = read(arguments.model, dict(arguments.shape)) if content is None else parse(str(arguments.model), content)
-    with status(f"{len(samples)} samples on onnxruntime"):
-        comparison = compare_segments(cut, samples.inputs, machine, whole)
+    with status(f"{len(samples)} samples on onnxruntime") as remark:
+        comparison = compare_segments(cut, samples.inputs, machine, whole, progress=progress_of(remark))
     if not arguments.json:
         print_segments(comparison, console)
     return comparison

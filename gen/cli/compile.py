@@ -1,6 +1,7 @@
 """``gen compile``"""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from gen.cli.common import add_json_option, messages, print_json, refuse_to_repl
 from gen.cli.errors import CommandError, UsageError
 from gen.cli.machine import (
     add_machine_options,
+    chosen_board,
     chosen_config,
     compile_options,
     described,
@@ -17,6 +19,7 @@ from gen.cli.machine import (
     require_inputs,
     say_density,
 )
+from gen.cli.missing import missing_units, say_missing
 from gen.cli.segments import facts_of, show_segments
 from gen.files.read import is_zip
 from gen.files.write import require_writable
@@ -129,17 +132,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def checked(application: "Application", model: Path) -> dict[str, Any] | None:
+def checked(application: "Application", model: Path, remark: Callable[[str], None]) -> dict[str, Any] | None:
     """Compare a random sample with onnxruntime and warn of every layer that is further off than rounding explains.
 
-    Returns what `--json` says of it; None where there was nothing to compare with.
+    ``remark`` shows how far it is. Returns what `--json` says of it; None where there was nothing to compare with.
     """
     from gen.check.compare import compare_layers, wrong_layers
     from gen.ir.errors import GraphError
     from gen.run.inputs import random_samples
 
     rows = []
-    for workload in application.workloads:
+    for name, workload in application.named_workloads:
+        remark(name)
         imported = workload.imported
         try:
             rows += compare_layers(imported, random_samples(imported.graph, workload.input_shapes, seed=0).inputs)
@@ -190,16 +194,20 @@ def run(arguments: argparse.Namespace) -> None:
         calibration = chosen_calibration(arguments, remark)
         application = open_application(
             arguments.model, config, compile_options(arguments, keep_all=arguments.keep_all), calibration=calibration,
-            winograd_samples=arguments.winograd_calibrate, board=board, host=host_options(arguments))
+            winograd_samples=arguments.winograd_calibrate, board=board, host=host_options(arguments),
+            progress=remark)
         require_inputs(arguments, application.inputs)
-        programs = [workload.program for workload in application.workloads]
+        missing = missing_units(application, config, chosen_board(arguments),
+                                lambda features: chosen_config(arguments, features))
+        programs = application.programs(remark)
+    say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     say_exact(arguments, application)
     application.save(arguments.output)
     check = None
     if arguments.check:
-        with status("comparing with onnxruntime"):
-            check = checked(application, arguments.model)
+        with status("comparing with onnxruntime") as remark:
+            check = checked(application, arguments.model, remark)
     layers = [layer for program in programs for layer in program.layers]
     facts = {
         "program": str(arguments.output), "layers": len(layers),
@@ -209,6 +217,7 @@ def run(arguments: argparse.Namespace) -> None:
         "data_bytes": sum(program.data_beats for program in programs) * config.beat_bytes,
         "macs": sum(layer.macs for layer in layers), "useful_macs": sum(layer.useful_macs for layer in layers),
         "check": check, "partition": facts_of(application.partition),
+        "missing": missing,
         "density": None if used is None else {"asked": arguments.density, "used": used},
     }
     if application.partition is not None:

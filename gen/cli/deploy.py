@@ -67,11 +67,12 @@ def run(arguments: argparse.Namespace) -> None:
         messages.print(f"{arguments.model}: a part of this model runs on the processor, that of {board.name} has 32 "
                        f"bits, and {NO_RUNTIME_32}; or choose a board of 64 bits (see `boards`), or a model that "
                        "compiles with --host off", soft_wrap=True)
-    program = application.workloads[0].program
+    with status(f"compiling {arguments.model.name}") as remark:
+        program, *_ = application.programs(remark)
     hardware = {} if arguments.hardware is None else hardware_files(arguments.hardware, board, program.config)
-    with status(f"writing {arguments.output.name}"):
+    with status(f"writing {arguments.output.name}") as remark:
         deployment = write_package(arguments.output, application, samples, board, arguments.model.stem,
-                                   hardware=hardware)
+                                   hardware=hardware, progress=remark)
     facts = {
         "package": str(arguments.output), "board": board.name, "device": deployment.device, "samples": len(samples),
         "hardware": sorted(hardware),

@@ -12,6 +12,7 @@ from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
 from gen.cli.calibration import chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
+from gen.cli.missing import missing_units, say_missing
 from gen.files.read import require_file
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
         def opened(options: "CompileOptions") -> "Application":
             return open_application(
                 path, None if own else config, options, calibration=calibration, host=host_options(arguments),
-                board=arguments.board if compiled else named_board(arguments))
+                board=arguments.board if compiled else named_board(arguments), progress=remark)
 
         options = compile_options(arguments, keep_all=not compiled)
         try:
@@ -262,5 +263,8 @@ def open_given(arguments: argparse.Namespace, path: Path, *, samples: Path | Non
                 raise
             application = opened(dataclasses.replace(options, shapes=array_shapes(samples)))
         require_inputs(arguments, application.inputs)
+        missing = missing_units(application, config, chosen_board(arguments),
+                                lambda features: chosen_config(arguments, features))
+    say_missing(application, missing, chosen_board(arguments).name)
     say(application.remarks)
     return application

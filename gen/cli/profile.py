@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> None:
             require_writable(arguments.output / name)
     memory = chosen_memory(arguments)
     application = open_given(arguments, arguments.model)
-    with status(f"compiling {arguments.model.name}"):
-        program = application.workloads[0].program
+    with status(f"compiling {arguments.model.name}") as remark:
+        program, *_ = application.programs(remark)
     board = program.board or chosen_board(arguments).name
     if arguments.clock:
         clock = Clock(arguments.clock, "given")
@@ -106,8 +106,12 @@ def measure(application: "Application", target: str, clock: Clock, memory: Board
     programs = [workload.program for workload in application.workloads]
     bus = bus_of(memory, programs[0].config, clock.mhz)
     if target == "cycles":
-        with status("timing"):
-            timings = [cycles.estimate(program.config, program.code, dram=bus.dram) for program in programs]
+        timings = []
+        with status("timing") as remark:
+            for name, workload in application.named_workloads:
+                remark(name)
+                program = workload.program
+                timings.append(cycles.estimate(program.config, program.code, dram=bus.dram))
         return profile_of([Measured(program, timing, timing.cycles)
                            for program, timing in zip(programs, timings, strict=True)], clock)
     with status("building the simulation"):
@@ -116,7 +120,7 @@ def measure(application: "Application", target: str, clock: Clock, memory: Board
         # The time does not depend on the values.
         samples = zero_samples(application.inputs)
         result = run_model(application, samples, "rtl", machine=machine,
-                           progress=lambda _, cycles: remark(f"{cycles:,} cycles"))
+                           progress=lambda _, present: remark(present))
     return profile_of([Measured(program, rtl.trace, rtl.cycles)
                        for program, rtl in zip(programs, result.inferences[0].rtl, strict=True)], clock)
 
@@ -127,8 +131,8 @@ def _processor(application: "Application") -> dict[str, Any] | None:
 
     if len(application.segments) == len(application.workloads):
         return None
-    with status("the processor's part"):
-        seconds = host_seconds(application)
+    with status("the processor's part") as remark:
+        seconds = host_seconds(application, remark)
     return {"segments": len(seconds), "seconds": sum(seconds)}
 
 

@@ -32,6 +32,10 @@ EXAMPLE = """example:
 
 #: Samples that the table lists one by one.
 _LISTED = 20
+#: Of a member of a zip file, in bytes.
+_LONGEST_NAME = 65535
+#: Outputs whose predictions are in it.
+_JUDGED = 4
 
 _TARGETS, BOARD = ("reference", "functional", "rtl"), "board"
 
@@ -141,9 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
     if samples.remark:
         messages.print(samples.remark, soft_wrap=True)
     if arguments.target != "reference":
-        with status(f"compiling {arguments.model.name}"):
-            for workload in application.workloads:
-                _ = workload.program
+        with status(f"compiling {arguments.model.name}") as remark:
+            application.programs(remark)
     if any(arguments.stream_shift) and not any(workload.program.streams for workload in application.workloads):
         raise UsageError("--stream-shift: no layer is computed by streams; compile the model with --stochastic")
     result = execute(application, samples, arguments.target, _bus(arguments, application), arguments.stream_shift)
@@ -162,8 +165,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def require_member_names(model: Path, names: Iterable[str]) -> None:
-    """Raises CommandError for an output's name that would lead whoever unpacks an archive of it out of his folder."""
+    """Raises CommandError for an output's name that would lead whoever unpacks an archive of it out of his folder, and
+    for one that no member of an archive can have.
+    """
     for name in names:
+        if "\0" in name or len(f"{name}.npy".encode()) > _LONGEST_NAME:
+            raise CommandError(f"{model}: output {name[:40]}{'...' * (len(name) > 40)} has a name that a member of an "
+                               ".npz file cannot have, which -o does not write; rename it")
         parts = PurePosixPath(name.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts:
             raise CommandError(f"{model}: output {name} has the name of a path, which -o does not write; rename it")
@@ -195,12 +203,16 @@ def show(result: "Run") -> None:
     timed = result.inferences[0].cycles is not None
     table = Table()
     cycles = ["cycles", "cycles/s"] if timed else []
-    for heading in ("sample", "label", "prediction", *cycles, "seconds", "mismatches"):
+    outputs = list(result.inferences[0].outputs)
+    shown = outputs if len(outputs) == 1 else result.judged[:_JUDGED]
+    predictions = [f"prediction\nby {name}" if len(outputs) > 1 else "prediction" for name in shown]
+    for heading in ("sample", "label", *predictions, *cycles, "seconds", "mismatches"):
         table.add_column(heading, justify="right")
     for number, inference in enumerate(result.inferences[:_LISTED]):
         label = None if result.labels is None or result.labels[number] < 0 else int(result.labels[number])
-        wrong = label is not None and label != inference.prediction
-        row = [str(number), *("-" if value is None else str(value) for value in (label, inference.prediction))]
+        predicted = [inference.predictions.get(name) for name in shown]
+        wrong = label is not None and label not in predicted and any(value is not None for value in predicted)
+        row = ["-" if value is None else str(value) for value in (number, label, *predicted)]
         if inference.cycles is not None:
             row += [f"{inference.cycles:,}", f"{inference.cycles / max(inference.seconds, 1e-9):,.0f}"]
         row += [f"{inference.seconds:.3f}", f"{sum(inference.mismatches.values()):,}" if result.compared else "-"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from boards.board import Board
 from cores.config import ConfigError, NpuConfig
 from cores.errors import NpugenError
-from gen.files.read import read_file
+from gen.files.read import read_file, reason
 
 __all__ = ["HardwareError", "hardware_files"]
 
@@ -47,7 +47,7 @@ def _require_same(folder: Path, board: Board, config: NpuConfig) -> None:
         name = json.loads(read_file(folder / "manifest.json", _MAX_MANIFEST))["board"]
         built = NpuConfig.from_json(read_file(folder / "config.json", _MAX_MANIFEST).decode())
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
-        raise HardwareError(f"{folder}: is no build, or damaged ({error})") from None
+        raise HardwareError(f"{folder}: is no build, or damaged ({reason(error)})") from None
     if name != board.name:
         raise HardwareError(f"{folder}: was built for the board {name}, not for {board.name}")
     if built.digest != config.digest:

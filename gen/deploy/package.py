@@ -5,7 +5,7 @@ import io
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -63,16 +63,17 @@ def runs_whole(board: Board, application: Application) -> bool:
 
 
 def write_package(path: Path, application: Application, samples: Samples, board: Board, name: str, *,
-                  hardware: Mapping[str, bytes] = MappingProxyType({})) -> Deployment:
+                  hardware: Mapping[str, bytes] = MappingProxyType({}),
+                  progress: Callable[[str], None] = lambda text: None) -> Deployment:
     """Write the folder, or the archive, whole or not at all; the same application gives the same files.
 
     ``samples`` go with it, and what the reference makes of them; so do files for the fabric, ``hardware`` (name ->
-    content). Raises OSError, CompileError.
+    content). ``progress`` hears how far it is. Raises OSError, CompileError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with named(path), tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:200]}.") as temporary:
         folder = Path(temporary) / (path.name.removesuffix(".tar.gz") or "npu")
-        deployment = _write_folder(folder, application, samples, board, name)
+        deployment = _write_folder(folder, application, samples, board, name, progress)
         _write_hardware(folder, hardware)
         whole = runs_whole(board, application)
         (folder / "README.txt").write_text(_readme(deployment, hardware, whole))
@@ -89,12 +90,13 @@ def _is_archive(path: Path) -> bool:
     return path.name.endswith(".tar.gz")
 
 
-def _write_folder(folder: Path, application: Application, samples: Samples, board: Board, name: str) -> Deployment:
+def _write_folder(folder: Path, application: Application, samples: Samples, board: Board, name: str,
+                  progress: Callable[[str], None]) -> Deployment:
     folder.mkdir(parents=True)
     config = application.workloads[0].program.config
     made = deployment(application, folder, name=name, board=board.name, device=board.driver_device)
     made.save(folder)
-    _write_samples(folder / "sample.npz", application, samples)
+    _write_samples(folder / "sample.npz", application, samples, progress)
     (folder / "run.py").write_text(_RUN)
     shutil.copytree(_DRIVER, folder / "npudriver", ignore=shutil.ignore_patterns("__pycache__", "c"))
     programs = [segment for segment in made.segments if isinstance(segment, DeployedProgram)]
@@ -114,8 +116,11 @@ def _write_hardware(folder: Path, files: Mapping[str, bytes]) -> None:
         (folder / "hardware" / name).write_bytes(content)
 
 
-def _write_samples(path: Path, application: Application, samples: Samples) -> None:
-    result = run_model(application, samples, "reference")
+def _write_samples(path: Path, application: Application, samples: Samples, progress: Callable[[str], None]) -> None:
+    def tell(done: int, present: str) -> None:
+        progress(f"{done:,} of {len(samples):,} samples{', ' if present else ''}{present}")
+
+    result = run_model(application, samples, "reference", progress=tell)
     arrays: dict[str, np.ndarray] = {**samples.inputs}
     expected = result.outputs
     if set(expected) == set(application.outputs):   # not where samples give different shapes

@@ -12,8 +12,9 @@ __all__ = ["DocumentError", "read_document"]
 
 #: Bytes of a file beyond any that somebody has written.
 _MAX_FILE = 1 << 20
-#: Of a whole number, and of values in one another: likewise.
-_MAX_BITS, _MAX_DEPTH = 64, 50
+#: Of a whole number, of values in one another, and of values in all: likewise. YAML has names for values, by which few
+#: lines stand for billions.
+_MAX_BITS, _MAX_DEPTH, _MAX_VALUES = 64, 50, 1 << 20
 
 
 class DocumentError(Exception):
@@ -36,11 +37,11 @@ def read_document(path: Path, what: str, *, extra: str) -> Any:
 
 
 def _check(value: Any) -> None:
-    """Raises DocumentError for what JSON and YAML can say and nobody means: numbers that Python would not print, and
-    values that are within themselves.
+    """Raises DocumentError for what JSON and YAML can say and nobody means: numbers that Python would not print,
+    values that are within themselves, and more of them than there is time for.
     """
     inside: list[Any] = []
-    waiting = [(value, 0)]
+    waiting, count = [(value, 0)], 1
     while waiting:
         value, depth = waiting.pop()
         del inside[depth:]
@@ -51,12 +52,17 @@ def _check(value: Any) -> None:
                 raise DocumentError("values that are nested in themselves, or too deeply")
             inside.append(value)
             parts = [*value, *value.values()] if isinstance(value, dict) else value
+            count += len(parts)
+            if count > _MAX_VALUES:
+                raise DocumentError(f"more than {_MAX_VALUES:,} values, by names that stand for others")
             waiting += [(part, depth + 1) for part in parts]
 
 
 def _json(content: bytes, what: str, extra: str) -> Any:
     try:
         return msgspec.json.decode(content)
+    except UnicodeDecodeError:
+        raise DocumentError("not JSON: text is UTF-8") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise DocumentError(str(error)) from None
 

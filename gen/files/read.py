@@ -4,9 +4,9 @@ import errno
 import os
 from pathlib import Path
 
-from npudriver.files import open_file, read_file
+from npudriver.files import open_file, read_file, read_text, reason
 
-__all__ = ["is_zip", "open_file", "read_file", "require_file"]
+__all__ = ["is_zip", "open_file", "read_file", "read_text", "reason", "require_file"]
 
 #: First bytes of a zip file, even of a truncated one.
 _ZIP_MAGIC = b"PK\x03\x04"

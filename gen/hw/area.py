@@ -25,7 +25,7 @@ from .area_counts import counted
 from .families import FAMILIES
 from .hardware import hardware_digest
 
-__all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "machines"]
+__all__ = ["TABLE", "Area", "Machine", "area_of", "exceeded", "growth", "machines"]
 
 TABLE = Path(__file__).parent / "area.json"
 
@@ -258,6 +258,15 @@ def area_of(config: NpuConfig, family: str) -> Area:
     return Area(family, {name: round(count, 1) for name, count in _sum(components, family).items()}, components,
                 _error(family) if _has_all_terms(config) else None,
                 all(one.hardware == hardware_digest(one.family) for one in _known(_related(family), None)))
+
+
+def growth(config: NpuConfig, larger: NpuConfig, family: str) -> dict[str, float]:
+    """What a ``larger`` machine takes more, by resource.
+
+    Both are reckoned, also where the table has one of them: else the error of the other would be in the difference.
+    """
+    now, then = (_sum(_reckoned(one, family), family) for one in (config, larger))
+    return {name: round(then[name] - count, 1) for name, count in now.items()}
 
 
 def exceeded(totals: Mapping[str, float], board: Board, errors: Mapping[str, float] | None = None) -> list[str]:

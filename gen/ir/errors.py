@@ -22,7 +22,8 @@ class LayerError(CompileError):
 
 
 class UnfitError(CompileError):
-    """All layers of a graph that this configuration cannot run: ``reasons`` by the names of the layers, at least one.
+    """All of a graph that this configuration cannot run: ``reasons`` by the names of layers, or of tensors that cannot
+    be made or read; at least one.
 
     The message is that of the first.
     """

@@ -7,7 +7,7 @@ import numpy as np
 
 from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import UnfitError
 from gen.ir.graph import Requantize
 from gen.ir.parts import origin
 from gen.lowering.mapped import PlacedLayer
@@ -18,7 +18,7 @@ from gen.tiling.geometry import MAX_BEATS
 from gen.tiling.weights import PARAMETER_BEATS
 from sim.table import pack_table
 
-__all__ = ["PlacedGraph", "in_memory", "pack_parameters"]
+__all__ = ["PlacedGraph", "in_memory", "pack_parameters", "require_room"]
 
 
 def pack_parameters(requantize: Requantize, config: NpuConfig) -> np.ndarray:
@@ -47,7 +47,7 @@ class PlacedGraph:
     def of(cls, mapped: MappedGraph, *, keep_all: bool = False, contents: bool = True) -> "PlacedGraph":
         """``keep_all``: no feature map is in the place of another. Without ``contents`` constants have room alone.
 
-        Raises CompileError for more than instructions reach.
+        Raises UnfitError for more than instructions reach, with the layers that take most of it.
         """
         config, constants, number = mapped.config, Constants(), 0
         steps: list[tuple[PlacedLayer, ...]] = []
@@ -68,9 +68,38 @@ class PlacedGraph:
         write_start = aligned(constants.beats, config.ic_lanes)
         tensors, end = arrange(in_memory(mapped, keep_all=keep_all), write_start, config.ic_lanes)
         if end > MAX_BEATS:
-            raise CompileError(f"model {mapped.graph.name}: needs {end * config.beat_bytes} bytes of memory, "
-                               f"instructions reach {MAX_BEATS * config.beat_bytes}")
+            raise UnfitError(_largest(mapped, end))
         return cls(mapped, steps, constants.data(), write_start, tensors, end)
+
+
+def require_room(mapped: MappedGraph, *, keep_all: bool) -> None:
+    """Raises UnfitError as `PlacedGraph.of`; quick for what has room though nothing takes the place of another."""
+    if sum(_beats(mapped).values()) > MAX_BEATS // 2:       # inputs and what lies between tensors are not counted
+        PlacedGraph.of(mapped, keep_all=keep_all)
+
+
+def _beats(mapped: MappedGraph) -> dict[str, int]:
+    """What each layer takes: its constants and its output."""
+    tn, forms = mapped.config.ic_lanes, in_memory(mapped, keep_all=True)
+    found = {}
+    for step in mapped.steps:
+        for layer in step.layers:
+            output = forms.get(layer.layer.output)
+            found[layer.layer.name] = layer.weight_beats + len(layer.output_blocks(1)) * PARAMETER_BEATS + (
+                aligned(output[0].beats(tn), tn) if output else 0)
+    return found
+
+
+def _largest(mapped: MappedGraph, end: int) -> dict[str, str]:
+    """The fewest layers without which so many beats would be no more than instructions reach -> what they take."""
+    found, beat_bytes = dict[str, str](), mapped.config.beat_bytes
+    for name, beats in sorted(_beats(mapped).items(), key=lambda item: -item[1]):
+        found[name] = (f"its weights and its result take {beats * beat_bytes:,} of {end * beat_bytes:,} bytes, and "
+                       f"instructions reach {MAX_BEATS * beat_bytes:,}")
+        end -= beats
+        if end <= MAX_BEATS:
+            break
+    return found
 
 
 def in_memory(mapped: MappedGraph, *, keep_all: bool) -> dict[str, tuple[Placement, Lifetime]]:

@@ -5,7 +5,6 @@ each pixel of a block is a block of a tensor of one pixel: no window is needed, 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -42,7 +41,12 @@ def _covers(layer: Conv, source: Tensor) -> bool:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatrixMapping(ConvMapping):
-    """The layer as a 1x1 convolution of the pixels of its input's blocks; for those that have no other way."""
+    """The layer as a 1x1 convolution of the pixels of its input's blocks; for those that have no other way.
+
+    As it is taken wherever it is proposed, weights are packed at once: in this form they may be 512 MiB.
+    """
+
+    packed: PackedWeights
 
     @property
     def mode(self) -> str:
@@ -63,15 +67,15 @@ class MatrixMapping(ConvMapping):
         tiles = passes_of(form, config)
         geometry = Geometry((1, 1), (1, 1), (0, 0, 0, 0), (1, 1), (1, 1), upsample=layer.upsample)
         plan = plan_conv(layer.name, ConvCost(form, tiles, geometry, config, input_blocks=blocks))
-        return cls.at(site, plan, tiles=tiles)
+        return cls.at(site, plan, tiles=tiles, packed=PackedWeights(pack(form, tiles, config), tiles))
 
     @property
     def input_blocks(self) -> int:
         return -(-self.source.shape[0] // self.config.ic_lanes) * prod(self.source.shape[1:])
 
-    @cached_property
+    @property
     def weights(self) -> PackedWeights:
-        return PackedWeights(pack(_as_channels(self.layer, self.config), self.tiles, self.config), self.tiles)
+        return self.packed
 
     def region(self, geometry: Geometry, window: Window, blocks: range) -> Region:
         pixels = prod(self.source.shape[1:])

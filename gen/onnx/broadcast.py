@@ -30,7 +30,7 @@ def paired(context: Context, a: Real, b: Real) -> tuple[Real, Real]:
         return a, b
     for whole, vector in ((a, b), (b, a)):
         if _repeats(context, whole, vector):
-            if not context.machine.products:
+            if not context.units.have("product"):
                 raise NodeError(f"operands of shapes {a.order.shape} and {b.order.shape}: a number for each channel "
                                 "that the model computes; --features product puts that on the accelerator")
             return whole, vector

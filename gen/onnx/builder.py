@@ -67,7 +67,11 @@ class GraphBuilder:
         self.orders: dict[str, np.ndarray] = {}
         #: Tensor and channels of it -> the tensor of these alone (`gen.onnx.channels`).
         self.chosen: dict[tuple[str, tuple[int, ...]], str] = {}
+        #: Node -> channels whose weights count in other units than the model says (`gen.onnx.units.coarser_units`).
+        self.coarser: dict[str, int] = {}
         self._inputs: dict[str, _InputRecord] = {}
+        #: The tensors of those that have one.
+        self._of_inputs: set[str] = set()
         self._clip_bounds: dict[str, tuple[int, int]] = {}
         self._layer_names: set[str] = set()
         self._layer_values = 0
@@ -119,7 +123,7 @@ class GraphBuilder:
 
     def is_input(self, tensor: str) -> bool:
         """Whether a tensor is that of an input, or stands for one that has no tensor yet."""
-        return tensor in self._inputs or any(record.tensor == tensor for record in self._inputs.values())
+        return tensor in self._inputs or tensor in self._of_inputs
 
     # -- tensors -------------------------------------------------------------------------------------------------
 
@@ -138,6 +142,7 @@ class GraphBuilder:
                 self.tensor(replace(value, order=channels_first(value.order)), scale, zero_point)
                 return self.tensor(value, scale, zero_point)
             record.tensor = unique(record.onnx_name, self.tensors)
+            self._of_inputs.add(record.tensor)
             record.position = np.empty(value.order.size, np.int64)
             record.position[value.order.ravel()] = np.arange(value.order.size)
             self.tensors[record.tensor] = Tensor(record.tensor, shape, scale, zero_point, record.onnx_name,

@@ -8,7 +8,7 @@ from gen.onnx.channels import chosen
 from gen.onnx.edges import cropped, enlarged
 from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
-from gen.onnx.machine import Machine
+from gen.onnx.machine import Units
 from gen.onnx.model import Node, NodeError
 from gen.onnx.refusals import rearranged_in_front_of, refusal
 from gen.onnx.values import Real, Value, channels_shape, is_plain, is_whole
@@ -27,7 +27,7 @@ class Context:
     opset: int
     #: What values are functions of others.
     functions: Functions
-    machine: Machine
+    units: Units
 
     def activation(self, value: Value | None, what: str = "its input") -> Real:
         """``value`` as a dequantised tensor of the graph, all of it, which may be part of another.

@@ -16,6 +16,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from cores.arch.numerics import TABLE_BYTES
+from gen.onnx.machine import Units
 from gen.onnx.model import MICROSOFT, Model, Node, NodeError
 from gen.onnx.runtime import OnnxruntimeError, RuntimeModel
 from gen.onnx.values import (
@@ -54,10 +55,10 @@ class _Step:
 
 
 class Functions:
-    """What is known of the values of one model; ``tables``: whether the machine has tables."""
+    """What is known of the values of one model, for a machine of these ``units``."""
 
-    def __init__(self, model: Model, *, tables: bool) -> None:
-        self._tables = tables
+    def __init__(self, model: Model, units: Units) -> None:
+        self._units = units
         self._opsets = [helper.make_opsetid(o.domain, o.version) for o in model.proto.opset_import]
         #: Value -> quantised ones that it is a function of, the nearest first; and what makes it.
         self._sources: dict[str, tuple[str, ...]] = {}
@@ -101,7 +102,7 @@ class Functions:
 
     def has(self, node: Node, inputs: Sequence[Value | None]) -> bool:
         """Whether a table can be what a node computes."""
-        return self._tables and self.may_be(node, inputs)
+        return self.may_be(node, inputs) and self._units.have("table")
 
     def instead(self, node: Node, inputs: Sequence[Value | None], refused: NodeError) -> PendingTable:
         """The function that a node is which was ``refused``. Raises NodeError if it is none, or there are no tables."""
@@ -109,7 +110,7 @@ class Functions:
         if not sources or node.op in _QUANTISING:
             raise refused
         self.note(node, inputs, None)
-        if not self._tables:
+        if not self._units.have("table"):
             # Of what the processor makes only because that is a function, too: quantising it there would not help.
             maker = next((v.maker for v in inputs if isinstance(v, RawInput) and v.maker), "")
             why = f"its input is float, and made by node {maker}, which the processor has" if maker else str(refused)

@@ -11,7 +11,7 @@ of `gen.passes`.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
@@ -30,7 +30,7 @@ from gen.onnx.fold import Folder
 from gen.onnx.functions import Functions
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSED
-from gen.onnx.machine import Machine
+from gen.onnx.machine import Machine, Units
 from gen.onnx.model import MICROSOFT, Model, ModelInput, Node, NodeError
 from gen.onnx.read import Shapes, parse, read
 from gen.onnx.refusals import obstacle
@@ -59,20 +59,35 @@ class Imported:
     """A graph beside what only the comparison with ONNX needs.
 
     ``orders``: tensor -> int array of its ONNX shape (one sample), each element's flat index in the (C, H, W) tensor.
+    ``coarser``: node -> channels whose weights the model counts in units that no constant beside them has room in, and
+    that count in larger ones.
     """
 
     model: Model
     graph: Graph
     orders: dict[str, np.ndarray]
+    coarser: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """For people, on what is not as the model says."""
+        if not self.coarser:
+            return ()
+        first, count = next(iter(self.coarser.items()))
+        more = f" (and {len(self.coarser) - 1} more nodes)" if len(self.coarser) > 1 else ""
+        line = (f"{self.model.path}: node {first}{more}: {count} channel{'s' * (count > 1)} with weights so small that "
+                "no constant fits beside them in their scale, which is taken larger; give them one that fits, as "
+                "`quantize` does")
+        return (line,)
 
 
 class Importer:
     """State of one walk."""
 
-    def __init__(self, model: Model, *, machine: Machine | None = None) -> None:
-        """``machine``: the one that the graph is for; None: one without optional units."""
-        self._model, self._machine = model, machine or Machine()
-        self._functions = Functions(model, tables=self._machine.tables)
+    def __init__(self, model: Model, *, units: Units | None = None) -> None:
+        """``units``: of the machine that the graph is for; None: it has none."""
+        self._model, self._units = model, units or Units(Machine())
+        self._functions = Functions(model, self._units)
         self._graph = GraphBuilder()
         self._folder = Folder(model)
         self._values: dict[str, Value] = {}
@@ -88,7 +103,7 @@ class Importer:
                 raise GraphError("no output needs a layer of the machine; the processor does all of it")
         except GraphError as error:
             raise GraphError(f"{self._model.path}: {error}") from None
-        return Imported(self._model, graph, self._graph.orders)
+        return Imported(self._model, graph, self._graph.orders, self._graph.coarser)
 
     def _walk(self) -> Graph:
         model = self._model
@@ -142,7 +157,7 @@ class Importer:
         handler = self._handler(node)
         try:
             result = handler(Context(node, self._graph, self._folder, self._model.opset, self._functions,
-                                     self._machine), inputs)
+                                     self._units), inputs)
         except (NodeError, GraphError):
             raise
         except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
@@ -249,9 +264,11 @@ def load_model(path: str | Path, content: bytes | None = None, *, shapes: Shapes
     """Import a quantised ONNX model, with what is needed to compare it with ONNX. Raises as `load`.
 
     With ``content`` the model is that, found inside the file at ``path``, which it is named by. ``shapes`` of inputs
-    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``machine``: as of an `Importer`.
+    stand for what a file leaves open (`gen.onnx.passes.bind_shapes`). ``machine``: the one that the graph is for; None:
+    one without optional units.
     """
-    return Importer(read(path, shapes) if content is None else parse(str(path), content), machine=machine).run()
+    model = read(path, shapes) if content is None else parse(str(path), content)
+    return Importer(model, units=Units(machine or Machine())).run()
 
 
 def load(path: str | Path) -> Graph:

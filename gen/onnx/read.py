@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, helper, numpy_helper
 
-from gen.files.read import is_zip, open_file
+from gen.files.read import is_zip, read_file
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES
 from gen.onnx.fold import budget
@@ -25,6 +25,8 @@ Shapes = Mapping[str, Sequence[int]]
 MIN_OPSET, MAX_OPSET = 7, 25
 #: What a TensorFlow Lite file has behind its first four bytes.
 _TFLITE = b"TFL3"
+#: Bytes of a file that protobuf reads at most; weights beyond that are kept in files beside it.
+_MAX_FILE = (1 << 31) - 1
 
 
 class OpenShapeError(GraphError):
@@ -73,11 +75,10 @@ def _load(path: Path) -> onnx.ModelProto:
     try:
         if is_zip(path):
             raise GraphError("a program or another zip file, where an ONNX model is needed")
-        with open_file(path) as file:
-            if file.read(8)[4:] == _TFLITE:
-                raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
-            file.seek(0)
-            return onnx.load(file, format="protobuf", load_external_data=False)
+        content = read_file(path, _MAX_FILE)
+        if content[4:8] == _TFLITE:
+            raise GraphError("a TensorFlow Lite file; convert it to ONNX first, for example with tf2onnx")
+        return onnx.load_model_from_string(content)
     except OSError as error:
         raise GraphError(error.strerror or str(error)) from None
     except (DecodeError, ValueError, TypeError) as error:

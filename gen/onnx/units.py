@@ -184,6 +184,7 @@ def coarser_units(graph: GraphBuilder, value: Pending, scale: float) -> Pending:
     far = units >= np.where(constant, 1 << 31, _LARGEST_BIAS)
     if not far.any():
         return value
+    graph.coarser[value.name] = int(far.sum())
     value = as_convolution(graph, value) if value.layer is Pool else value
     over = np.where(far, np.abs(bias / value.scale) / _LARGEST_BIAS, 1)
     factor = 2.0 ** np.ceil(np.log2(np.maximum(over, 1)))

@@ -1,6 +1,6 @@
 """A model cut into segments for accelerator and processor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 
 from gen.ir.errors import GraphError
-from gen.onnx.machine import Machine
+from gen.onnx.machine import Machine, Units
 from gen.onnx.model import PRODUCTS, Model
 from gen.onnx.passes import value_types
 from gen.onnx.read import Shapes, parse, read
@@ -18,7 +18,7 @@ from gen.partition.probe import Probed, probe
 from gen.partition.reconstruct import Ranges, reconstruct
 from gen.partition.schedule import Place, Turn, bases, turns, units
 
-__all__ = ["Segment", "Partition", "partition"]
+__all__ = ["Segment", "Partition", "called", "partition"]
 
 
 #: Walks after which what is refused stays so and nothing more is quantised: each may find what the one before it made
@@ -41,7 +41,8 @@ class Partition:
 
     ``host``: the nodes that the processor has, and why. ``quantised``: values that the model leaves unquantised, and
     that were quantised so that what makes them runs on the accelerator; ``before``: how it would be without, None where
-    that is the same, or where the accelerator would have nothing.
+    that is the same, or where the accelerator would have nothing, or where nobody asked. ``missed``: features that the
+    machine lacks and some node has use for: without one of them no other feature makes a difference.
     """
 
     model: Model
@@ -49,11 +50,17 @@ class Partition:
     host: dict[str, str]
     quantised: Sequence[str]
     before: "Partition | None" = None
+    missed: frozenset[str] = frozenset()
 
     @property
     def subgraphs(self) -> int:
         """Parts on the accelerator."""
         return sum(segment.place == "accelerator" for segment in self.segments)
+
+    @property
+    def host_turns(self) -> int:
+        """Parts on the processor."""
+        return sum(segment.place == "host" for segment in self.segments)
 
     @property
     def switches(self) -> int:
@@ -66,15 +73,24 @@ class Partition:
         return sum(node.name in self.host and node.op in PRODUCTS for node in self.model.nodes)
 
 
+def called(number: int, count: int, *, host: bool = False) -> str:
+    """What people are told of segment ``number``, from 0, of so many, while something is done with it."""
+    whose = ", the processor's" if host else ""
+    return f"segment {number + 1} of {count}{whose}" if count > 1 else ""
+
+
 def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool = True,
               ranges: Ranges | None = None, leave: Mapping[str, str] | None = None,
-              shapes: Shapes | None = None, machine: Machine | None = None) -> Partition:
+              shapes: Shapes | None = None, machine: Machine | None = None, compare: bool = True,
+              progress: Callable[[str], None] = lambda text: None) -> Partition:
     """Cut the model at ``path``, or ``content``, which is named by that.
 
     The nodes ``leave`` are left to the processor in any case, for the reasons given. With ``rebuild`` quantisation is
     added where the lack of it would leave layers to the processor (`gen.partition.reconstruct`), with the ``ranges`` of
     values for which the model knows no scale. ``shapes`` stand for what the file leaves open
-    (`gen.onnx.passes.bind_shapes`). ``machine``: as of a `gen.onnx.importer.Importer`.
+    (`gen.onnx.passes.bind_shapes`). ``machine``: as of
+    `gen.onnx.importer.load_model`. ``compare``: whether the result says how it would be ``before``.
+    ``progress`` hears what is done.
 
     Raises GraphError for a file that is no model, and for one of which the accelerator could have nothing; the message
     is why the first node was refused.
@@ -88,24 +104,27 @@ def partition(path: str | Path, content: bytes | None = None, *, rebuild: bool =
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     wanted = leave or {}
-    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges, machine=machine)
-    if not cut.quantised:
+    cut = _cut(path, model, wanted, rebuild=rebuild, ranges=ranges, machine=machine, progress=progress)
+    if not cut.quantised or not compare:
         return cut
     try:
-        return replace(cut, before=_cut(path, opened(), wanted, rebuild=False, machine=machine))
+        before = _cut(path, opened(), wanted, rebuild=False, machine=machine,
+                      progress=lambda text: progress(f"without more quantisation, {text}"))
+        return replace(cut, before=before)
     except GraphError:
         return cut
 
 
 def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: bool,
-         machine: Machine | None, ranges: Ranges | None = None) -> Partition:
-    types = value_types(model.proto)
+         machine: Machine | None, progress: Callable[[str], None], ranges: Ranges | None = None) -> Partition:
+    types, optional = value_types(model.proto), Units(machine or Machine())
     # Nodes that are left to the processor whatever the walk finds. What the walk refuses is no part of it: a node that
     # is refused after another one may be taken once that is left to the processor, too.
     decided = dict(wanted)
     quantised: dict[str, str] = {}      # value -> its name in front of its quantisation
     for passes in count():
-        probed = probe(model, decided, types, machine)
+        progress(f"dividing {len(model.nodes):,} nodes, walk {passes + 1}")
+        probed = probe(model, decided, types, optional)
         host, types = dict(probed.host), dict(probed.types)
         if passes >= _PASSES:
             rebuild = False
@@ -136,7 +155,8 @@ def _cut(path: str | Path, model: Model, wanted: Mapping[str, str], *, rebuild: 
     if all(turn.place == "host" for turn in found):
         raise GraphError(f"{path}: {_first(model, host)}")
     types |= value_types(model.proto, probed.constants)     # with the shapes that the walk has found
-    return Partition(model, _segments(model, probed, types, found), host, list(quantised))
+    return Partition(model, _segments(model, probed, types, found), host, list(quantised),
+                     missed=frozenset(optional.missed))
 
 
 def _unquantised(model: Model, probed: Probed) -> dict[str, str]:
@@ -172,7 +192,10 @@ def _segments(model: Model, probed: Probed, types: dict[str, onnx.TypeProto], fo
     base = bases(model.nodes, probed)
     turns = list(found)
     homes: dict[str, int] = {}      # output of the model -> turn
+    inputs = {model_input.name for model_input in model.inputs}
     for name in model.outputs:
+        if name in inputs:
+            continue    # whoever runs the segments has it
         makers = {made_in.get(value) for value in base[name]}
         number = makers.pop() if len(makers) == 1 and name not in probed.loose else None
         if number is None:

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from gen.ir.errors import GraphError
 from gen.ir.graph import MAX_VALUES, Layer
 from gen.onnx.importer import Importer
-from gen.onnx.machine import Machine
+from gen.onnx.machine import Units
 from gen.onnx.model import Model, ModelInput, Node, NodeError
 from gen.onnx.passes import value_types
 from gen.onnx.values import Constant, Quantised, QuantisedConstant, RawInput, Real, Value
@@ -68,8 +68,8 @@ class Probed:
 
 class _Prober(Importer):
     def __init__(self, model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
-                 machine: Machine | None) -> None:
-        super().__init__(model, machine=machine)
+                 units: Units | None) -> None:
+        super().__init__(model, units=units)
         self._types = types
         self.host = dict(host)
         #: Nodes that turned out to be at fault for what is refused behind them, and why.
@@ -165,15 +165,15 @@ def is_known(type_: onnx.TypeProto.Tensor) -> bool:
 
 
 def probe(model: Model, host: Mapping[str, str], types: Mapping[str, onnx.TypeProto],
-          machine: Machine | None = None) -> Probed:
+          units: Units | None = None) -> Probed:
     """A walk in which the nodes of ``host`` are left to the processor from the start, and those that turn out to be at
     fault for what is refused behind them.
 
     ``types``: of the model's values, to which those are added that depend on shapes which the walk has found;
-    ``machine``: as of an `Importer`. Raises GraphError for a model that is too large, or not one.
+    ``units``: as of an `Importer`. Raises GraphError for a model that is too large, or not one.
     """
     while True:
-        prober = _Prober(model, host, types, machine)
+        prober = _Prober(model, host, types, units)
         found = prober.probe()
         if prober.blamed:
             host = {**host, **prober.blamed}

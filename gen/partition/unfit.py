@@ -1,9 +1,11 @@
-"""Layers that a machine turned out not to be able to compute, as nodes of the model."""
+"""What a machine turned out not to be able to compute of a graph, as nodes of the model."""
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 
 from gen.ir.errors import CompileError, UnfitError
-from gen.ir.graph import Graph
+from gen.ir.graph import Graph, Layer
+from gen.ir.parts import origin
 from gen.ir.queries import read_by
 from gen.onnx.model import PRODUCTS, Model
 
@@ -17,24 +19,79 @@ class UnfitNodesError(CompileError):
     """``reasons``: nodes of the model that have to be left to the processor, and why. The message is that of ``error``.
 
     Where a layer has a convolution or a matrix product, that alone is too much for the machine: what is computed with
-    its result may be a layer of its own. A layer that was added has no nodes: those that read its result have to go.
+    its result may be a layer of its own. A layer that was added has no nodes: those that read its result have to go,
+    or, where none has any, those that make what it reads. Of a tensor it is the node that makes it, or, of a part of
+    another one, all that read it.
     """
 
     def __init__(self, error: UnfitError, graph: Graph, model: Model) -> None:
         super().__init__(str(error))
-        ops = {node.name: node.op for node in model.nodes}
-        self.reasons = {node: reason for layer, reason in error.reasons.items()
-                        for node in _at_fault(layer, graph, ops)}
+        found = _Nodes(graph, model)
+        self.reasons = {node: reason for name, reason in error.reasons.items() for node in found.at_fault(name)}
 
 
-def _at_fault(name: str, graph: Graph, ops: dict[str, str]) -> Collection[str]:
-    """The nodes of the layer called so, ``ops`` being the operators of all nodes."""
-    waiting, seen = [layer for layer in graph.layers if layer.name == name], set[str]()
-    while waiting:
-        layer = waiting.pop(0)
-        seen.add(layer.name)
-        nodes = [node for node in layer.onnx_nodes if ops.get(node, _EDGES[0]) not in _EDGES]
-        if nodes:
-            return [node for node in nodes if ops[node] in PRODUCTS][:1] or nodes
-        waiting += [reader for reader in graph.layers if reader.name not in seen and layer.output in read_by(reader)]
-    return ()
+class _Nodes:
+    """Those of layers and tensors."""
+
+    def __init__(self, graph: Graph, model: Model) -> None:
+        self._graph = graph
+        self._ops = {node.name: node.op for node in model.nodes}
+        self._makers = {name: node for node in model.nodes for name in node.outputs}
+        #: Tensor that is part of no other -> layers that read, or write, channels of it.
+        self._readers: dict[str, list[Layer]] = defaultdict(list)
+        self._writers: dict[str, list[Layer]] = defaultdict(list)
+        for layer in graph.layers:
+            for name in read_by(layer):
+                self._readers[self._whole(name)].append(layer)
+            self._writers[self._whole(layer.output)].append(layer)
+
+    def _whole(self, name: str) -> str:
+        return origin(self._graph.tensors, name)[0]
+
+    def at_fault(self, name: str) -> Collection[str]:
+        """The nodes of the layer or of the tensor called so."""
+        layers = [layer for layer in self._graph.layers if layer.name == name]
+        if layers or name not in self._graph.tensors:
+            return self._near(layers, self._after) or self._near(layers, self._before)
+        if made := self._maker(name):
+            return [made]
+        whole = self._whole(name)
+        readers = [node for layer in self._readers[whole] for node in self._reading(layer, name)]
+        return readers or self._near(self._writers[whole], self._before)
+
+    def _maker(self, tensor: str) -> str:
+        """The node behind whose result a tensor of the model is quantised; "" where there is none."""
+        node = self._makers.get(self._graph.tensors[tensor].onnx_name)
+        while node is not None and node.op in _EDGES:
+            node = self._makers.get(node.inputs[0])
+        return node.name if node is not None else ""
+
+    def _reading(self, layer: Layer, name: str) -> Collection[str]:
+        """The nodes of a layer that read a tensor: what is added is not read by a product."""
+        if layer.input == name:
+            return self._near([layer], self._after)
+        nodes = self._of(layer) if name in read_by(layer) else []
+        return [node for node in nodes if self._ops[node] not in PRODUCTS] or nodes
+
+    def _of(self, layer: Layer) -> list[str]:
+        """Nodes that compute."""
+        return [node for node in layer.onnx_nodes if self._ops.get(node, _EDGES[0]) not in _EDGES]
+
+    def _near(self, layers: Iterable[Layer], beside: Callable[[Layer], list[Layer]]) -> Collection[str]:
+        """The nodes of the first of ``layers``, and those ``beside`` them, that has any."""
+        waiting, seen = list(layers), set[str]()
+        while waiting:
+            layer = waiting.pop(0)
+            if layer.name in seen:
+                continue
+            seen.add(layer.name)
+            if nodes := self._of(layer):
+                return [node for node in nodes if self._ops[node] in PRODUCTS][:1] or nodes
+            waiting += beside(layer)
+        return ()
+
+    def _after(self, layer: Layer) -> list[Layer]:
+        return self._readers[self._whole(layer.output)]
+
+    def _before(self, layer: Layer) -> list[Layer]:
+        return [writer for name in read_by(layer) for writer in self._writers[self._whole(name)]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gen.ir.errors import CompileError
+from gen.ir.errors import LayerError, UnfitError
 from gen.ir.graph import Conv, Graph, Layer, Part, Pool, Requantize, Residual, Tensor, second_stage
 from gen.ir.parts import wholes
 from gen.ir.queries import read_by, used_tensors
@@ -21,7 +21,8 @@ def align_parts(graph: Graph, tn: int) -> Graph:
     """The same graph with parts that begin at multiples of ``tn`` channels, and share no block if they are written.
 
     Written parts that share one are put together by 1x1 convolutions, each of which adds what those before it have. A
-    part that is only read is picked out by one. Raises CompileError for more channels than such a layer can have.
+    part that is only read is picked out by one. Raises UnfitError for more channels than such a layer can have, with
+    the tensors that would be put together so, and the parts that would be picked out.
     """
     if not any(tensor.part for tensor in graph.tensors.values()):
         return graph
@@ -38,6 +39,8 @@ class _Edit:
     before: dict[int, list[Layer]] = field(default_factory=lambda: defaultdict(list))
     behind: dict[int, list[Layer]] = field(default_factory=lambda: defaultdict(list))
     dropped: set[int] = field(default_factory=set)
+    #: Tensors that no layers can move channels for -> why.
+    unfit: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, graph: Graph) -> "_Edit":
@@ -63,7 +66,9 @@ class _Edit:
         return whole if high - low == channels else self.add(whole, name, high - low, Part(whole, low))
 
     def finish(self) -> Graph:
-        """The graph as it is now; the one that it was if no layer has come."""
+        """The graph as it is now; the one that it was if no layer has come. Raises UnfitError."""
+        if self.unfit:
+            raise UnfitError(self.unfit)
         if not (any(self.before.values()) or any(self.behind.values())):
             return self.graph
         layers: list[Layer] = []
@@ -91,7 +96,10 @@ def _join(graph: Graph, tn: int) -> Graph:
     for whole in sorted(parts, key=lambda name: -len(list(wholes(graph.tensors, name)))):
         for group in _groups(graph, sorted(parts[whole], key=lambda item: item[0].first), tn):
             if len(group) > 1 or group[0][0].first % tn:
-                _put_together(edit, group, max(made[name] for _, name in group), tn)
+                try:
+                    _put_together(edit, group, max(made[name] for _, name in group), tn)
+                except LayerError as error:
+                    edit.unfit.setdefault(whole, error.reason)
     return edit.finish()
 
 
@@ -166,7 +174,10 @@ def _pick(graph: Graph, tn: int) -> Graph:
                 low = first // tn * tn
                 source = edit.span(whole, low, first + tensor.shape[0], f"{name}/blocks")
                 edit.tensors[name] = replace(tensor, part=None)
-                edit.before[number].append(_mover(edit, source, name, low - first))
+                try:
+                    edit.before[number].append(_mover(edit, source, name, low - first))
+                except LayerError as error:
+                    edit.unfit[name] = error.reason
     return edit.finish()
 
 
@@ -178,12 +189,13 @@ def _mover(edit: _Edit, source: str, output: str, start: int, stage: Requantize 
     """A 1x1 convolution: channel ``c`` of ``source`` becomes channel ``start + c`` of ``output``, if there is one.
 
     The rest of ``output`` is zero, or what ``others`` has there. ``stage``: what happens to the values on the way.
+    Raises LayerError for too many of them.
     """
     target = edit.tensors[output]
     count, channels, point = target.shape[0], edit.tensors[source].shape[0], target.zero_point
     if count * channels > _MAX_WEIGHTS:
-        raise CompileError(f"tensor {source}: has {channels:,} channels, too many to be moved to {count:,} within the "
-                           "machine's blocks; join and split at multiples of its ic_lanes, or at outputs of the model")
+        raise LayerError(f"{output}/moved", f"tensor {source} has {channels:,} channels, too many to be moved to "
+                         f"{count:,} within the machine's blocks; join and split at multiples of its ic_lanes")
     weights = np.eye(count, channels, -start, np.int16)[:, :, None, None]
     multiplier, shift = quantize_multiplier(np.ones(count))
     bias = np.where(weights.any(axis=(1, 2, 3)), -point, 0).astype(np.int64)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from cores.config import NpuConfig
 from gen.ir.beyond import values_beyond
 from gen.ir.errors import CompileError
@@ -73,6 +75,8 @@ def _problem(graph: Graph, layer: Layer, config: NpuConfig, beyond: Mapping[str,
         return "it is a pool"
     if layer.depthwise:
         return "it is depthwise: its sums are of a single channel"
+    if _moves(layer):
+        return "it only moves values"
     if layer.winograd:
         return "it is in the narrow Winograd form"
     if source.signs or is_binary(layer, source):
@@ -86,6 +90,12 @@ def _problem(graph: Graph, layer: Layer, config: NpuConfig, beyond: Mapping[str,
         return (f"{config.circuit.label} adds up whole blocks of {config.ic_lanes} channels, and beyond the last of "
                 f"{layer.input} are others than zeros")
     return None
+
+
+def _moves(layer: Conv) -> bool:
+    """Whether each output channel of a convolution is some values of its input as they are."""
+    ones = layer.weights.reshape(len(layer.weights), -1)
+    return not layer.onnx_nodes and bool(((ones == 1).sum(axis=1) == 1).all() and np.count_nonzero(ones) == len(ones))
 
 
 def of_segment(graph: Graph, config: NpuConfig, choice: StreamChoice | None) -> StreamChoice | None:

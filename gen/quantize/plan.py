@@ -30,17 +30,17 @@ __all__ = ["Layer", "Plan", "plan_quantisation"]
 #: Operators with weights -> the axis of their output channels.
 _WEIGHTED = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
 #: What goes into a layer's scale and bias, where all but one operand are constants of one number for each channel.
-_AFFINE = ("Mul", "Div", "Add", "Sub", "Neg", "BatchNormalization")
-_CLIPS = ("Relu", "Clip")
+AFFINE = ("Mul", "Div", "Add", "Sub", "Neg", "BatchNormalization")
+CLIPS = ("Relu", "Clip")
 #: What gives the result of a layer to which constants and clips may be added.
-_AVERAGES = ("AveragePool", "GlobalAveragePool", "ReduceMean")
+AVERAGES = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 #: What gives a result that can only be clipped.
-_JOINS = ("Add", "Sub", "Concat")
+JOINS = ("Add", "Sub", "Concat")
 #: Operators that pick values; their results are quantised once more, as their inputs are.
-_PICKING = ("MaxPool", "GlobalMaxPool", "ReduceMax", "Resize", "Slice", "Split", "Gather", "DepthToSpace",
+PICKING = ("MaxPool", "GlobalMaxPool", "ReduceMax", "Resize", "Slice", "Split", "Gather", "DepthToSpace",
             "SpaceToDepth", "Pad", "Tile", "Expand")
 #: Operators that leave the values and their order.
-_SHAPING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
+SHAPING = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "Dropout")
 #: Operators whose results on signs are signs.
 _MAXIMA = ("MaxPool", "GlobalMaxPool")
 #: Multiplications with each value of the processor's below which a layer is left to it: to quantise the value takes it
@@ -147,19 +147,19 @@ class _Planner:
             self._sign(node, inputs[0])
         elif kinds == {_Kind.SIGN} and node.op_type in _MAXIMA:
             self._give(node, _Kind.SIGN)
-        elif node.op_type in _SHAPING:
+        elif node.op_type in SHAPING:
             self._shape(node, inputs[0])
-        elif node.op_type in _CLIPS:
+        elif node.op_type in CLIPS:
             self._absorb(node, inputs[0], (_Kind.RESULT, _Kind.SUM))
-        elif len(inputs) == 1 and node.op_type in _AFFINE and self._per_channel(node):
+        elif len(inputs) == 1 and node.op_type in AFFINE and self._per_channel(node):
             self._absorb(node, inputs[0], (_Kind.RESULT,))
-        elif node.op_type in _PICKING and self._picks(node):
+        elif node.op_type in PICKING and self._picks(node):
             self._pick(node, inputs[0])
         else:
             for name in inputs:
                 self._quantise(name)
-            self._give(node, _Kind.RESULT if node.op_type in _AVERAGES else _Kind.SUM)
-            if node.op_type not in (*_AVERAGES, *_JOINS) and not self._is_multiplied(node):
+            self._give(node, _Kind.RESULT if node.op_type in AVERAGES else _Kind.SUM)
+            if node.op_type not in (*AVERAGES, *JOINS) and not self._is_multiplied(node):
                 for name in node.output:
                     self._quantise(name)
 
@@ -172,7 +172,7 @@ class _Planner:
             return floats[0] and self._is_cheap(node)
         if all(floats) or node.output[0] in self._reaching:
             return all(floats)
-        return any(floats) or node.op_type == "Concat" or (node.op_type in _AFFINE and not self._per_channel(node))
+        return any(floats) or node.op_type == "Concat" or (node.op_type in AFFINE and not self._per_channel(node))
 
     def _is_cheap(self, node: NodeProto) -> bool:
         """Whether a layer with weights multiplies each of its input's values a few times at most, as the decoder of a
@@ -198,13 +198,13 @@ class _Planner:
                 and key not in FUNCTIONS and self._types.get(node.output[0]) == TensorProto.FLOAT)
 
     def _is_machine(self, node: NodeProto) -> bool:
-        if node.op_type in (*_PICKING, *_SHAPING) and node.input[0] not in self._kinds:
+        if node.op_type in (*PICKING, *SHAPING) and node.input[0] not in self._kinds:
             return False    # values that are constants, by places that are none, as embeddings are
         return self._has_layer(node) and (self._is_multiplied(node) or not self._is_product(node))
 
     def _is_product(self, node: NodeProto) -> bool:
         """Of two activations, or their quotient."""
-        return (node.op_type in (*_WEIGHTED, *_AFFINE) and node.op_type not in _JOINS
+        return (node.op_type in (*_WEIGHTED, *AFFINE) and node.op_type not in JOINS
                 and sum(name in self._kinds for name in node.input) > 1)
 
     def _is_multiplied(self, node: NodeProto) -> bool:
@@ -281,7 +281,7 @@ class _Planner:
         else:
             self._quantise(source)
             maker = node.name
-        self._give(node, _Kind.SUM if node.op_type in _CLIPS else _Kind.RESULT)
+        self._give(node, _Kind.SUM if node.op_type in CLIPS else _Kind.RESULT)
         self._makers[node.output[0]] = maker
         if source in self._channels_last:
             self._channels_last.add(node.output[0])

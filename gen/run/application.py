@@ -1,7 +1,8 @@
 """What a command works on: a model or a program, wholly on the accelerator or in segments."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from gen.onnx.machine import Machine
 from gen.onnx.runtime import OnnxruntimeError
 from gen.options import CompileOptions
 from gen.partition.limits import require_bounded
-from gen.partition.partition import Partition, partition
+from gen.partition.partition import Partition, called, partition
 from gen.partition.unfit import UnfitNodesError
 from gen.passes.streams import of_segment, require_streams
 from gen.program.program import ConflictError, Program, ProgramError
@@ -49,18 +50,35 @@ class Application:
     inputs: Mapping[str, InputSpec]
     outputs: Sequence[str]
     partition: Partition | None = None
-    #: Of the samples that a float model was quantised on, for people.
+    #: Of the samples that a float model was quantised on, and of what is not as a model says, for people.
     remarks: Sequence[str] = ()
+    #: Cuts the model, if that was cut, for another machine. Raises GraphError.
+    cut_again: Callable[[Machine], Partition] | None = None
 
     @property
     def workloads(self) -> list[Workload]:
         """What runs on the accelerator."""
         return [segment for segment in self.segments if isinstance(segment, Workload)]
 
+    @property
+    def named_workloads(self) -> list[tuple[str, Workload]]:
+        """Each with what it is called while something is done with it, "" where it is all of the model."""
+        count = len(self.segments)
+        return [(called(number, count), segment) for number, segment in enumerate(self.segments)
+                if isinstance(segment, Workload)]
+
+    def programs(self, progress: Callable[[str], None] = lambda text: None) -> list[Program]:
+        """Of the workloads; compiled, if they were not before. ``progress`` hears which. Raises CompileError."""
+        found = []
+        for name, workload in self.named_workloads:
+            progress(f"lowering {name}".rstrip())
+            found.append(workload.program)
+        return found
+
     def save(self, path: Path) -> None:
         """Write the program. Raises ProgramError."""
         only = self.segments[0]
-        if len(self.segments) == 1 and isinstance(only, Workload):
+        if len(self.segments) == 1 and isinstance(only, Workload) and tuple(self.outputs) == only.outputs:
             only.program.save(path)
             return
         inputs = [ModelInputInfo(name, spec.shape, spec.dtype.name) for name, spec in self.inputs.items()]
@@ -71,7 +89,8 @@ class Application:
 def open_application(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
                      content: bytes | None = None, calibration: Calibration | None = None,
                      winograd_samples: Path | None = None, board: str | None = None,
-                     host: HostOptions | None = None) -> Application:
+                     host: HostOptions | None = None,
+                     progress: Callable[[str], None] = lambda text: None) -> Application:
     """As `gen.run.workload.open_workload`; what the accelerator does not take of a model is left to the processor.
 
     That is what the importer refuses, and what turns out later to be more than the machine can compute. All of it that
@@ -79,8 +98,8 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
 
     ``content`` is a quantised model in place of the one at ``path``, which names it; it goes without ``calibration``,
     which quantises a float model, and what one that is quantised in part lacks for its layers to stay on the
-    accelerator. Raises FloatModelError where it cannot, or has nothing to do; UnfitNodesError where nothing would be
-    left for the accelerator.
+    accelerator. ``progress`` hears what is done. Raises FloatModelError where it cannot, or has nothing to do;
+    UnfitNodesError where nothing would be left for the accelerator.
     """
     options, host = options or CompileOptions(), host or HostOptions()
     if content is None and is_program(path):
@@ -95,12 +114,14 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
     while True:
         try:
             application = _of_model(path, content, config, options, source, host, winograd_samples=winograd_samples,
-                                    board=board)
+                                    board=board, progress=progress)
+            found, first = _unfit(application, progress)
+        except UnfitNodesError as error:
+            found, first = error.reasons, error
         except GraphError:
             if refused is not None:
                 raise refused from None
             raise
-        found, first = _unfit(application)
         if first is None:
             return application
         if not host.allowed or found.keys() <= host.leave.keys():
@@ -108,11 +129,12 @@ def open_application(path: Path, config: NpuConfig | None, options: CompileOptio
         refused, host = refused or first, replace(host, leave={**found, **host.leave})
 
 
-def _unfit(application: Application) -> tuple[dict[str, str], UnfitNodesError | None]:
+def _unfit(application: Application, progress: Callable[[str], None]) -> tuple[dict[str, str], UnfitNodesError | None]:
     """The nodes on the accelerator that turn out to be too much for it, and the first error that says so."""
     found: dict[str, str] = {}
     first: UnfitNodesError | None = None
-    for workload in application.workloads:
+    for name, workload in application.named_workloads:
+        progress(f"mapping {name}".rstrip())
         try:
             workload.require_fit()
         except UnfitNodesError as error:
@@ -123,37 +145,54 @@ def _unfit(application: Application) -> tuple[dict[str, str], UnfitNodesError | 
 
 def _of_model(path: Path, content: bytes | None, config: NpuConfig, options: CompileOptions,
               source: Calibrated | SampledRanges | None, host: HostOptions, *, winograd_samples: Path | None,
-              board: str | None) -> Application:
+              board: str | None, progress: Callable[[str], None]) -> Application:
     """A model, without what ``host`` leaves to the processor; ``source``: what samples have made of it."""
     remarks = () if source is None else source.remarks
     try:
         if host.leave:
             raise GraphError(f"{path}: nothing is left for the accelerator")
-        whole = open_workload(path, config, options, content=content, winograd_samples=winograd_samples, board=board)
+        whole = open_workload(path, config, options, content=content, winograd_samples=winograd_samples, board=board,
+                              progress=progress)
     except GraphError as refused:
         if not host.allowed:
             raise
         ranges = source if isinstance(source, SampledRanges) else None
+
+        cut_for = partial(partition, path, content, rebuild=host.rebuild, ranges=ranges, leave=host.leave,
+                          shapes=options.shapes)
+
+        def cut_again(machine: Machine) -> Partition:
+            try:
+                return cut_for(machine=machine, compare=False,
+                               progress=lambda text: progress(f"with more units, {text}"))
+            except FloatModelError as error:    # of values whose ranges this machine does not ask for
+                raise GraphError(str(error)) from None
+
         try:
-            cut = partition(path, content, rebuild=host.rebuild, ranges=ranges, leave=host.leave,
-                            shapes=options.shapes, machine=Machine.of(config))
+            cut = cut_for(machine=Machine.of(config), progress=progress)
         except GraphError:
             raise refused from None
         try:
-            application = of_partition(path, cut, config, options, winograd_samples=winograd_samples, board=board)
+            application = of_partition(path, cut, config, options, winograd_samples=winograd_samples, board=board,
+                                       progress=progress)
         except OnnxruntimeError:
             raise refused from None     # the model is wrong, and this was the first to see it
         if ranges is not None and not ranges.found:
             remarks = (*remarks, f"{path}: --calibrate changes nothing: no layer lacks only the range of its result")
-        return replace(application, remarks=remarks)
+        return replace(application, remarks=(*remarks, *_remarks(application.workloads)), cut_again=cut_again)
     if isinstance(source, SampledRanges):
         raise FloatModelError(f"{path}: the model is quantised already; leave out --calibrate (samples for narrow "
                               "Winograd layers are --winograd-calibrate)")
-    return Application((whole,), whole.inputs, whole.outputs, remarks=remarks)
+    return Application((whole,), whole.inputs, whole.outputs, remarks=(*remarks, *_remarks([whole])))
+
+
+def _remarks(workloads: Sequence[Workload]) -> list[str]:
+    return [remark for workload in workloads for remark in workload.imported.remarks]
 
 
 def of_partition(path: Path, cut: Partition, config: NpuConfig, options: CompileOptions, *,
-                 winograd_samples: Path | None = None, board: str | None = None) -> Application:
+                 winograd_samples: Path | None = None, board: str | None = None,
+                 progress: Callable[[str], None] = lambda text: None) -> Application:
     """The segments of a model that is named by ``path``, each ready to run.
 
     Raises OnnxruntimeError for what onnxruntime does not take of it, GraphError for what it is not given
@@ -164,10 +203,12 @@ def of_partition(path: Path, cut: Partition, config: NpuConfig, options: Compile
         samples = read_samples(winograd_samples, model_specs(cut.model.inputs))
         values = [{name: array[n:n + 1] for name, array in samples.inputs.items()} for n in range(len(samples))]
     found: list[Workload | HostSegment] = []
+    several = cut.subgraphs > 1
     for number, segment in enumerate(cut.segments):
+        progress(f"preparing {called(number, len(cut.segments), host=segment.place == 'host')}".rstrip())
         content = segment.model.SerializeToString(deterministic=True)
         if segment.place == "accelerator":
-            named = path.with_name(f"{path.stem}.{number}{path.suffix}") if cut.subgraphs > 1 else path
+            named = path.with_name(f"{path.stem}.{number}{path.suffix}") if several else path
             imported = load_model(named, content, machine=Machine.of(config))
             inputs = {name: np.concatenate([one[name] for one in values]) for name in imported.graph.inputs if values}
             own = replace(options, stochastic=of_segment(imported.graph, config, options.stochastic))

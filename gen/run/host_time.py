@@ -1,11 +1,12 @@
 """What the processor's part of a model takes, on the processor at hand."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from gen.ir import reference
+from gen.partition.partition import called
 from gen.run.application import Application
 from gen.run.host import HostSegment
 from gen.run.inputs import arbitrary_samples
@@ -17,14 +18,16 @@ __all__ = ["host_seconds"]
 _TIMES = 3
 
 
-def host_seconds(application: Application) -> list[float]:
+def host_seconds(application: Application, progress: Callable[[str], None] = lambda text: None) -> list[float]:
     """Of each segment of the processor, the least of a few times, for one sample.
 
-    What the accelerator would hand over is random: nothing is computed there. Raises GraphError when onnxruntime fails.
+    What the accelerator would hand over is random: nothing is computed there. ``progress`` hears which segment it is.
+    Raises GraphError when onnxruntime fails.
     """
     values, found = dict(arbitrary_samples(application.inputs, seed=0).inputs), []
-    for segment in application.segments:
+    for number, segment in enumerate(application.segments):
         if isinstance(segment, HostSegment):
+            progress(called(number, len(application.segments)))
             seconds, made = _timed(segment, values)
             found.append(seconds)
             values.update(made)

@@ -10,6 +10,7 @@ import numpy as np
 
 from gen.ir import reference
 from gen.onnx.scores import are_scores
+from gen.partition.partition import called
 from gen.passes.streams import shorten_streams
 from gen.run.application import Application
 from gen.run.host import HostSegment
@@ -41,10 +42,14 @@ class Inference:
     rtl: tuple[RtlResult, ...] = ()
 
     @property
+    def predictions(self) -> dict[str, int]:
+        """Output -> the class with the highest score, of those that are a vector of scores."""
+        return {name: int(scores.argmax()) for name, scores in self.outputs.items() if are_scores(scores.shape)}
+
+    @property
     def prediction(self) -> int | None:
-        """The class with the highest score, where the model has one vector of scores."""
-        scores = next(iter(self.outputs.values()))
-        return int(scores.argmax()) if len(self.outputs) == 1 and are_scores(scores.shape) else None
+        """By the one output that the model has."""
+        return next(iter(self.predictions.values()), None) if len(self.outputs) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +108,13 @@ class Run:
         """Output -> share of the labelled samples that are right by it, of those that are a vector of scores."""
         if self.labels is None or not (known := self.labels >= 0).any():
             return {}
-        found = {}
-        for name in self.inferences[0].outputs:
-            scores = [inference.outputs[name] for inference in self.inferences]
-            if all(are_scores(one.shape) for one in scores):
-                found[name] = float((np.array([one.argmax() for one in scores]) == self.labels)[known].mean())
-        return found
+        predicted = {name: np.array([one.predictions[name] for one in self.inferences]) for name in self.judged}
+        return {name: float((classes == self.labels)[known].mean()) for name, classes in predicted.items()}
+
+    @property
+    def judged(self) -> list[str]:
+        """Outputs that are a vector of scores, for every sample."""
+        return [name for name in self.inferences[0].outputs if all(name in one.predictions for one in self.inferences)]
 
 
 def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Executor | None,
@@ -132,11 +138,13 @@ def _run_segment(workload: Workload, inputs: dict[str, np.ndarray], execute: Exe
 
 
 def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute: Executor | None,
-           progress: Callable[[int], None], stream_shift: int) -> Inference:
+           progress: Callable[[str], None], stream_shift: int) -> Inference:
     """One sample through all segments."""
     values, done = dict(inputs), Inference({}, 0.0)
     outputs = {name: value[0] for name, value in inputs.items()}    # of one sample, without its axis
-    for segment in model.segments:
+    for number, segment in enumerate(model.segments):
+        name = called(number, len(model.segments), host=isinstance(segment, HostSegment))
+        progress(name)
         if isinstance(segment, HostSegment):
             began = time.perf_counter()
             made = segment.run(values)
@@ -144,14 +152,18 @@ def _infer(model: Workload | Application, inputs: dict[str, np.ndarray], execute
             values.update(made)
             outputs.update((name, segment.of_sample(name, value)) for name, value in made.items())
             continue
-        one = _run_segment(segment, {name: values[name] for name in segment.inputs}, execute, progress,
-                           stream_shift)
+        one = _run_segment(segment, {name: values[name] for name in segment.inputs}, execute,
+                           partial(_tell_cycles, progress, name), stream_shift)
         values.update(one.outputs)
         outputs.update((name, value[0]) for name, value in one.outputs.items())
         done = replace(done, seconds=done.seconds + one.seconds, mismatches={**done.mismatches, **one.mismatches},
                        cycles=None if one.cycles is None else (done.cycles or 0) + one.cycles,
                        rtl=(*done.rtl, *one.rtl))
     return replace(done, outputs={name: outputs[name] for name in model.outputs})
+
+
+def _tell_cycles(progress: Callable[[str], None], name: str, cycles: int) -> None:
+    progress(f"{name}{', ' if name else ''}{cycles:,} cycles")
 
 
 def _executor(target: Target, machine: RtlMachine | None, device: Device | None) -> Executor | None:
@@ -167,14 +179,15 @@ def _executor(target: Target, machine: RtlMachine | None, device: Device | None)
 
 def run_model(model: Workload | Application, samples: Samples, target: Target, *, machine: RtlMachine | None = None,
               device: Device | None = None,
-              progress: Callable[[int, int], None] = lambda samples, cycles: None,
+              progress: Callable[[int, str], None] = lambda samples, present: None,
               stream_shifts: Sequence[int] = (0,)) -> Run:
     """Run every sample on ``target``; outputs are those that the target computed, and the processor behind it.
 
     ``machine`` is the simulation to use for ``rtl``, else one is made (and built if need be); ``device`` is for
     ``board``.
-    ``progress`` is called with the samples done and the cycles of the present one. ``stream_shifts``: one of
-    them in turn for each sample, whose streams are shorter by so many powers of two, those of the reference too.
+    ``progress`` is called with the samples done and how far the present one is: its segment, and the cycles of that.
+    ``stream_shifts``: one of them in turn for each sample, whose streams are shorter by so many powers of two, those of
+    the reference too.
 
     Raises GraphError for inputs that do not fit, MachineError when the machine stops with an error, ToolError when the
     simulation cannot be built, DriverError of a device.
@@ -186,11 +199,11 @@ def run_model(model: Workload | Application, samples: Samples, target: Target, *
     execute = _executor(target, machine, device)
     inferences = []
     for number in range(len(samples)):
-        progress(number, 0)
+        progress(number, "")
         inputs = {name: array[number:number + 1] for name, array in samples.inputs.items()}
         shift = stream_shifts[number % len(stream_shifts)]
         inferences.append(_infer(model, inputs, execute, partial(progress, number), shift))
-    progress(len(samples), 0)
+    progress(len(samples), "")
     programs = [] if target == "reference" else [workload.program for workload in workloads]
     compared = sum(int(np.prod(program.tensors[name].shape)) for program in programs
                    for name in program.written if program.holds(name))

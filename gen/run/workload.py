@@ -1,7 +1,7 @@
 """What a command works on: a model, or a program compiled from one."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cores.config import NpuConfig
-from gen.compiler import MappedGraph, generate, map_graph, prepare
+from gen.compiler import MappedGraph, generate, map_graph, prepare, require_room
 from gen.files.read import is_zip
 from gen.ir.errors import UnfitError
 from gen.ir.graph import Graph
@@ -77,7 +77,7 @@ class Workload:
         if self.compiled is not None:
             return
         try:
-            _ = self.mapped
+            require_room(self.mapped, keep_all=self.options.keep_all)
         except UnfitError as error:
             raise UnfitNodesError(error, self.graph, self.imported.model) from None
 
@@ -86,10 +86,14 @@ def of_model(imported: Imported, config: NpuConfig, options: CompileOptions, *,
              samples: Mapping[str, np.ndarray] | None = None, board: str | None = None) -> Workload:
     """As `open_workload`, of a model that has been imported.
 
-    ``samples`` (model input -> (N, ...)) choose the shifts of narrow Winograd layers.
+    ``samples`` (model input -> (N, ...)) choose the shifts of narrow Winograd layers. Raises UnfitNodesError.
     """
     shapes = _input_shapes(imported)
-    return Workload(prepare(imported.graph, config, options, samples), imported, shapes, config, options, board)
+    try:
+        graph = prepare(imported.graph, config, options, samples)
+    except UnfitError as error:
+        raise UnfitNodesError(error, imported.graph, imported.model) from None
+    return Workload(graph, imported, shapes, config, options, board)
 
 
 def _input_shapes(imported: Imported) -> dict[str, tuple[int, ...]]:
@@ -98,11 +102,12 @@ def _input_shapes(imported: Imported) -> dict[str, tuple[int, ...]]:
 
 def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions | None = None, *,
                   content: bytes | None = None, winograd_samples: Path | None = None,
-                  board: str | None = None) -> Workload:
+                  board: str | None = None, progress: Callable[[str], None] = lambda text: None) -> Workload:
     """A model to be compiled for ``config``, on the ``board`` of that name, or a program that was.
 
     With ``config`` or ``board`` None a program's own is taken. ``content`` is a model in place of the one at ``path``,
-    which names it. ``options`` are for a model; ``winograd_samples`` choose the shifts of narrow Winograd layers.
+    which names it. ``options`` are for a model; ``winograd_samples`` choose the shifts of narrow Winograd layers;
+    ``progress`` hears what is done.
 
     Raises GraphError, ProgramError, InputError or OSError; each names the file. ConflictError for a program that is not
     as asked, CompileError for a machine that cannot.
@@ -112,7 +117,9 @@ def open_workload(path: Path, config: NpuConfig | None, options: CompileOptions 
         return of_program(path, Program.load(path), config, options, board=board)
     if config is None:
         raise ValueError("a model needs a configuration to be compiled for")
+    progress("importing")
     imported = load_model(path, content, shapes=options.shapes, machine=Machine.of(config))
+    progress("preparing its layers")
     samples = None if winograd_samples is None else read_samples(
         winograd_samples, input_specs(imported.graph, _input_shapes(imported))).inputs
     return of_model(imported, config, options, samples=samples, board=board)

@@ -8,7 +8,7 @@ from gen.soc.host import SystemClient, windows_of
 from npudriver import Backend
 from npudriver.backends.remote import RemoteBackend
 from npudriver.etherbone import EtherboneClient
-from npudriver.files import read_file
+from npudriver.files import read_file, reason
 
 __all__ = ["SCHEME", "SystemUrlError", "open_system"]
 
@@ -39,7 +39,7 @@ def open_system(url: str) -> Backend:
         windows = windows_of(description)
         client = SystemClient(EtherboneClient(host, int(port)), description)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SystemUrlError(f"{path}: is not what `gen soc` writes, or damaged ({error})") from None
+        raise SystemUrlError(f"{path}: is not what `gen soc` writes, or damaged ({reason(error)})") from None
     try:
         client.wake_memory()
         return RemoteBackend(client, windows)

@@ -11,8 +11,8 @@ from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Layer, Tensor
 
 __all__ = [
-    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "Split", "Window", "input_range",
-    "part_counts", "split", "tilings",
+    "Geometry", "MAX_BEATS", "MAX_BLOCKS", "MAX_COPIES", "MAX_KERNEL", "MAX_PAD_ROWS", "MAX_STRIDE", "Split", "Window",
+    "input_range", "part_counts", "split", "tilings",
 ]
 
 # Limits that layers and tilings run into.
@@ -23,7 +23,7 @@ _MAX_COLS = largest_field(Opcode.LOAD_SET, "cols")
 _MAX_PAD_SIDE = largest_field(Opcode.LOAD_SET, "pad_left")
 MAX_PAD_ROWS = largest_field(Opcode.LOAD_ACT, "pad_top")
 MAX_KERNEL = largest_field(Opcode.COMPUTE_SET, "kernel_h")
-_MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
+MAX_STRIDE = largest_field(Opcode.COMPUTE_SET, "stride")
 _MAX_ROW_PITCH = largest_field(Opcode.LOAD_SET, "buf_row_pitch")
 _MAX_BLOCK_PITCH = largest_field(Opcode.LOAD_SET, "buf_block_pitch")
 _MAX_STORE_PITCH = largest_field(Opcode.STORE_SET, "row_pitch")
@@ -122,7 +122,8 @@ class Geometry:
         stride = (1 if out_height == 1 else layer.stride[0], 1 if out_width == 1 else layer.stride[1])
         require(cut or max(rows, cols) <= MAX_KERNEL,
                 f"windows are at most {MAX_KERNEL}x{MAX_KERNEL}, not {rows}x{cols}")
-        require(cut or stride[1] <= _MAX_STRIDE, f"horizontal strides are at most {_MAX_STRIDE}, not {stride[1]}")
+        require(cut or stride[1] <= MAX_STRIDE,
+                f"horizontal strides are at most {MAX_STRIDE}, or products of such, not {stride[1]}")
         require(max(pads[1], pads[3]) <= _MAX_PAD_SIDE and max(pads[0], pads[2]) <= MAX_PAD_ROWS,
                 f"padding is at most {_MAX_PAD_SIDE} columns and {MAX_PAD_ROWS} rows a side, not {pads}")
         row_skip = stride[0] if rows == 1 and not any(pads[::2]) else 1

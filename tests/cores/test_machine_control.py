@@ -24,7 +24,9 @@ class Host:
     async def tick(self, count=1):
         for _ in range(count):
             self.resets += self.get("reset")
+            enabled = self.get("irq_enable")
             await self.ctx.tick()
+            assert self.get("irq") == (enabled and (self.get("done") or self.get("error"))), "the interrupt is late"
 
     async def pulse(self, **inputs):
         self.set(**inputs)
@@ -60,6 +62,7 @@ def run(bench):
     control = MachineControl(sources=3)
 
     async def testbench(ctx):
+        ctx.set(control.irq_enable, 1)
         await bench(Host(ctx, control))
 
     simulate(control, testbench)
@@ -77,6 +80,35 @@ def test_done_and_clear():
         await host.pulse(clear=1)
         assert host.state() == (0, 0, 0)
         assert host.resets == 1
+    run(bench)
+
+
+@pytest.mark.parametrize("ends", ["done", "error"])
+@pytest.mark.parametrize("command", ["start", "clear"])
+def test_interrupt_is_a_register_of_the_status(command, ends):
+    """It follows no input without a clock, and a command that drops the status drops it at the same edge."""
+    async def bench(host):
+        await host.begin()
+        if ends == "error":
+            host.report(0, ErrorCode.ILLEGAL, 1)
+        host.set(finished=1, bus_idle=1)
+        for _ in range(10):
+            assert not host.get("irq")
+            await host.tick()
+            host.no_report(0)
+            if host.get("done") or host.get("error"):
+                break
+        host.set(finished=0)
+        assert host.get("irq") and host.state() == (0, ends == "done", ends == "error")
+        for enabled in (0, 1):
+            host.set(irq_enable=enabled)
+            assert host.get("irq") != enabled
+            await host.tick()
+            assert host.get("irq") == enabled
+        host.set(**{command: 1})
+        assert host.get("irq")
+        await host.tick()
+        assert not host.get("irq") and host.state() == (command == "start", 0, 0)
     run(bench)
 
 

@@ -14,14 +14,17 @@ from onnx import TensorProto, helper
 
 from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
 
-__all__ = ["mutate_bytes", "mutate_config", "mutate_json", "mutate_model", "mutate_npz", "mutate_program"]
+__all__ = [
+    "STRINGS", "mutate_bytes", "mutate_config", "mutate_json", "mutate_model", "mutate_npz", "mutate_program",
+    "mutate_value",
+]
 
 Rng = np.random.Generator
 
 _INTEGERS = [0, 1, -1, 2, 3, 7, 63, 64, 255, 256, 1023, 65535, 1 << 20, (1 << 28) - 1, (1 << 31) - 1, -(1 << 31),
              1 << 32, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63)]
 _FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-45, 1e-38, 1e38, float("inf"), float("-inf"), float("nan"), 0.5, 256.0]
-_STRINGS = ["", "x", "../../victim", "/tmp/victim", "\x1b[2J", "a\nb", "[/red]", "$\\frac{", "%s%n{0}", "é\u202e",
+STRINGS = ["", "x", "../../victim", "/tmp/victim", "\x1b[2J", "a\nb", "[/red]", "$\\frac{", "%s%n{0}", "é\u202e",
             "x" * 3000, "SAME_UPPER", "VALID", "NOTSET", "ai.onnx", "com.microsoft", "custom", "file", "label"]
 _OPERATORS = [
     "Relu", "Add", "Sub", "Mul", "Div", "Neg", "Conv", "Gemm", "MatMul", "MaxPool", "AveragePool", "GlobalAveragePool",
@@ -82,7 +85,7 @@ def _scalar(rng: Rng, field: Any, old: Any, strings: list[str]) -> Any:
     if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
         return _pick(rng, _FLOATS)
     if field.type == field.TYPE_STRING:
-        return _pick(rng, strings if rng.integers(2) else _STRINGS)
+        return _pick(rng, strings if rng.integers(2) else STRINGS)
     if field.type == field.TYPE_BYTES:
         return _pick(rng, [b"", old + old, old[:-1], old[:len(old) // 2], _edit(rng, old, 2), bytes(len(old))])
     if field.type == field.TYPE_ENUM:
@@ -258,11 +261,11 @@ def _change_members(rng: Rng, members: dict[str, bytes]) -> None:
         case 0:
             del members[name]
         case 1:
-            members[f"{_pick(rng, _STRINGS)}{name}"] = members.pop(name)
+            members[f"{_pick(rng, STRINGS)}{name}"] = members.pop(name)
         case 2:
             members[name] = bytes(int(rng.choice([0, 1, 1000, 1 << 26])))
         case 3:
-            members[_pick(rng, _STRINGS) or "y"] = bytes(1 << 26)
+            members[_pick(rng, STRINGS) or "y"] = bytes(1 << 26)
         case _:
             members[name] = mutate_bytes(rng, members[name])
 
@@ -294,15 +297,15 @@ def _place(rng: Rng, value: Any) -> tuple[Any, Any]:
     return _place(rng, value[key]) if deeper else (value, key)
 
 
-def _mutate_json(rng: Rng, value: Any) -> None:
+def mutate_value(rng: Rng, value: Any) -> None:
     container, key = _place(rng, value)
     old = container[key]
-    others = [None, True, False, "", "x", [], {}, [old], {"a": old}, *_FLOATS, 10 ** 4000, _pick(rng, _STRINGS)]
+    others = [None, True, False, "", "x", [], {}, [old], {"a": old}, *_FLOATS, 10 ** 4000, _pick(rng, STRINGS)]
     match int(rng.integers(8)):
         case 0:
             del container[key]
         case 1 if isinstance(container, dict):
-            container[_pick(rng, _STRINGS)] = container.pop(key)
+            container[_pick(rng, STRINGS)] = container.pop(key)
         case 1:
             container.append(old)
         case 2:
@@ -313,7 +316,7 @@ def _mutate_json(rng: Rng, value: Any) -> None:
         case _ if isinstance(old, int | float):
             container[key] = _integer(rng, int(old))
         case _ if isinstance(old, str):
-            container[key] = _pick(rng, _STRINGS)
+            container[key] = _pick(rng, STRINGS)
 
 
 def mutate_json(rng: Rng, content: bytes, without: tuple[str, ...]) -> bytes:
@@ -322,7 +325,7 @@ def mutate_json(rng: Rng, content: bytes, without: tuple[str, ...]) -> bytes:
     values = {name: value for name, value in whole.items() if name not in without}
     for _ in range(int(rng.choice([1, 1, 2]))):
         if values:
-            _mutate_json(rng, values)
+            mutate_value(rng, values)
     return json.dumps({**values, **{name: whole[name] for name in without if name in whole}}).encode()
 
 
@@ -342,7 +345,7 @@ def mutate_config(rng: Rng, content: str) -> bytes:
             else:
                 values[key] = _pick(rng, [1 << int(rng.integers(15)), int(rng.integers(4)), _integer(rng, 8)])
         elif values:
-            _mutate_json(rng, values)
+            mutate_value(rng, values)
     return json.dumps(values).encode()
 
 
@@ -387,7 +390,7 @@ def mutate_program(rng: Rng, content: bytes) -> bytes:
             header = json.loads(members["program.json"])
             for _ in range(int(rng.choice([1, 1, 2]))):
                 if header:
-                    _mutate_json(rng, header)
+                    mutate_value(rng, header)
             members["program.json"] = json.dumps(header).encode()
         case _:
             members["code.bin"] = _mutate_code(rng, members["code.bin"])

@@ -16,7 +16,8 @@ from tests.conftest import ROOT
 from tests.fuzz.worker import KINDS, SECONDS
 
 #: Cases in all, and in each test.
-FULL = {"model": 2000, "program": 1000, "config": 500, "input": 500, "package": 1000}
+FULL = {"model": 2000, "program": 1000, "config": 500, "input": 500, "package": 1000, "document": 500, "special": 500,
+        "name": 1000}
 CASES = 100
 #: Further models that are mutated in the long run, if they are there.
 MODELS = ("mlperf_kws_dscnn_int8", "tinymaix_mnist_resnet_int8", "mlperf_resnet8_int8")

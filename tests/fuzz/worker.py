@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.worker KIND SEED FIRST COUNT [MODEL.onnx ...]
 
-KIND is model, program, config, input or package. A case is its seed and its number, whatever runs beside it; its files
+KIND is one of KINDS. A case is its seed and its number, whatever runs beside it; its files
 are kept if it fails. Prints a JSON line for each case: its number, the command, and what is wrong with it.
 """
 
@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,7 +32,7 @@ from cores.config import ConfigError, NpuConfig  # noqa: E402
 from gen.cli import main  # noqa: E402
 from gen.hw.export import DESCRIPTIONS  # noqa: E402
 from sim.devices import FunctionalBackend  # noqa: E402
-from tests.fuzz import mutate, packages  # noqa: E402
+from tests.fuzz import documents, mutate, names, packages, places  # noqa: E402
 from tests.fuzz.bases import SMALL, Bases  # noqa: E402
 
 #: Limits of a case: seconds of this processor, as others may be at work beside it, and times as many by the clock.
@@ -41,7 +41,11 @@ _PATIENCE = 10
 BYTES = 4 << 30
 
 #: Never what a user should see.
-_NEVER_SAID = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/npugen-")
+_NEVER_SAID = ("Traceback", "internal error", "Warning", "out of memory", "Invalid argument", "/npugen-", "[Errno")
+
+
+#: Devices of which nothing is kept.
+_WRITTEN_IN_VAIN = ("/dev/null", "/dev/full")
 
 
 class _TooLong(BaseException):
@@ -79,15 +83,16 @@ class Watch:
             self.seen.append(f"{event} {arguments}"[:300])
 
     def _path(self, event: str, path: Any) -> None:
-        if isinstance(path, int) or os.fspath(path) in ("/dev/null", b"/dev/null"):
+        if isinstance(path, int):
             return
         real = os.path.realpath(os.fsdecode(path))
-        if not (real + os.sep).startswith(self.folder + os.sep):
+        if real not in _WRITTEN_IN_VAIN and not (real + os.sep).startswith(self.folder + os.sep):
             self.seen.append(f"{event} {real}")
 
 
 def _content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file() and path.stat().st_size <= BYTES and "proc" not in os.path.realpath(path).split(os.sep)}
 
 
 class Fuzzer:
@@ -96,9 +101,12 @@ class Fuzzer:
     def __init__(self, folder: Path, bases: Bases) -> None:
         self.folder, self.bases = folder, bases
         self.watch = Watch(folder)
-        self.main, self.name = main, "gen "
+        self.main, self.speaker = main, "gen "
         self.must_be_refused = False
+        self.place = ""     # where a command may write what it likes
+        self.results: Callable[[], Iterator[str]] = lambda: iter(())    # what is wrong with them where it succeeds
         self._packages: list[dict[str, bytes]] = []
+        self._outputs: dict[bytes, Sequence[np.ndarray]] = {}
 
     # -- cases -------------------------------------------------------------------------------------------------------
 
@@ -151,12 +159,11 @@ class Fuzzer:
 
     def package(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
         """On the driver's own commands; the package lies outside of where they may write."""
-        self.main, self.name = driver.main, "npudriver "
+        self.main, self.speaker = driver.main, "npudriver "
         place = self.folder.parent / "package"
         if not self._packages:
             models = [base.model for base in self.bases.bases[:3]]
             self._packages = packages.base_packages(self.folder.parent, models)
-            driver.open_backend = lambda *given, **options: FunctionalBackend(SMALL)    # wherever the package says
         shutil.rmtree(place, ignore_errors=True)
         chosen = self._packages[int(rng.integers(len(self._packages)))]
         self.must_be_refused = packages.damage(rng, chosen, place)
@@ -168,6 +175,70 @@ class Fuzzer:
             (["info", "../package"], set()),
         ]
         return commands[int(rng.choice([0, 1, 2, 2, 3]))]
+
+    def document(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        chosen = documents.DOCUMENTS[int(rng.integers(len(documents.DOCUMENTS)))]
+        ending, content = documents.mutate_document(rng, chosen.value)
+        Path(f"s.{ending}").write_bytes(content)
+        base = self.bases.bases[2]
+        Path("m.onnx").write_bytes(base.model)
+        Path("x.npz").write_bytes(base.samples[0].content)
+        return [word.replace("FILE", f"s.{ending}") for word in chosen.argv], set(chosen.outputs)
+
+    def special(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        base = self.bases.bases[3]
+        right = {".onnx": base.model, ".npz": base.samples[0].content, ".npu": base.programs[0], "": base.programs[0],
+                 ".png": next(sample.content for sample in base.samples if sample.name == "gray.png")}
+        argv, self.place = places.place(rng, right)
+        return argv, set()
+
+    def name(self, rng: np.random.Generator) -> tuple[list[str], set[str]]:
+        """Of inputs, outputs, values and nodes; what a run writes is what it was with the old ones."""
+        base = self.bases.bases[int(rng.integers(3))]
+        model, inputs = names.renamed(rng, base.model)
+        ending, sample = names.sample_of(rng, base.samples[0].content, inputs or {"x": "x"})
+        Path("m.onnx").write_bytes(model)
+        Path(f"x.{ending}").write_bytes(sample)
+        machine, given = ["--macs", "16"], ["--input", f"x.{ending}"]
+        commands: list[tuple[list[str], set[str]]] = [
+            (["run", "m.onnx", *given, "-o", "out.npz", *machine], {"out.npz"}),
+            (["run", "p.npu", *given, "--target", "functional", "-o", "out.npz"], {"out.npz"}),
+            (["run", "package", *given, "-o", "out.npz"], {"out.npz"}),
+            (["compare", "m.onnx", *given], set()),
+            (["profile", "m.onnx", "-o", "out", *machine], {"out/profile.json", "out/profile.png"}),
+            (["disasm", "p.npu"], set()),
+        ]
+        argv, outputs = commands[int(rng.choice([0, 0, 1, 1, 2, 2, 3, 4, 5]))]
+        if inputs is not None and "out.npz" in outputs:
+            self.results = lambda: self._differs(base)
+        if "p.npu" in argv:
+            return self._after(["compile", "m.onnx", "-o", "p.npu", *machine], argv, outputs)
+        if "package" in argv:
+            made = self._after(["deploy", "m.onnx", "-o", "package", "--limit", "1", *given, *machine], argv, outputs)
+            if made[0] is argv:
+                self.main, self.speaker = driver.main, "npudriver "
+            return made
+        return argv, outputs
+
+    def _after(self, first: list[str], argv: list[str], outputs: set[str]) -> tuple[list[str], set[str]]:
+        """The command ``argv`` after the ``first`` one, which is what is judged where it fails."""
+        with _streams(io.StringIO(), io.StringIO()):
+            return (first, set()) if self.main(first) else (argv, outputs)
+
+    def _differs(self, base: Any) -> Iterator[str]:
+        """What the results in out.npz are not as those of the model with its own names."""
+        if base.model not in self._outputs:
+            with tempfile.TemporaryDirectory(dir=self.folder.parent) as place:
+                model, sample, out = (Path(place) / name for name in ("m.onnx", "x.npz", "out.npz"))
+                model.write_bytes(base.model)
+                sample.write_bytes(base.samples[0].content)
+                with _streams(io.StringIO(), io.StringIO()):
+                    assert main(["run", str(model), "--input", str(sample), "-o", str(out)]) == 0
+                self._outputs[base.model] = names.arrays_of(out.read_bytes())
+        found = names.arrays_of(Path("out.npz").read_bytes())
+        if len(found) != len(self._outputs[base.model]) or not all(
+                map(np.array_equal, found, self._outputs[base.model])):
+            yield "the results are not those of the model with its own names"
 
     @staticmethod
     def _is_small(path: Path) -> bool:
@@ -185,8 +256,10 @@ class Fuzzer:
     def case(self, kind: str, seed: int, number: int) -> dict[str, Any]:
         """Run a case; returns its ``command``, exit ``status``, what it ``said`` and what is ``wrong``."""
         for path in self.folder.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         self.watch.programs = self.must_be_refused = False
+        self.main, self.speaker = main, "gen "
+        self.place, self.results = "", lambda: iter(())
         argv, outputs = getattr(self, kind)(np.random.default_rng([seed, KINDS.index(kind), number]))
         (self.folder / "victim").write_text("mine")
         before = _content(self.folder)
@@ -201,6 +274,7 @@ class Fuzzer:
             with _streams(out, err), _watched(self.watch):
                 status = self.main(argv)
             wrong = list(self._wrong(status, out.getvalue(), err.getvalue(), before, outputs))
+            wrong += [] if status else self.results()
         except _TooLong:
             status, wrong = None, [f"takes more than {SECONDS} s"]
         except BaseException as error:      # whatever a command lets through
@@ -217,24 +291,31 @@ class Fuzzer:
         differs = "differing " in out or '"differing"' in out     # which the driver prints as a result
         if self.must_be_refused and status == 0:
             yield "a damaged file is taken"
-        if status and not differs and not (said and said[-1].startswith(self.name) and sum(
-                line.startswith(self.name) for line in said) == 1):
+        if status and not differs and not (said and said[-1].startswith(self.speaker) and sum(
+                line.startswith(self.speaker) for line in said) == 1):
             yield f"exit status {status} and not one line: {err[:500]!r}"
-        if status == 0 and any(line.startswith(self.name) for line in said):
+        if status == 0 and any(line.startswith(self.speaker) for line in said):
             yield f"exit status 0 and an error: {err[:500]!r}"
         if any(not character.isprintable() for character in (out + err).replace("\n", "")):
             yield "control characters are printed"
         yield from (f"{word} in what is printed: {err[-700:]!r}" for word in _NEVER_SAID if word in out + err)
         yield from self.watch.seen
         after = _content(self.folder)
-        new = {name for name, content in after.items() if before.get(name) != content}
+        new = {name for name, content in after.items() if before.get(name) != content and not self._is_placed(name)}
         differ = "gen run: error: " in err and "differ from the reference" in err
         if new != (outputs if status == 0 or differ else set()) or before.keys() - after.keys():
             gone = sorted(before.keys() - after.keys())
             yield f"exit status {status}, but files changed: {sorted(new)}, gone: {gone}"
 
+    def _is_placed(self, name: str) -> bool:
+        """Whether a file is what the command was told to write, at the end of a link perhaps."""
+        if not self.place:
+            return False
+        ends = (os.path.normpath(self.place), os.path.relpath(os.path.realpath(self.place), self.folder))
+        return any((name + os.sep).startswith(end + os.sep) for end in ends)
 
-KINDS = ("model", "program", "config", "input", "package")
+
+KINDS = ("model", "program", "config", "input", "package", "document", "special", "name")
 
 
 @contextlib.contextmanager
@@ -271,6 +352,8 @@ def run(kind: str, seed: int, first: int, count: int, models: list[Path],
         tempfile.tempdir = str(folder)
         for limit in (signal.SIGALRM, signal.SIGPROF):
             signal.signal(limit, _time_up)
+        driver.open_backend = lambda *given, **options: FunctionalBackend(SMALL)    # wherever a package says
+        documents.replace_slow_parts()
         fuzzer = Fuzzer(folder, bases)
         for number in range(first, first + count):
             report({"begins": number})

@@ -8,6 +8,7 @@ import pytest
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv, Graph, Requantize
+from gen.mapping import matrix
 from tests.compiled import compile_kept
 from tests.gen.test_compiler import CONFIGS, conv_graph, run_and_compare
 
@@ -32,6 +33,21 @@ def test_every_pixel_is_a_channel(shape: tuple[int, ...], config: NpuConfig, rng
     assert [layer.mode for layer in program.layers][1:] == ["matrix"]
     assert program.layers[1].macs == weights.size
     run_and_compare(program, graph, 1, ("load", "store"))
+
+
+def test_weights_are_rearranged_once(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be 512 MiB."""
+    made: list[int] = []
+    real = matrix._as_channels
+
+    def counted(layer: Conv, config: NpuConfig) -> Conv:
+        made.append(layer.weights.size)
+        return real(layer, config)
+
+    monkeypatch.setattr(matrix, "_as_channels", counted)
+    weights = rng.integers(-128, 128, (5, 3, 1, 67))
+    program, _ = compile_kept(conv_graph(weights, (1, 67)), NpuConfig.preset(16))
+    assert [layer.mode for layer in program.layers] == ["matrix"] and made == [weights.size]
 
 
 def test_other_layers_stay_what_they_are(rng: np.random.Generator) -> None:

@@ -1,6 +1,7 @@
 """A model is not refused for one place: what is too much for the machine is left to the processor, with its reason."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from cores.config import NpuConfig
-from gen.ir.errors import CompileError
+from gen.ir.errors import CompileError, UnfitError
+from gen.onnx.importer import load_model
 from gen.onnx.read import read
+from gen.partition.unfit import UnfitNodesError
 from gen.run import application as applications
 from gen.run.application import Application, HostOptions, open_application
 from gen.run.calibration import Calibration
@@ -54,17 +57,17 @@ def host(application: Application) -> dict[str, str]:
 
 
 def strided(rng: np.random.Generator, layers: int = 1) -> onnx.ModelProto:
-    """Convolutions 8 columns apart between others."""
-    b = FloatBuilder(rng, ["n", 3, 8, 8 ** layers + 64])
+    """Convolutions 11 columns apart between others."""
+    b = FloatBuilder(rng, ["n", 3, 8, 11 ** layers + 64])
     y = b.same_conv("x", 3, 4)
     for number in range(layers):
-        y = b.same_conv(b.conv(y, 4, 4, name=f"apart{number}", strides=[1, 8], pads=[1, 1, 1, 1]), 4, 4)
+        y = b.same_conv(b.conv(y, 4, 4, name=f"apart{number}", strides=[1, 11], pads=[1, 1, 1, 1]), 4, 4)
     return b.model(y)
 
 
 def test_strides(rng: np.random.Generator, tmp_path: Path) -> None:
     found = compiled(strided(rng), tmp_path)
-    assert host(found) == {"apart0": "horizontal strides are at most 7, not 8"}
+    assert host(found) == {"apart0": "horizontal strides are at most 7, or products of such, not 11"}
     assert found.partition is not None and found.partition.subgraphs == 2
 
 
@@ -305,17 +308,107 @@ def test_weights_alone_are_quantised(rng: np.random.Generator, tmp_path: Path) -
     assert not host(compiled(b.model(y), tmp_path))
 
 
+def joining(rng: np.random.Generator, *, cut: bool) -> onnx.ModelProto:
+    """A Concat whose second part begins within a block; or, with ``cut``, a Slice that does so."""
+    b = FloatBuilder(rng, ["n", 3, 8, 8])
+    if cut:
+        y = b.same_conv("x", 3, 40)
+        ends = [b.constant(np.array([number])) for number in (5, 38, 1)]
+        y = b.node("Add", b.node("Slice", y, *ends, name="apart"), b.same_conv("x", 3, 33))
+        return b.model(b.same_conv(y, 33, 4, name="last"))
+    parts = [b.same_conv("x", 3, 17), b.same_conv("x", 3, 20)]
+    return b.model(b.same_conv(b.node("Concat", *parts, axis=1, name="joined"), 37, 4, name="last"))
+
+
+def test_too_many_channels_to_be_joined(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                        ) -> None:
+    monkeypatch.setattr("gen.passes.align_parts._MAX_WEIGHTS", 400)
+    found = compiled(joining(rng, cut=False), tmp_path)
+    assert list(host(found)) == ["joined"]
+    assert "has 17 channels, too many to be moved to 37 within the machine's blocks" in host(found)["joined"]
+    assert found.partition is not None and not found.partition.host_products
+
+
+def test_too_many_channels_to_be_taken(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                       ) -> None:
+    monkeypatch.setattr("gen.passes.align_parts._MAX_WEIGHTS", 400)
+    found = compiled(joining(rng, cut=True), tmp_path)
+    (reason,) = set(host(found).values())
+    assert "too many to be moved to 33 within the machine's blocks" in reason
+    assert len(found.workloads) == 2 and found.partition is not None and not found.partition.host_products
+
+
+def test_an_input_that_is_an_output(rng: np.random.Generator, tmp_path: Path) -> None:
+    """As it is, beside what is computed of it; and nothing but a copy of it."""
+    b = FloatBuilder(rng, ["n", 3, 12, 12])
+    y = b.same_conv(b.node("Relu", b.same_conv("x", 3, 4)), 4, 4)
+    model = b.model(y)
+    model.graph.output.append(model.graph.input[0])
+    found = compiled(model, tmp_path)
+    assert list(found.outputs) == [y, "x"] and not host(found)
+    found.save(tmp_path / "model.npu")
+    again, samples = open_application(tmp_path / "model.npu", None), arbitrary_samples(found.inputs, 0)
+    made = run_model(again, samples, "functional").outputs
+    np.testing.assert_array_equal(made["x"], samples.inputs["x"])
+    np.testing.assert_array_equal(made[y], run_model(found, samples, "functional").outputs[y])
+    copy = b.node("Identity", "x", name="copy")
+    model = b.model(y)
+    model.graph.output.append(helper.make_tensor_value_info(copy, TensorProto.FLOAT, ["n", 3, 12, 12]))
+    assert list(compiled(model, tmp_path).outputs) == [y, copy]
+
+
+def test_memory(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer whose weights are more than instructions reach."""
+    b = FloatBuilder(rng, ["n", 3, 8, 8])
+    y = b.same_conv(b.same_conv(b.same_conv("x", 3, 64), 64, 64, name="large"), 64, 4)
+    monkeypatch.setattr("gen.lowering.placed.MAX_BEATS", 5000)
+    found = compiled(b.model(y), tmp_path)
+    assert list(host(found)) == ["large"] and found.partition is not None and found.partition.subgraphs == 2
+    assert host(found)["large"].startswith("its weights and its result take ")
+    assert host(found)["large"].endswith(" bytes, and instructions reach 40,000")
+
+
+def test_padding_of_a_layer_that_was_added(rng: np.random.Generator, tmp_path: Path) -> None:
+    """What makes channels of columns has no node of the model: that which reads them goes."""
+    b = FloatBuilder(rng, ["n", 3, 8, 64])
+    y = b.conv(b.same_conv("x", 3, 4), 4, 4, kernel=5, name="apart", strides=[1, 8], pads=[2, 16, 2, 0])
+    found = compiled(b.model(b.same_conv(y, 4, 4)), tmp_path)
+    assert list(host(found)) == ["apart"] and host(found)["apart"].startswith("padding is at most 15 columns")
+
+
+def test_nodes_of_layers_that_have_none(rng: np.random.Generator, tmp_path: Path) -> None:
+    """Those after it, in whichever part of a tensor; at the end of a model those in front of it."""
+    b = Builder(rng)
+    x = b.dequantize(b.input(1, 4, 6, 6))
+    parts = [b.requantize(b.node("Conv", x, b.weights(4, 4, 3, 3), b.bias(4)), 0.04, 2) for _ in range(2)]
+    whole = b.requantize(b.node("Concat", *parts, axis=1), 0.04, 2)
+    b.output(b.quantize(b.node("Conv", whole, b.weights(4, 8, 2, 2), b.bias(4)), 0.05))
+    part0, part1, joined, last = (node.name for node in b.nodes if node.op_type in ("Conv", "Concat"))
+    model = load_model(b.save(tmp_path))
+
+    def at_fault(named: str, *without: str) -> list[str]:
+        layers = [replace(layer, onnx_nodes=()) if layer.name in without else layer for layer in model.graph.layers]
+        error = UnfitError({named: "it does not fit"})
+        return list(UnfitNodesError(error, replace(model.graph, layers=layers), model.model).reasons)
+
+    assert at_fault(part0) == [part0] and at_fault(part0, part0) == [last]
+    assert at_fault(last, last) == [part0] and at_fault(last, last, part0) == [part1]
+    assert at_fault(part1, part0, part1, last) == []
+    (tensor,) = (name for name, tensor in model.graph.tensors.items() if tensor.shape[0] == 8)
+    assert at_fault(tensor) == [joined]
+
+
 def test_nothing_left(rng: np.random.Generator, tmp_path: Path) -> None:
     """The machine is too small: that is for the user to know."""
-    b = FloatBuilder(rng, ["n", 16, 8, 32])
-    model = b.model(b.conv(b.node("Relu", "x"), 16, 4, strides=[1, 8], name="apart"))
-    with pytest.raises(CompileError, match="horizontal strides are at most 7, not 8"):
+    b = FloatBuilder(rng, ["n", 16, 8, 40])
+    model = b.model(b.conv(b.node("Relu", "x"), 16, 4, strides=[1, 11], name="apart"))
+    with pytest.raises(CompileError, match="horizontal strides are at most 7, or products of such, not 11"):
         compiled(model, tmp_path)
 
 
 def test_without_a_processor(rng: np.random.Generator, tmp_path: Path) -> None:
     onnx.save(strided(rng), tmp_path / "model.onnx")
-    np.savez(tmp_path / "x.npz", x=rng.random((2, 3, 8, 72)).astype(np.float32))
-    with pytest.raises(CompileError, match="layer apart0: horizontal strides are at most 7, not 8"):
+    np.savez(tmp_path / "x.npz", x=rng.random((2, 3, 8, 75)).astype(np.float32))
+    with pytest.raises(CompileError, match="layer apart0: horizontal strides are at most 7, or products of such"):
         open_application(tmp_path / "model.onnx", CONFIG, calibration=Calibration(tmp_path / "x.npz"),
                          host=HostOptions(allowed=False))

@@ -153,7 +153,7 @@ def test_copies_that_do_more_stay(rng: Rng) -> None:
 
 def test_too_many_channels_to_move(rng: Rng, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gen.passes.align_parts._MAX_WEIGHTS", 300)
-    with pytest.raises(CompileError, match="tensor t1: has 17 channels, too many to be moved to 32 within the"):
+    with pytest.raises(CompileError, match="layer t3: tensor t1 has 17 channels, too many to be moved to 32 within"):
         compile_graph(side_by_side(rng, 17, 15), CONFIGS[0])
 
 

@@ -48,11 +48,19 @@ def test_wrong_sessions(change: dict[str, Any], message: str, tmp_path: Path, ca
 
 
 def test_files_that_are_no_session(tmp_path: Path):
-    for name, content, message in (("a.txt", "x", "a session is a .json or .yaml file"), ("a.json", "{", "truncated"),
-                                   ("b.json", "[]", "Expected `object`, got `array`")):
-        (tmp_path / name).write_text(content)
+    for name, content, message in (("a.txt", b"x", "a session is a .json or .yaml file"), ("a.json", b"{", "truncated"),
+                                   ("b.json", b"[]", "Expected `object`, got `array`"),
+                                   ("c.json", b'{"model": "\xf3"}', "not JSON: text is UTF-8")):
+        (tmp_path / name).write_bytes(content)
         with pytest.raises(TrainError, match=message):
             read_session(tmp_path / name)
+
+
+def test_a_few_lines_of_yaml_that_stand_for_billions(tmp_path: Path):
+    path = tmp_path / "s.yaml"
+    path.write_text("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)))
+    with pytest.raises(TrainError, match="more than 1,048,576 values, by names that stand for others"):
+        read_session(path)
 
 
 def test_yaml(tmp_path: Path):

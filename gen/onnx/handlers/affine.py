@@ -95,7 +95,7 @@ def _product(context: Context, inputs: Inputs) -> Value:
     if context.functions.may_be(context.node, inputs):
         # A table takes no further time.
         raise NodeError("has two activations as its operands, which follow from one tensor")
-    if not context.machine.products:
+    if not context.units.have("product"):
         raise NodeError("has two activations as its operands; --features product multiplies them on the accelerator")
     a, b = paired(context, *(context.activation(value, "an operand") for value in inputs))
     name = context.node.name

@@ -56,7 +56,8 @@ def _dilated(weights: np.ndarray, dilations: Sequence[int]) -> np.ndarray:
 
 
 @HANDLERS.handles("Conv", conditions=(
-    "a layer of its own; one or two spatial axes, constant weights. Groups other than depthwise as a full "
+    "a layer of its own; one or two spatial axes, constant weights. Horizontal strides above 7 where they are products "
+    "of shorter ones, as those of patch embeddings are. Groups other than depthwise as a full "
     "convolution with zeros. Dilation as a kernel with zeros between the taps, which take their time; with it the "
     "kernel is at most 63x63"))
 def convolution(context: Context, inputs: Inputs) -> Value:

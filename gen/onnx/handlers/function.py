@@ -24,10 +24,11 @@ HANDLERS = Registry()
 @HANDLERS.handles("Gelu", "FastGelu", "QuickGelu", domains=[MICROSOFT], conditions="by a table, as the others")
 def function(context: Context, inputs: Inputs) -> Value:
     real = context.activation(inputs[0])
-    if context.machine.tables and not any(isinstance(value, Constant | QuantisedConstant) for value in inputs[1:]):
+    tables = context.units.machine.tables   # this node has no use for them, so it does not ask
+    if tables and not any(isinstance(value, Constant | QuantisedConstant) for value in inputs[1:]):
         raise NodeError(f"its input is a rearrangement or a part of tensor {real.quantised.tensor}; put QuantizeLinear "
                         "and DequantizeLinear in between, and it is a table")
-    if context.machine.tables:
+    if tables:
         raise NodeError(f"its constants are not single numbers, so it is not the same function of all values of tensor "
                         f"{real.quantised.tensor}, which is what a table can be")
     raise NodeError(f"{context.node.op} has no layer on the machine, which has no tables of functions")

@@ -92,12 +92,15 @@ def _make_plain(node: onnx.NodeProto) -> None:
 
 
 def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
-    """``model`` without the values of its larger initializers, and without the shapes that it says outputs have."""
+    """``model`` without the values of its larger initializers, and without the shapes that it says outputs have; those
+    that are inputs would take them from these.
+    """
     large = [tensor for tensor in model.graph.initializer if math.prod(tensor.dims) > _SMALL]
     inputs = {value.name: value for value in model.graph.input}
     inputs |= {t.name: helper.make_tensor_value_info(t.name, t.data_type, t.dims) for t in large}
     skeleton = helper.make_graph(
         model.graph.node, "types", list(inputs.values()),
-        [helper.make_tensor_value_info(o.name, o.type.tensor_type.elem_type, None) for o in model.graph.output],
+        [helper.make_tensor_value_info(o.name, o.type.tensor_type.elem_type, None) for o in model.graph.output
+         if o.name not in inputs],
         [tensor for tensor in model.graph.initializer if math.prod(tensor.dims) <= _SMALL])
     return helper.make_model(skeleton, opset_imports=model.opset_import)

@@ -90,6 +90,18 @@ def test_outputs_that_are_paths_are_not_written(name: str, model: str, samples: 
     assert main(argv) == 0
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\0", "x" * 65532, "é" * 32766])
+def test_outputs_that_no_archive_can_have(name: str, model: str, samples: str, capsys: pytest.CaptureFixture):
+    """A zero ends the name of a member of a zip file, which has at most 65,535 bytes."""
+    argv = ["run", with_output(model, name), "--input", samples, "--limit", "2"]
+    assert "has a name that a member of an .npz file cannot have" in error_line(capsys, 1, *argv, "-o", "y.npz")
+    assert not Path("y.npz").exists() and main(argv) == 0
+
+
+def test_the_longest_name_of_an_output(model: str, samples: str):
+    test_outputs_of_any_name("x" * 65531, model, samples)
+
+
 def test_read_only_outputs_stay(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     for name, argv in (("y.npu", ("compile", model)), ("y.npz", ("run", model, "--input", samples)),
                        ("profile.json", ("profile", model)), ("npu.v", ("build",))):

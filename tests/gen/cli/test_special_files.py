@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -16,42 +17,8 @@ from gen.cli import main
 from npudriver.arrays import read_arrays, write_arrays
 from npudriver.model import Deployment
 from tests.gen.cli.calls import error_line
+from tests.gen.cli.file_lines import LINES, NAMES
 from tests.gen.qdq import Builder
-
-#: Command lines; FILE is what is no file, FOLDER has no others, MODEL and SAMPLES are good ones.
-LINES = (
-    "disasm FILE.npu",
-    "disasm FILE --json",
-    "run FILE.npu --input SAMPLES",
-    "run FILE.onnx --input SAMPLES",
-    "run MODEL --input FILE.npz",
-    "run MODEL --input FILE.png",
-    "run MODEL --input SAMPLES --config FILE.json",
-    "run MODEL --input SAMPLES --target board:litex:FOLDER",
-    "compile FILE.onnx -o y.npu",
-    "compile MODEL -o y.npu --calibrate FILE.npz",
-    "compile MODEL -o y.npu --winograd narrow --features winograd --winograd-calibrate FILE.npz",
-    "quantize FILE.onnx --calibrate SAMPLES -o y.onnx",
-    "quantize FLOAT --calibrate FILE.npz -o y.onnx",
-    "quantize FLOAT --calibrate SAMPLES --test FILE.npz -o y.onnx",
-    "compare FILE.onnx --input SAMPLES",
-    "compare MODEL --input FILE.npz",
-    "profile FILE.npu",
-    "prune FILE.onnx --density 0.5 -o y.onnx",
-    "deploy FILE.npu --board zu3eg -o package",
-    "deploy MODEL --board zu3eg -o package --input FILE.npz",
-    "deploy MODEL --board zu3eg -o package --hardware FOLDER",
-    "explore FILE.onnx",
-    "explore MODEL --vary macs=16 --input FILE.npz",
-    "explore MODEL --space FILE.yaml",
-    "explore MODEL --space FILE.json",
-    "explore FILE.yaml",
-    "battery --levels FILE.json",
-    "build --config FILE.json -o y",
-    "train FILE.yaml -o y.onnx",
-)
-#: Files that a folder of some kind has.
-NAMES = ("manifest.json", "config.json", "npu.dtso", "system.json")
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +64,32 @@ def test_devices(line: str, digits: Path, capsys: pytest.CaptureFixture):
     _make(line, lambda path: path.symlink_to("/dev/null"))
     assert main(_arguments(line, digits)) in (1, 2)
     assert "not a regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["disasm FILE.npu", "train FILE.yaml -o y.onnx", "build --config FILE.json -o y"])
+def test_sockets(line: str, digits: Path, capsys: pytest.CaptureFixture):
+    with socket.socket(socket.AF_UNIX) as listener:
+        _make(line, lambda path: listener.bind(str(path)))
+    assert main(_arguments(line, digits)) in (1, 2)
+    assert "not a regular file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["compile FILE.onnx -o y.npu", "explore FILE.onnx"])
+def test_models_larger_than_memory(line: str, digits: Path, capsys: pytest.CaptureFixture):
+    """A file of nothing, which takes no place."""
+    _make(line, lambda path: path.touch())
+    os.truncate("special.onnx", 1 << 34)
+    assert main(_arguments(line, digits)) == 1
+    assert "special.onnx: 17,179,869,184 bytes, where 2,147,483,647 are the most" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["deploy MODEL --board zu3eg -o package --hardware FOLDER",
+                                  "run MODEL --input SAMPLES --target board:litex:FOLDER"])
+def test_a_reason_without_number(line: str, digits: Path, capsys: pytest.CaptureFixture):
+    """What the system says stands there in words alone."""
+    _make(line, os.mkfifo)
+    assert main(_arguments(line, digits)) == 1
+    assert "damaged (not a regular file)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["run", "info"])

@@ -1,0 +1,83 @@
+"""Work grows with a model, and not faster: lines that run are counted, function by function.
+
+Of comprehensions, which are a line each, it is instructions of the interpreter.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import gen
+from cores.config import NpuConfig
+from gen.quantize.options import QuantizeOptions
+from gen.quantize.quantize import quantize
+from gen.run.application import open_application
+from gen.run.workload import Workload
+from tests.gen.float_models import FloatBuilder
+
+#: There is what deals with a model as a whole.
+_ROOMS = tuple(str(Path(gen.__file__).with_name(room)) for room in ("onnx", "partition", "passes", "quantize", "run"))
+#: Fewer lines than these say nothing.
+_FEW = 200
+NODES = (10, 40)
+
+
+def chain(rng: np.random.Generator, nodes: int) -> onnx.ModelProto:
+    """Nodes of the processor, one after the other, with a few layers in between."""
+    b = FloatBuilder(rng, ["n", 3, 4, 4])
+    y = b.same_conv("x", 3, 4)
+    for number in range(nodes):
+        y = b.node("LpNormalization", y, axis=1)
+        if number % 4 == 2:
+            y = b.same_conv(y, 4, 4)
+    return b.model(b.same_conv(y, 4, 4))
+
+
+def counted(run: Callable[[], Any]) -> tuple[Any, Counter[str]]:
+    """What ``run`` gives; and function -> lines that it took, without those of functions that it calls."""
+    counts: Counter[str] = Counter()
+
+    def step(frame: FrameType, event: str, argument: Any) -> Any:
+        if event in ("line", "opcode"):
+            counts[f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_qualname}"] += 1
+        return step
+
+    def enter(frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(_ROOMS):
+            return None
+        frame.f_trace_opcodes = frame.f_code.co_name.startswith("<")
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        result = run()
+    finally:
+        sys.settrace(before)
+    return result, counts
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="something else traces")
+def test_nodes_left_to_the_processor(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the nodes, and the layers between them, are quantised, cut and imported with four times the work."""
+    monkeypatch.setattr(Workload, "require_fit", lambda self: None)     # mapping is of each layer by itself, and long
+    x, path = rng.normal(size=(2, 3, 4, 4)).astype(np.float32), tmp_path / "chain.onnx"
+    work: list[Counter[str]] = []
+    for nodes in NODES:
+        model = chain(rng, nodes)
+        found, quantising = counted(lambda model=model: quantize(model, {"x": x}, QuantizeOptions(method="minmax")))
+        onnx.save(found.model, path)
+        application, compiling = counted(lambda: open_application(path, NpuConfig.preset(16)))
+        assert len(application.partition.host) == nodes
+        work.append(quantising + compiling)
+    few, many = work
+    grown = {name: many[name] / max(few[name], _FEW / 4) for name in many if many[name] > _FEW}
+    assert grown and many.total() > 10_000
+    assert not {name: round(factor, 1) for name, factor in grown.items() if factor > 1.25 * NODES[1] / NODES[0]}

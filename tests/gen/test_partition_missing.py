@@ -1,0 +1,78 @@
+"""Optional units that a machine lacks: which of them a cut of a model finds use for, and what is cut for that."""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from gen.cli import main
+from gen.ir.errors import GraphError
+from gen.onnx.machine import Machine
+from gen.partition.missing import gains
+from gen.partition.partition import Partition, partition
+from tests.gen.architecture_parts import PARTS
+
+
+def _machines() -> list[Machine]:
+    fields = list(Machine.FIELDS.values())
+    return [Machine(**dict.fromkeys(chosen, True))
+            for count in range(len(fields) + 1) for chosen in combinations(fields, count)]
+
+
+def _cut(path: Path, machine: Machine) -> Partition | None:
+    try:
+        return partition(path, machine=machine)
+    except GraphError:      # nothing would be on the accelerator
+        return None
+
+
+def _same(a: Partition | None, b: Partition | None) -> bool:
+    return a is not None and b is not None and a.host == b.host and [
+        one.model.SerializeToString(deterministic=True) for one in a.segments] == [
+        one.model.SerializeToString(deterministic=True) for one in b.segments]
+
+
+@pytest.fixture(params=PARTS)
+def model(request: pytest.FixtureRequest, rng: np.random.Generator, tmp_path: Path) -> Path:
+    """Quantised."""
+    proto, _ = PARTS[request.param](rng)
+    onnx.save(proto, tmp_path / "float.onnx")
+    sizes = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim]
+    np.savez(tmp_path / "x.npz", **{proto.graph.input[0].name: rng.normal(size=(2, *sizes[1:])).astype(np.float32)})
+    assert main(["quantize", str(tmp_path / "float.onnx"), "--calibrate", str(tmp_path / "x.npz"),
+                 "-o", str(tmp_path / "model.onnx")]) == 0
+    return tmp_path / "model.onnx"
+
+
+def test_what_no_node_has_use_for_changes_nothing(model: Path) -> None:
+    """Of each machine: with any units beside it that its cut did not miss, the model is cut the same."""
+    cuts = {machine: _cut(model, machine) for machine in _machines()}
+    for machine, cut in cuts.items():
+        if cut is None:
+            continue
+        assert cut.missed <= set(machine.lacks)
+        for name in set(machine.lacks) - cut.missed:
+            larger = replace(machine, **{Machine.FIELDS[name]: True})
+            assert _same(cut, cuts[larger]), f"{name} beside {machine}"
+
+
+def test_only_what_could_differ_is_cut_again(model: Path) -> None:
+    """As many cuts as units that are missed, and one of several; none where none is."""
+    for machine in _machines():
+        if (now := _cut(model, machine)) is None:
+            continue
+        asked: list[Machine] = []
+
+        def again(larger: Machine, asked: list[Machine] = asked) -> Partition:
+            asked.append(larger)
+            return partition(model, machine=larger)
+
+        found = gains(now, machine, again)
+        assert len(asked) == len(set(asked)) <= (len(now.missed) and len(machine.lacks) + 1)
+        best = _cut(model, Machine.complete())
+        assert best is not None
+        left = min((len(one.cut.host) for one in found), default=len(now.host))
+        assert left <= len(best.host)

@@ -1,0 +1,128 @@
+"""Scales of tensors that are zero on all samples, and of channels without weights: they fit what is beside them."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from gen.ir.graph import Graph
+from gen.onnx.importer import load_model
+from gen.quantize.quantize import Quantized
+from tests.gen.float_models import FloatBuilder
+from tests.gen.quantizing import outputs_of, quantized
+
+Rng = np.random.Generator
+SHAPE = (6, 8, 8)
+
+
+def samples(rng: Rng) -> np.ndarray:
+    return rng.normal(size=(8, *SHAPE)).astype(np.float32)
+
+
+def scale_of(model: onnx.ModelProto, name: str) -> np.ndarray:
+    """That of a value, or of weights, in a quantised model."""
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    return numpy_helper.to_array(constants[f"{name}_scale"])
+
+
+def imported(found: Quantized, x: np.ndarray, folder: Path, *, near: float = 0.01) -> Graph:
+    """The graph, as all of a model is on the accelerator; its outputs are the float model's but for ``near`` of their
+    energy.
+    """
+    onnx.save(found.model, folder / "q.onnx")
+    model = load_model(folder / "q.onnx")
+    assert not model.remarks
+    wanted, made = outputs_of(found.reference, x), outputs_of(found.model, x)
+    assert np.square(made - wanted).sum() <= near * np.square(wanted).sum()
+    return model.graph
+
+
+def scale_weights(b: FloatBuilder, node: str, factor: float | np.ndarray) -> None:
+    """Multiplies a layer's weights and bias, all of them or each channel's."""
+    for name in next(n for n in b.nodes if n.name == node).input[1:]:
+        tensor = next(c for c in b.constants if c.name == name)
+        array = numpy_helper.to_array(tensor)
+        each = np.reshape(factor, (-1, *[1] * (array.ndim - 1)))
+        tensor.CopyFrom(numpy_helper.from_array((array * each).astype(np.float32), name))
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("join", ["Add", "Concat"])
+def test_a_branch_of_zeros(join: str, size: float, rng: Rng, tmp_path: Path) -> None:
+    """As a residual block whose last batch norm begins with zeros: its step is that of what it is added to."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    stem = b.same_conv("x", 6, 8, name="stem")
+    scale_weights(b, "stem", size)
+    stem = b.node("Relu", stem)
+    branch = b.same_conv(b.node("Relu", b.same_conv(stem, 8, 8)), 8, 8, name="branch")
+    scale_weights(b, "branch", 0)
+    joined = b.node(join, branch, stem, **({"axis": 1} if join == "Concat" else {}))
+    y = b.same_conv(b.node("Relu", joined, name="joined"), 16 if join == "Concat" else 8, 4)
+    x = samples(rng)
+    found = quantized(b.model(y), x, method="minmax")
+    imported(found, x, tmp_path)
+    assert 0.5 < scale_of(found.model, "branch") / scale_of(found.model, "joined") < 4
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("size", [1e-4, 1e4])
+def test_what_is_never_positive(size: float, per_channel: bool, rng: Rng, tmp_path: Path) -> None:
+    """A Relu that gives zeros alone, in front of a layer: that one's result are its biases, which have to be exact."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    first = b.node("Sub", b.same_conv("x", 6, 8, name="first"), b.constant(np.float32([1e3])))
+    dead = b.node("Relu", first, name="dead")
+    y = b.node("MaxPool", dead, kernel_shape=[2, 2], strides=[2, 2])
+    y = b.same_conv(y, 8, 8, name="second")
+    scale_weights(b, "second", size)
+    y = b.same_conv(b.node("Relu", y), 8, 4, name="third")
+    scale_weights(b, "third", 1 / size)
+    x = samples(rng)
+    imported(quantized(b.model(y), x, method="minmax", per_channel=per_channel), x, tmp_path, near=1e-3)
+
+
+def test_dead_ones_in_a_row(rng: Rng, tmp_path: Path) -> None:
+    """What reads a dead tensor is dead: the size comes from the sum at their end."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    stem = b.node("Relu", b.same_conv("x", 6, 8, name="stem"))
+    scale_weights(b, "stem", 1e-3)
+    branch = stem
+    for number in range(3):
+        branch = b.conv(branch, 8, 8, pads=[1] * 4, name=f"branch{number}")
+        if not number:
+            scale_weights(b, "branch0", 0)
+    x = samples(rng)
+    y = b.same_conv(b.node("Relu", b.node("Add", stem, branch), name="joined"), 8, 4)
+    found = quantized(b.model(y), x, method="minmax")
+    imported(found, x, tmp_path)
+    for number in range(3):
+        assert scale_of(found.model, f"branch{number}") < 100 * scale_of(found.model, "joined")
+
+
+def test_only_zeros(rng: Rng, tmp_path: Path) -> None:
+    """An input that is nothing but zeros on the samples, and all that is made of it."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    y = b.conv(b.node("Relu", b.conv("x", 6, 8, pads=[1] * 4)), 8, 4, pads=[1] * 4)
+    x = np.zeros((4, *SHAPE), np.float32)
+    imported(quantized(b.model(y), x, method="minmax"), x, tmp_path)
+
+
+@pytest.mark.parametrize("form", ["plain", "depthwise", "Gemm", "all of a layer"])
+@pytest.mark.parametrize("size", [0, 1e-30, 1e-12, 3e-7])
+def test_channels_without_weights(form: str, size: float, rng: Rng, tmp_path: Path) -> None:
+    """Beside constants that are not small; nothing is left for the importer to mend."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    x = b.node("Relu", b.same_conv("x", 6, 8, name="first"))
+    factor = np.full(8, size) if form == "all of a layer" else np.where(np.arange(8) % 3 == 2, size, 1)
+    if form == "Gemm":
+        y = b.node("Flatten", b.node("GlobalAveragePool", x))
+        y = b.node("Gemm", y, b.weights(8, 8), name="dead", transB=1)
+    else:
+        y = b.conv(x, 8, 8, pads=[1] * 4, name="dead", group=8 if form == "depthwise" else 1)
+    scale_weights(b, "dead", factor)
+    y = b.node("Add", b.node("Mul", y, b.constant(np.float32([1.3]))), b.constant(np.float32([0.7])))
+    y = b.node("Relu", y)
+    y = b.node("Gemm", y, b.weights(4, 8), transB=1) if form == "Gemm" else b.same_conv(y, 8, 4)
+    values = samples(rng)
+    imported(quantized(b.model(y), values, method="minmax"), values, tmp_path)
