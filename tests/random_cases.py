@@ -90,7 +90,7 @@ def compile_case(config: NpuConfig, seed: int, *, max_size: int = 14) -> tuple[C
         case = random_case(config, seed, max_size=max_size)
         try:
             return case, *compile_graph(case.graph, config, case.options)
-        except CompileError:
-            if max_size < 4:
+        except CompileError as error:
+            if "; build with " not in str(error) or max_size < 4:
                 raise
             max_size //= 2
