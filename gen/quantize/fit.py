@@ -30,6 +30,8 @@ _LEVELS, _STEPS = 127, 255
 _SMALLER, _SMALLER_SUM = 16, 16 * _LEVELS
 #: A constant in units of the sums, half of what the importer takes as it is (`gen.onnx.units`).
 _LARGEST_BIAS = 1 << 24
+#: Of weights, for float32.
+_LARGEST_SCALE = 1e36
 #: Units of the sums in a step of the result, in channels without weights.
 _UNITS = 1 << 10
 
@@ -150,9 +152,9 @@ class _Following:
         bias = _array(self._constants, layer.bias).reshape(-1).astype(np.float64) if layer.bias else np.zeros(1)
         factor, summand, output = self._line(layer, bias)
         step = _step(ranges[layer.source]) * np.abs(factor)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            least = np.where(step > 0, np.abs(summand) / _LARGEST_BIAS / step, 0)
-            dead = np.where(step > 0, _step(ranges.get(output, (0, 0))) / _UNITS / step, 0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            least, dead = (np.where(step > 0, np.minimum(unit / step, _LARGEST_SCALE), 0) for unit in (
+                np.abs(summand) / _LARGEST_BIAS, _step(ranges.get(output, (0, 0))) / _UNITS))
         least, dead = (array.max(keepdims=True) if len(own) == 1 else np.broadcast_to(array, own.shape)
                        for array in (least, dead))
         return np.where(own < np.finfo(np.float32).tiny, np.maximum(least, dead), least)

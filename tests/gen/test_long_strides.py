@@ -14,6 +14,7 @@ from gen.ir.graph import Conv, Graph
 from gen.ir.verify import verify
 from gen.mapping.strides import split_strides
 from gen.options import CompileOptions
+from gen.run.application import open_application
 from sim.stochastic.streams import Streams
 from tests.compiled import compile_kept
 from tests.gen.float_models import FloatBuilder
@@ -95,3 +96,5 @@ def test_patch_embeddings(kernel: int, stride: int, rng: Rng, tmp_path: Path) ->
     y = b.node("Transpose", b.node("Reshape", y, b.constant(np.array([0, 12, -1]))), perm=[0, 2, 1])
     found = compiled(b.model(b.node("MatMul", y, b.weights(12, 4))), tmp_path, config=CONFIG, near=0.03)
     assert not host(found)
+    found.save(tmp_path / "model.npu")
+    assert len(open_application(tmp_path / "model.npu", None).workloads) == 1

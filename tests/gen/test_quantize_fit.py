@@ -108,13 +108,24 @@ def test_only_zeros(rng: Rng, tmp_path: Path) -> None:
     imported(quantized(b.model(y), x, method="minmax"), x, tmp_path)
 
 
+def test_a_factor_of_next_to_nothing(rng: Rng, tmp_path: Path) -> None:
+    """What is made of a layer is its summand; no scale of weights gets out of hand."""
+    b = FloatBuilder(rng, [1, *SHAPE])
+    y = b.node("Gemm", b.node("Flatten", b.node("GlobalAveragePool", "x")), b.weights(8, 6), name="layer", transB=1)
+    factors = np.float32([1, 0, 1e-38, 1e-30, 1e-9, 1, 1, 1])
+    y = b.node("Add", b.node("Mul", y, b.constant(factors)), b.constant(rng.normal(size=8)))
+    x = samples(rng)
+    imported(quantized(b.model(b.node("Gemm", b.node("Relu", y), b.weights(4, 8), transB=1)), x, method="minmax"), x,
+             tmp_path)
+
+
 @pytest.mark.parametrize("form", ["plain", "depthwise", "Gemm", "all of a layer"])
 @pytest.mark.parametrize("size", [0, 1e-30, 1e-12, 3e-7])
 def test_channels_without_weights(form: str, size: float, rng: Rng, tmp_path: Path) -> None:
     """Beside constants that are not small; nothing is left for the importer to mend."""
     b = FloatBuilder(rng, [1, *SHAPE])
     x = b.node("Relu", b.same_conv("x", 6, 8, name="first"))
-    factor = np.full(8, size) if form == "all of a layer" else np.where(np.arange(8) % 3 == 2, size, 1)
+    factor = np.full(8, size) if form == "all of a layer" else np.where(np.arange(8) % 3 == 0, size, 1)
     if form == "Gemm":
         y = b.node("Flatten", b.node("GlobalAveragePool", x))
         y = b.node("Gemm", y, b.weights(8, 8), name="dead", transB=1)
