@@ -15,7 +15,7 @@ from typing import IO, Any, Iterable, Iterator, Mapping
 
 from .errors import PackageError
 from .fields import Fields, parsed
-from .files import open_file
+from .files import open_file, read_file
 
 __all__ = ["Folder", "is_plain", "write_sealed"]
 
@@ -45,7 +45,7 @@ def write_sealed(path: Path, header: Mapping[str, Any], files: Iterable[str]) ->
     """
     digests = {}
     for name in files:
-        content = (path.parent / name).read_bytes()
+        content = read_file(path.parent / name)
         digests[name] = {"bytes": len(content), _DIGEST: hashlib.sha256(content).hexdigest()}
     text = json.dumps({**header, _FILES: digests}, indent=1)[:-len("\n}")].encode()
     path.write_bytes(text + _seal(text))

@@ -8,6 +8,7 @@ from pathlib import Path
 import platformdirs
 
 from cores.errors import NpugenError
+from npudriver.files import read_text
 
 __all__ = ["FolderError", "cache_folder", "checkout"]
 
@@ -24,7 +25,7 @@ def checkout() -> Path | None:
     """The folder of the sources that run, or None where the package is installed."""
     root = Path(__file__).resolve().parents[1]
     try:
-        project = tomllib.loads((root / "pyproject.toml").read_text())["project"]["name"]
+        project = tomllib.loads(read_text(root / "pyproject.toml"))["project"]["name"]
     except (OSError, ValueError, KeyError):  # what other packages leave beside ours is no checkout
         return None
     return root if project == _NAME else None

@@ -18,7 +18,7 @@ EDGES = {
     # hardware
     "cores.errors": "",
     "cores.arch": "",
-    "cores.config": "cores.arch cores.errors",
+    "cores.config": "cores.arch cores.errors npudriver",
     "cores.lib": "",
     "cores.bus": "cores.arch cores.config cores.lib",
     "cores.control": "cores.arch cores.bus cores.config cores.lib",
@@ -38,7 +38,7 @@ EDGES = {
     "sim.hazards": "cores.arch cores.config sim.errors",
     "sim.timing": "cores.arch cores.buffers cores.bus cores.compute cores.config cores.control cores.lib cores.load "
                   "cores.store sim.hazards sim.stochastic",
-    "sim": "cores.arch cores.compute cores.config cores.errors sim.errors sim.golden sim.hazards sim.signs "
+    "sim": "cores.arch cores.compute cores.config cores.errors npudriver sim.errors sim.golden sim.hazards sim.signs "
            "sim.stochastic sim.table sim.timing",
     "sim.rtl": "cores cores.arch cores.bus cores.config cores.errors npudriver sim sim.errors sim.timing",
     "sim.cosim": "cores.arch cores.config sim sim.hazards sim.rtl",

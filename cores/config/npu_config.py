@@ -11,6 +11,7 @@ from typing import Any, Self
 from cores.config.derived import Derived
 from cores.config.presets import feature_fields, features_of, preset_fields
 from cores.config.rules import ConfigError, check
+from npudriver.files import read_text
 
 __all__ = ["NpuConfig"]
 
@@ -93,9 +94,7 @@ class NpuConfig(Derived):
     def load(cls, path: Path) -> Self:
         """Read a ``config.json``. Raises ConfigError with the file's name."""
         try:
-            if path.stat().st_size > _MAX_FILE:
-                raise ConfigError(f"no configuration has {path.stat().st_size:,} bytes")
-            return cls.from_json(path.read_text())
+            return cls.from_json(read_text(path, _MAX_FILE))
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from None
         except (UnicodeDecodeError, ConfigError) as error:

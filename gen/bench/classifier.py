@@ -12,6 +12,7 @@ from gen.ir.graph import Graph
 from gen.onnx.importer import load_model
 from gen.quantize.options import QuantizeOptions
 from gen.quantize.quantize import quantize
+from npudriver.arrays import read_arrays
 
 __all__ = ["Classifier", "digits_classifier"]
 
@@ -57,7 +58,7 @@ class Classifier:
 def digits_classifier(root: Path) -> Classifier:
     """The example of a checkout at ``root``."""
     folder = root / "examples/digits"
-    with np.load(folder / "digits_test.npz") as samples:
-        images, labels = samples["image"], samples["label"]
+    samples = read_arrays(folder / "digits_test.npz")
+    images, labels = samples["image"], samples["label"]
     return Classifier(onnx.load(folder / "digits_float.onnx"), images[:_CALIBRATED], images[_CALIBRATED:],
                       labels[_CALIBRATED:])

@@ -11,6 +11,7 @@ from PIL import Image
 
 from gen.check.compare import compare_model
 from gen.files.photographs import read_photographs
+from gen.files.read import read_file
 from gen.ir import reference
 from gen.onnx.importer import Imported, load_model
 from gen.onnx.read import read
@@ -84,8 +85,8 @@ def _normalised(folder: Path) -> Images:
 
 def _mnist(folder: Path) -> Images:
     """The first images to quantise on, and all others."""
-    pixels = gzip.decompress((folder / "t10k-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / "t10k-labels-idx1-ubyte.gz").read_bytes())
+    pixels = gzip.decompress(read_file(folder / "t10k-images-idx3-ubyte.gz"))
+    labels = gzip.decompress(read_file(folder / "t10k-labels-idx1-ubyte.gz"))
     x = np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 28, 28).astype(np.float32)
     y = np.frombuffer(labels, np.uint8, offset=8).astype(np.int64)
     return Images(x[:_CALIBRATION], x[_CALIBRATION:], y[_CALIBRATION:])

@@ -58,7 +58,7 @@ def measure_digits(classifier: Classifier, folder: Path | None, few: int = FEW,
             return _Right(classifier.right(graph, count))
 
         key = repr((classifier.digest, _OPTIONS, count, config.to_json(), streams, sources_digest(*_SOURCES)))
-        return kept(folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json", lambda values: _Right(**values),
+        return kept(folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.kept", lambda values: _Right(**values),
                     measure).right
 
     for count in sorted({everything, few}, reverse=True):

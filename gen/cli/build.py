@@ -15,6 +15,7 @@ from gen.cli.common import OUTPUT, add_json_option, console, messages, print_jso
 from gen.cli.errors import FAILED, CommandError, UsageError
 from gen.cli.machine import add_machine_options, chosen_board, chosen_config, described, megahertz
 from gen.cli.run import positive
+from gen.files.read import read_file, read_text
 from gen.files.write import require_writable, write_file
 from gen.name import speaker
 from sim.folders import cache_folder
@@ -81,9 +82,9 @@ def clear(folder: Path, board: "Board") -> None:
 
 def _is_ours(path: Path) -> bool:
     if path.name != "resources.json":
-        return "Made by `python -m gen build`" in path.read_text(errors="replace")[:1000]
+        return "Made by `python -m gen build`" in read_text(path, errors="replace")[:1000]
     try:
-        return {"family", "cells", "components"} <= set(json.loads(path.read_text()))
+        return {"family", "cells", "components"} <= set(json.loads(read_file(path)))
     except (ValueError, TypeError):
         return False
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import jinja2
 
 from cores.config import NpuConfig
+from gen.files.read import read_file
 from gen.hw.export import driver_header
 from npudriver import DeployedProgram
 
@@ -22,7 +23,7 @@ def c_sources(config: NpuConfig, program: DeployedProgram, sample: Mapping[str, 
     """
     if any(port.signs for port in (*program.inputs, *program.outputs)):
         return {}
-    files = {path.name: path.read_bytes() for path in sorted(_LIBRARY.iterdir()) if path.is_file()}
+    files = {path.name: read_file(path) for path in sorted(_LIBRARY.iterdir()) if path.is_file()}
     files["npugen_regs.h"] = driver_header(config).encode()
     files["npugen_program.h"] = _program_header(program).encode()
     return files | {"code.bin": program.code, "data.bin": program.constants} | dict(sample or {})

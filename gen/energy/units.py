@@ -92,7 +92,7 @@ def measure_energy(circuit: Circuit | None, family: str, cache: Path,
         return UnitEnergy(name, products, **area, registers=found.registers, wires=found.wires)
 
     key = cache_key(hardware_digest(family), name, sources_digest(*_SOURCES))
-    return kept(cache / "energy", f"{key}.json", lambda values: UnitEnergy(**values), make)
+    return kept(cache / "energy", f"{key}.kept", lambda values: UnitEnergy(**values), make)
 
 
 _Cycles = list[Mapping[str, Any]]

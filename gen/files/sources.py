@@ -4,6 +4,8 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+from gen.files.read import read_file
+
 __all__ = ["sources_digest"]
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -21,5 +23,5 @@ def sources_digest(*packages: str) -> str:
         place = _ROOT / package
         for path in [place] if place.is_file() else sorted(place.rglob("*")):
             if path.suffix in _SUFFIXES:
-                state.update(f"{path.relative_to(_ROOT)}\0".encode() + path.read_bytes())
+                state.update(f"{path.relative_to(_ROOT)}\0".encode() + read_file(path))
     return state.hexdigest()

@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-__all__ = ["require_writable", "write_file"]
+__all__ = ["replace_file", "require_writable", "write_file"]
 
 
 def require_writable(path: Path) -> None:
@@ -35,12 +35,13 @@ def write_file(path: Path, content: str | bytes | memoryview) -> None:
         if _is_special(path):
             path.write_bytes(data)
         else:
-            _replace(_target(path), data)
+            replace_file(_target(path), data)
     except OSError as error:  # which may name the temporary file, or none
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _replace(target: Path, data: bytes | memoryview) -> None:
+def replace_file(target: Path, data: bytes | memoryview) -> None:
+    """A file in place of what is there: a link, a FIFO or a device, too, which are not written to. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:200]}.")
     try:

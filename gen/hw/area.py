@@ -20,6 +20,7 @@ import numpy as np
 from boards.board import Board
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
+from gen.files.read import read_file
 
 from .area_counts import counted
 from .families import FAMILIES
@@ -97,7 +98,7 @@ def machines() -> tuple[Machine, ...]:
     """What is in the table."""
     return tuple(Machine(one["family"], NpuConfig.from_dict(one["config"]), one["components"],
                          one["hardware"])
-                 for one in json.loads(TABLE.read_text())["machines"])
+                 for one in json.loads(read_file(TABLE))["machines"])
 
 
 #: LUTs of a stochastic unit of each circuit against those of AND-LOOP (docs/stochastic.md, Cost).

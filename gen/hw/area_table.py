@@ -11,6 +11,7 @@ from typing import Any
 from boards.registry import get_board
 from cores.emit import emit_verilog
 from cores.errors import NpugenError
+from gen.files.read import read_file
 from gen.files.write import write_file
 from sim.folders import cache_folder
 
@@ -42,7 +43,7 @@ def measure(machine: str) -> dict[str, Any]:
 
 
 def main(names: list[str]) -> None:
-    entries = json.loads(TABLE.read_text())["machines"] if TABLE.is_file() else []
+    entries = json.loads(read_file(TABLE))["machines"] if TABLE.is_file() else []
     for name in names or MACHINES:
         entry = measure(name)
         entries = [one for one in entries if (one["family"], one["config"]) != (entry["family"], entry["config"])]

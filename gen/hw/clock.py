@@ -6,7 +6,7 @@ from contextlib import suppress
 from boards.board import Board
 from boards.clock import Clock
 from cores.config import NpuConfig
-from gen.files.write import write_file
+from gen.files.entry import read_entry, write_entry
 
 from .remembered import entry_of, synthesis_of
 
@@ -19,12 +19,12 @@ _ROUTED = "routed"
 def remember_route(board: Board, config: NpuConfig, mhz: float) -> None:
     """A clock that was placed and routed, for `clock_of`."""
     with suppress(OSError):     # reports go on with what else is known
-        write_file(entry_of(board, config, _ROUTED), json.dumps(mhz))
+        write_entry(entry_of(board, config, _ROUTED), json.dumps(mhz))
 
 
 def clock_of(board: Board, config: NpuConfig) -> Clock:
     """Of ``config`` on ``board``: placed and routed, if it has been; else as synthesis estimates; else the target."""
     with suppress(OSError, ValueError, TypeError):
-        return Clock(float(json.loads(entry_of(board, config, _ROUTED).read_text())), "placed and routed")
+        return Clock(float(json.loads(read_entry(entry_of(board, config, _ROUTED)))), "placed and routed")
     found = synthesis_of(board, config)
     return Clock(found.estimated_mhz, "estimated") if found else Clock(board.clock_mhz, "target")

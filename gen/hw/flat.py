@@ -6,6 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from gen.files.read import read_file
+
 from .families import FAMILIES, flat_netlist
 from .yosys import cache_key, mapped
 
@@ -40,7 +42,7 @@ class FlatDesign:
 
     def module(self, progress: Callable[[str], None]) -> dict[str, Any]:
         """The top module in it. Raises as `netlist`."""
-        return json.loads(self.netlist(progress).read_text())["modules"][self.top]
+        return json.loads(read_file(self.netlist(progress)))["modules"][self.top]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gen.files.write import write_file
+from gen.files.entry import read_entry, write_entry
 
 __all__ = ["kept"]
 
@@ -24,8 +24,8 @@ def kept(folder: Path | None, name: str, read: Callable[[dict[str, Any]], _Resul
         return make()
     entry = folder / name
     with suppress(OSError, ValueError, TypeError, KeyError):    # one that is not there, or damaged, is made again
-        return read(json.loads(entry.read_text()))
+        return read(json.loads(read_entry(entry)))
     result = make()
     with suppress(OSError):     # the next time takes minutes again; this one has its result
-        write_file(entry, json.dumps(asdict(result)))  # type: ignore[call-overload]
+        write_entry(entry, json.dumps(asdict(result)))  # type: ignore[call-overload]
     return result

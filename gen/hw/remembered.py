@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from boards.board import Board
 from cores.config import NpuConfig
-from gen.files.write import write_file
+from gen.files.entry import read_entry, write_entry
 from sim.folders import cache_folder
 
 from .hardware import delay_model_digest, hardware_digest
@@ -33,22 +33,22 @@ class Synthesis:
 
 
 def entry_of(board: Board, config: NpuConfig, ending: str) -> Path:
-    """The file of what is remembered of a machine on a board, with the hardware as it is."""
+    """The file (`gen.files.entry`) of what is remembered of a machine on a board, with the hardware as it is."""
     what = "\0".join([board.family, board.part, config.to_json(), hardware_digest(board.family)])
-    return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.{ending}.json"
+    return cache_folder() / "synth" / f"{hashlib.sha256(what.encode()).hexdigest()[:32]}.{ending}.kept"
 
 
 def remember_synthesis(board: Board, config: NpuConfig, area: "Report", timing: "TimingReport") -> None:
     """For `synthesis_of`, and for `gen.hw.clock.clock_of`."""
     found = Synthesis(totals=area.totals, levels=timing.levels, estimated_mhz=timing.estimated_mhz)
     with suppress(OSError):     # reports go on with estimates
-        write_file(_entry(board, config), json.dumps(asdict(found)))
+        write_entry(_entry(board, config), json.dumps(asdict(found)))
 
 
 def synthesis_of(board: Board, config: NpuConfig) -> Synthesis | None:
     """As ``build --synth`` has found it; None where it has not been run."""
     with suppress(OSError, ValueError, TypeError):
-        return Synthesis(**json.loads(_entry(board, config).read_text()))
+        return Synthesis(**json.loads(read_entry(_entry(board, config))))
     return None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from boards.board import Board
+from gen.files.read import read_file
 from sim.toolchain import child_process, find_nextpnr
 
 from .flat import FlatDesign
@@ -76,7 +77,7 @@ def _run_nextpnr(command: Sequence[str], folder: Path, progress: Callable[[str],
                 progress(line.removeprefix("Info: ").strip())
     if process.returncode or not (folder / _REPORT).is_file():
         raise SynthesisError(f"nextpnr failed: {said.strip() or f'status {process.returncode}'}")
-    return json.loads((folder / _REPORT).read_text())
+    return json.loads(read_file(folder / _REPORT))
 
 
 def place_and_route(design: FlatDesign, board: Board, *, seeds: int = 1, cache: Path | None = None,
@@ -104,7 +105,7 @@ def place_and_route(design: FlatDesign, board: Board, *, seeds: int = 1, cache: 
             report = _run_nextpnr([*command, *mine, "--json", netlist.name], netlist.parent, remark)
             return read_report(report, board.family)
 
-        return kept(cache, f"{cache_key(design.key, *mine)}.route.json", _from_dict, make)
+        return kept(cache, f"{cache_key(design.key, *mine)}.route.kept", _from_dict, make)
 
     # The first is the tool's own, which has no number.
     reports = {str(seed) if seed > 1 else "default": routed(seed) for seed in range(1, seeds + 1)}

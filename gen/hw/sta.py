@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gen.files.read import read_text
+
 from .families import FAMILIES
 from .flat import FlatDesign
 from .yosys import LOG, run_yosys
@@ -36,5 +38,5 @@ def cell_delay(design: FlatDesign, module: dict[str, Any], progress: Callable[[s
     progress("sta")
     run_yosys("\n".join([f"read_verilog -lib -specify {library}", f"read_json {_TOP}", f"hierarchy -top {design.top}",
                          "sta", ""]), folder, progress)
-    found = _LATEST.search((folder / LOG).read_text(errors="replace"))
+    found = _LATEST.search(read_text(folder / LOG, errors="replace"))
     return int(found.group(1)) / 1000 if found else None

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gen.files.read import read_file
+
 from .families import FAMILIES, HIDE_ELEMENTS, Family
 from .kept import kept
 from .yosys import SynthesisError, cache_key, mapped
@@ -62,12 +64,12 @@ def _statistics(verilog: str, commands: list[str], family: Family,
     """Module name -> cell name -> count, after mapping; of families whose netlists are rewritten, after that."""
     if not family.rewrites:
         with mapped(verilog, "\n".join([*commands, "tee -q -o statistics.json stat -json", ""]), progress) as folder:
-            modules = json.loads((folder / "statistics.json").read_text())["modules"]
+            modules = json.loads(read_file(folder / "statistics.json"))["modules"]
         counts = {name: module["num_cells_by_type"] for name, module in modules.items()}
     else:
         with mapped(verilog, "\n".join([*commands, "write_json netlist.json", ""]), progress) as folder:
             family.rewrite(folder / "netlist.json")
-            modules = json.loads((folder / "netlist.json").read_text())["modules"]
+            modules = json.loads(read_file(folder / "netlist.json"))["modules"]
         counts = {name: Counter(cell["type"] for cell in module["cells"].values()) for name, module in modules.items()
                   if not {"blackbox", "whitebox"} & module["attributes"].keys()}
     # Names with a dollar are not of the technology: notes on the former hierarchy.
@@ -108,4 +110,4 @@ def synthesize(verilog: str, top: str, family: str, *, cache: Path | None = None
 
     scripts = "".join(target.scripts().values())
     name = cache_key(verilog, *commands, scripts, repr((target.resources, target.cells)))
-    return kept(cache, f"{name}.json", lambda values: Report(**values), make)
+    return kept(cache, f"{name}.kept", lambda values: Report(**values), make)

@@ -194,7 +194,7 @@ def timing_of(design: FlatDesign, *, cache: Path | None = None,
         return replace(report, cell_ns=cell_delay(design, module, progress))
 
     name = cache_key(design.key, delay_model_digest(design.family))
-    return kept(cache, f"{name}.timing.json", TimingReport.from_dict, make)
+    return kept(cache, f"{name}.timing.kept", TimingReport.from_dict, make)
 
 
 def measure_timing(verilog: str, top: str, family: str, *, cache: Path | None = None,

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cores.errors import NpugenError
-from npudriver.files import named
+from npudriver.files import named, read_text
 from sim.toolchain import child_process, find_yosys
 
 __all__ = ["LOG", "SynthesisError", "cache_key", "mapped", "run_yosys"]
@@ -50,7 +50,7 @@ def run_yosys(script: str, folder: Path, progress: Callable[[str], None]) -> Non
                 progress(f"{step.group(1)} {step.group(2)}")
     if process.returncode:
         with suppress(OSError):
-            printed += (folder / LOG).read_text(errors="replace").splitlines()[-50:]
+            printed += read_text(folder / LOG, errors="replace").splitlines()[-50:]
         said = [line.strip() for line in printed if line.strip()] or [f"status {process.returncode}"]
         raise SynthesisError(f"yosys failed: {next((line for line in said if 'ERROR' in line), said[-1])}")
 

@@ -10,6 +10,7 @@ from gen.hw.route import RouteReport, read_report
 from gen.hw.yosys import SynthesisError
 from gen.soc.project import NAME
 from gen.soc.targets import Target
+from npudriver.files import read_file
 from sim.toolchain import child_process, find_ecppack, find_nextpnr, find_yosys
 
 __all__ = ["make_bitstream"]
@@ -35,5 +36,5 @@ def make_bitstream(target: Target, folder: Path, *, clock_mhz: float,
                 progress(line.removeprefix("Info: ").strip())
     if process.returncode:
         raise SynthesisError(next((line for line in said if "ERROR" in line), "\n".join(said[-1:])))
-    report = json.loads((folder / f"{NAME}.report.json").read_text())
+    report = json.loads(read_file(folder / f"{NAME}.report.json"))
     return read_report(report, target.board.family, target_mhz=clock_mhz)

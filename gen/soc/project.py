@@ -18,6 +18,7 @@ from cores.emit import emit_verilog
 from cores.errors import NpugenError
 from gen.hw.families import FAMILIES, HIDE_ELEMENTS
 from gen.soc.targets import Target
+from npudriver.files import read_text
 
 if TYPE_CHECKING:
     from litex.soc.integration.soc_core import SoCCore
@@ -136,7 +137,7 @@ def _finished(system: "SoCCore") -> dict[str, str]:
         system.finalize()
         system.platform.build(system, build_name=NAME, build_dir=name, run=False)
         wanted = [path for path in sorted(Path(name).iterdir()) if path.suffix in (".v", ".init", ".lpf")]
-        return {path.name: _same(path.read_text()) for path in wanted}
+        return {path.name: _same(read_text(path)) for path in wanted}
 
 
 def _same(text: str) -> str:

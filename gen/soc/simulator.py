@@ -10,6 +10,7 @@ from cores.config import NpuConfig
 from cores.errors import NpugenError
 from gen.soc.project import NAME, simulation_files
 from gen.soc.targets import Target
+from npudriver.files import read_text
 from sim.rtl.build import compile_library
 
 __all__ = ["SerialLine", "SilentError", "simulate"]
@@ -31,7 +32,7 @@ def simulate(target: Target, config: NpuConfig, *, clock_mhz: float) -> tuple["S
     """
     files = simulation_files(target, config, clock_mhz=clock_mhz)
     description = json.loads(files.pop("system.json"))
-    sources: Mapping[str, str] = {**files, _HARNESS.name: _HARNESS.read_text()}
+    sources: Mapping[str, str] = {**files, _HARNESS.name: read_text(_HARNESS)}
     library = compile_library([text for entry in sources.items() for text in entry], lambda: sources, top=NAME)
     return SerialLine(library), description
 

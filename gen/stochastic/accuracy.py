@@ -114,7 +114,7 @@ class Examiner:
             pixels, labels = self.images.for_backbone(backbone, part)
             return _Right(float((answers(pixels).argmax(axis=1) == labels).mean()))
 
-        return kept(self.folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json",
+        return kept(self.folder, f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.kept",
                     lambda values: _Right(**values), measure).right
 
     def __getstate__(self) -> dict[str, Any]:

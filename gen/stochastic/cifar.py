@@ -2,16 +2,15 @@
 
 import hashlib
 import io
-import zipfile
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from gen.files.entry import EntryError, read_entry, write_entry
 from gen.files.photographs import PhotographsError, read_photographs
 from gen.files.read import read_file
 from gen.files.sources import sources_digest
-from gen.files.write import write_file
 
 from .errors import DataError
 from .images import Images
@@ -35,11 +34,10 @@ def read_cifar(folder: Path, kept: Path | None) -> Images:
     """
     files = hashlib.sha256(b"".join(hashlib.sha256(read_file(folder / name)).digest() for name in CIFAR_FILES))
     files.update(sources_digest(*_SOURCES).encode())
-    entry = None if kept is None else kept / f"cifar-{files.hexdigest()[:32]}.npz"
+    entry = None if kept is None else kept / f"cifar-{files.hexdigest()[:32]}.kept"
     if entry is not None:
-        # Not there, or damaged: made again.
-        with suppress(OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-            with np.load(entry) as arrays:
+        with suppress(OSError, EntryError):     # not there, or damaged: made again
+            with np.load(io.BytesIO(read_entry(entry))) as arrays:
                 return _images(arrays["pixels"], arrays["labels"], int(arrays["trained"]))
     try:
         learnt, tested = (_in_turn(*read_photographs(folder / name)) for name in CIFAR_FILES)
@@ -52,7 +50,7 @@ def read_cifar(folder: Path, kept: Path | None) -> Images:
         packed = io.BytesIO()
         np.savez(packed, allow_pickle=False, pixels=pixels, labels=labels, trained=len(learnt[1]))
         with suppress(OSError):     # decoded again the next time
-            write_file(entry, packed.getbuffer())
+            write_entry(entry, packed.getvalue())
     return _images(pixels, labels, len(learnt[1]))
 
 

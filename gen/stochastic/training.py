@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gen.files.entry import EntryError, read_entry, write_entry
 from gen.files.sources import sources_digest
-from gen.files.write import write_file
 
 from .backbone import Backbone
 from .errors import DataError
@@ -33,10 +32,10 @@ def trained(backbone: Backbone, images: Images, folder: Path | None,
     """
     key = hashlib.sha256(repr((backbone.word, images.digest, images.trained, images.recipe,
                                sources_digest(*_SOURCES))).encode()).hexdigest()
-    kept = None if folder is None else folder / f"{key[:32]}.npz"
+    kept = None if folder is None else folder / f"{key[:32]}.network.kept"
     x, labels = images.for_backbone(backbone, images.learnt)
     if kept is not None:
-        with suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):   # not there, or damaged: made again
+        with suppress(OSError, EntryError):     # not there, or damaged: made again
             return _read(kept, backbone)
     if find_spec("torch") is None:
         raise DataError("training needs PyTorch: pip install 'npugen[train]'")
@@ -47,10 +46,10 @@ def trained(backbone: Backbone, images: Images, folder: Path | None,
         packed = io.BytesIO()
         np.savez(packed, allow_pickle=False, **arrays)
         with suppress(OSError):     # trained again the next time
-            write_file(kept, packed.getvalue())
+            write_entry(kept, packed.getvalue())
     return network
 
 
 def _read(path: Path, backbone: Backbone) -> list[Float]:
-    with np.load(path) as arrays:
+    with np.load(io.BytesIO(read_entry(path))) as arrays:
         return [(arrays[f"weights{number}"], arrays[f"bias{number}"]) for number in range(len(backbone.layers))]

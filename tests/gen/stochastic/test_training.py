@@ -57,7 +57,7 @@ def test_trained_once(tmp_path: Path, rng: np.random.Generator):
     assert (before == torch.random.get_rng_state()).all()
     assert (examiner.tested(None), examiner.tested(Circuit.UGEMM)) == (40, 5)
     first = examiner.network(backbone)
-    (kept,) = (tmp_path / "kept").glob("*.npz")
+    (kept,) = (tmp_path / "kept").glob("*.network.kept")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("gen.stochastic.training.fitted", lambda *_: pytest.fail("trained again"))
         again = Examiner(images, tmp_path / "kept").network(backbone)
