@@ -1,9 +1,10 @@
 """Time model: how many cycles a program takes, and what each engine waits for, without computing any data.
 
 The engines are processes that talk through FIFOs of time stamps and run ahead of each other as far as the other side's
-times are known: whole series of beats are timed at once, and the result does not depend on the order of simulation. It
-follows the hardware's registers (`sim/timing/latencies.py`); the one approximation is where instruction fetch cuts in
-on the read bus.
+times are known: whole series of beats are timed at once. It follows the hardware's registers
+(`sim/timing/latencies.py`). Where a part runs ahead of one that holds it up in the end, instruction fetch may cut in on
+the read bus a request too late or too early, and a local store's beats may come beside loads of other cycles; all else
+does not depend on the order of simulation.
 """
 
 import math
@@ -24,7 +25,7 @@ from .timing.compute import Compute
 from .timing.dispatch import Dispatcher
 from .timing.dram import DramTiming
 from .timing.latencies import MEMORY
-from .timing.load_requester import Requester
+from .timing.load_requester import Requester, Requests
 from .timing.load_writer import Writer
 from .timing.state import Process, Shared, Steps
 from .timing.store import Store
@@ -105,7 +106,8 @@ def _clock(process: tuple[Process, Steps]) -> float:
 def _cycles(shared: Shared, limit: float = math.inf) -> int | None:
     """Run all engines to the end; None as soon as it is certain that it takes ``limit`` cycles."""
     dispatcher, requester, compute = Dispatcher(shared), Requester(shared), Compute(shared)
-    parts: list[Process] = [dispatcher, requester, Writer(shared, requester), compute, Store(shared)]
+    parts: list[Process] = [
+        dispatcher, requester, Requests(shared, requester), Writer(shared, requester), compute, Store(shared)]
     processes, end = [(part, part.run()) for part in parts], len(shared.program)
     while dispatcher.end is None:
         if compute.clock + compute.to_come >= limit:
@@ -113,15 +115,19 @@ def _cycles(shared: Shared, limit: float = math.inf) -> int | None:
         # The one that is furthest behind goes first, so that the bus is asked nearly in order.
         processes.sort(key=_clock)
         for number, (part, steps) in enumerate(processes):
+            # What fetch asks for brings no store before that: a load that waits for them may ask first.
+            if number and part is dispatcher and dispatcher.asks and shared.keeps and shared.until < part.clock:
+                shared.until = part.clock
+                break
             if next(steps, "") is None:
-                shared.patient = True
+                shared.until = 0
                 # And goes on while it still is.
                 while not number and part.clock <= processes[1][0].clock and next(steps, "") is None:
                     pass
                 break
         else:
-            if shared.keeps and shared.patient:
-                shared.patient = False
+            if shared.keeps and shared.until < math.inf:
+                shared.until = math.inf
             elif dispatcher.end is None:
                 raise MachineError(ErrorCode.TIMEOUT, end, "nothing can move; `sim.functional` says why")
     if dispatcher.end < 0:

@@ -26,12 +26,14 @@ def burst_lengths(config: NpuConfig, offset: int, beats: int) -> list[int]:
 
 
 class ReadBus:
-    """Requests must come in the order in which they are offered; of two of one cycle fetch's first."""
+    """Requests must come in the order in which they are taken, which those that wait for a place are from ``free`` on;
+    of two of one cycle fetch's first."""
 
     def __init__(self, config: NpuConfig, latency: int, dram: Dram | None) -> None:
         self._config, self._latency, self._dram = config, latency, dram
-        # From when on a request can be taken, to wait in its skid buffer if it must, and cut into bursts.
-        self._place_free = self._splitter_free = 0
+        #: From when on a request can be taken, to wait in the skid buffer if it must.
+        self.free = 0
+        self._splitter_free = 0         # and be cut into bursts
         self._data_free = 0
         self._pace = 1 if dram is None else dram.timing.read_pace
         #: When the last beats of the bursts in flight came.
@@ -39,19 +41,19 @@ class ReadBus:
         self.beats = 0
         self._fetched = 0
 
-    def load(self, time: int, offset: int, beats: int) -> tuple[int, np.ndarray]:
-        """A request of the data region offered at ``time``: when it is accepted, and when its beats are on the bus."""
-        return self._request(time, data_base(self._config), offset, beats)
+    def load(self, taken: int, offset: int, beats: int) -> np.ndarray:
+        """A request of the data region that is taken in a cycle, not before ``free``: when its beats are on the bus."""
+        return self._request(taken, data_base(self._config), offset, beats)
 
     def fetch(self, time: int, beats: int) -> tuple[int, np.ndarray]:
-        """The program's next beats, asked for at ``time``: the same."""
+        """The program's next beats, asked for at ``time``: when the request is taken, and when they are on the bus."""
         begin, self._fetched = self._fetched, self._fetched + beats
-        return self._request(time, PROGRAM_BASE, begin, beats)
+        taken = max(time, self.free)
+        return taken, self._request(taken, PROGRAM_BASE, begin, beats)
 
-    def _request(self, time: int, base: int, offset: int, beats: int) -> tuple[int, np.ndarray]:
-        accepted = max(time, self._place_free)
-        issue, arrivals = max(accepted, self._splitter_free), []
-        self._place_free = issue + 1
+    def _request(self, taken: int, base: int, offset: int, beats: int) -> np.ndarray:
+        issue, arrivals = max(taken, self._splitter_free), []
+        self.free = issue + 1
         for length in burst_lengths(self._config, offset, beats):
             issue = max(issue + 1, self._flight[0] + 1)
             times = self._answer(issue + ReadEngine.REQUEST_LATENCY - 1, base, offset, length)
@@ -61,7 +63,7 @@ class ReadBus:
             arrivals.append(times)
         self._splitter_free = issue
         self.beats += beats
-        return accepted, arrivals[0] if len(arrivals) == 1 else np.concatenate(arrivals)
+        return arrivals[0] if len(arrivals) == 1 else np.concatenate(arrivals)
 
     def _answer(self, cycle: int, base: int, offset: int, beats: int) -> np.ndarray:
         """When the beats are on the bus of a burst at ``base`` + ``offset`` (beats) whose address is taken in a cycle.

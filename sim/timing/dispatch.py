@@ -21,6 +21,8 @@ class Dispatcher:
         self.clock: float = 0
         #: The cycle of END; None until then.
         self.end: int | None = None
+        #: The next step is a request to the bus.
+        self.asks = False
         beat_bytes = shared.config.beat_bytes
         #: Beats of an instruction, instructions of a beat, and beats of the program.
         self._halves, self._per_beat = max(1, INSTRUCTION_BYTES // beat_bytes), max(1, beat_bytes // INSTRUCTION_BYTES)
@@ -37,10 +39,12 @@ class Dispatcher:
         while (asked := len(self._arrivals) * size) < self._total and (freed := asked - size) <= len(given_back):
             self._offered = max(self._offered, given_back[freed - 1] if freed > 0 else 0)
             self._offered += InstructionFetch.REQUEST_CYCLES
-            self.clock = self._offered - 0.5
+            self.clock, self.asks = self._offered - 0.5, True
             yield None
+            self.asks = False
             self._offered, arrivals = self.shared.bus.fetch(self._offered, min(size, self._total - asked))
             self._arrivals.append(arrivals + FETCH_ARRIVAL)
+            yield None
 
     def run(self) -> Steps:
         shared, halves = self.shared, self._halves

@@ -74,6 +74,10 @@ class TimedFifo:
         self._note(self._freed, self.popped, times)
         self.popped += len(times)
 
+    def taken(self, number: int) -> int:
+        """When the entry was taken that is ``number``, less than ``depth``, in front of the last one taken."""
+        return int(self._freed[(self.popped - 1 - number) % self._depth])
+
     # The same of single entries.
 
     def next_writable(self) -> int:

@@ -12,7 +12,7 @@ from cores.load.load_requester import LoadRequester
 from .latencies import LOAD_ARRIVAL
 from .state import Shared, Steps
 
-__all__ = ["Handed", "Requester"]
+__all__ = ["Handed", "Requester", "Requests"]
 
 
 def _rows(geometry: Instruction | None, instruction: Instruction) -> tuple[np.ndarray, int]:
@@ -38,6 +38,15 @@ class Handed:
     held_until: int
 
 
+@dataclass(frozen=True)
+class Request:
+    """Beats of the data region that are asked for, from the cycle ``offered`` on."""
+
+    offered: int
+    offset: int
+    beats: int
+
+
 class Requester:
     """Asks for the data of each instruction as soon as its stores are in memory and there is room for it."""
 
@@ -46,11 +55,15 @@ class Requester:
         self.clock = 0
         #: Of each instruction handed to the writer.
         self.handed: list[Handed] = []
+        #: The request that stands until the bus takes it, and from when on the next may be offered behind it. The next
+        #: instruction is taken meanwhile.
+        self.request: Request | None = None
+        self.ready = 0
 
     def run(self) -> Steps:
         shared = self.shared
-        # From when on an instruction may be taken, and a request offered.
-        seen_from = free = ready = 0
+        # From when on an instruction may be taken.
+        seen_from = free = 0
         geometry: Instruction | None = None
         queue = shared.queues[Queue.LOAD]
         while True:
@@ -70,19 +83,37 @@ class Requester:
             if instruction.opcode in SETTERS:
                 geometry = instruction if instruction.opcode == Opcode.LOAD_SET else geometry
                 continue
-            ready = max(ready, accepted + LoadRequester.FIRST_REQUEST)
+            first = accepted + LoadRequester.FIRST_REQUEST
             rows, beats = _rows(geometry, instruction)
             for offset in rows.tolist():
                 for begin in range(0, beats, MAX_BURST):
                     count = min(MAX_BURST, beats - begin)
-                    while shared.load_data.room < count:
-                        yield "room for load data"
-                    offered = max(ready, int(shared.load_data.writable(count)[-1]) + LoadRequester.ROOM_CYCLES - 1)
-                    self.clock = offered
-                    yield None
-                    taken, arrivals = shared.bus.load(offered, offset + begin, count)
-                    shared.load_data.push(arrivals + LOAD_ARRIVAL)
+                    while self.request or shared.load_data.room < count:
+                        yield "the bus, or room for load data"
+                    room = int(shared.load_data.writable(count)[-1]) + LoadRequester.ROOM_CYCLES - 1
+                    self.clock = offered = max(first, self.ready, room)
+                    self.request = Request(offered, offset + begin, count)
                     free = offered + LoadRequester.NEXT_INSTRUCTION
-                    ready = taken + LoadRequester.REQUEST_CYCLES
-                    self.clock = taken + 1
                     yield None
+
+
+class Requests:
+    """The requester's requests on the bus: each is taken when no other is in its way. Until then fetch's go before it,
+    also those that are offered later."""
+
+    def __init__(self, shared: Shared, requester: Requester) -> None:
+        self.shared, self.requester = shared, requester
+        self.clock = 0
+
+    def run(self) -> Steps:
+        shared, requester = self.shared, self.requester
+        while True:
+            while (request := requester.request) is None:
+                yield "a request"
+            while self.clock < (taken := max(request.offered, shared.bus.free)):
+                self.clock = taken
+                yield None
+            shared.load_data.push(shared.bus.load(taken, request.offset, request.beats) + LOAD_ARRIVAL)
+            requester.request, requester.ready = None, taken + LoadRequester.REQUEST_CYCLES
+            self.clock = taken + 1
+            yield None

@@ -82,11 +82,11 @@ class Shared:
         #: Cycles in which beats of local stores go to the input buffer, rising: loads stand still then. Those that
         #: loads are beyond are dropped.
         self.kept = np.empty(0, np.int64)
-        #: All of them before this cycle are known; unless there are none, or ``patient`` is not: then nothing else can
-        #: move, so no store will until loads have.
+        #: All of them before this cycle are known, unless there are none; and others before the cycle ``until`` come
+        #: only once loads have moved, for nothing else can.
         self.kept_until = 0
         self.keeps = any(instruction.opcode == Opcode.STORE_SET and instruction["local"] for instruction in program)
-        self.patient = True
+        self.until: float = 0
         #: Cycles in hand, as `sim.rtl`'s trace: first, last (engine, instruction), counts (engine, state, instruction).
         self.first = np.full((len(ENGINES), len(program)), -1, np.int64)
         self.last = self.first.copy()
@@ -119,7 +119,7 @@ class Shared:
         if not self.keeps:
             return len(times)
         known = int(times.searchsorted(self.kept_until))
-        return known if known or self.patient else min(len(times), _IMPATIENT)
+        return known or min(int(times.searchsorted(self.until)), _IMPATIENT)
 
     def take(self, sink: Queue, source: Queue, count: int) -> TimedSteps:
         """Take tokens; returns the cycle from which they were there."""

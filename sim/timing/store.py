@@ -140,7 +140,7 @@ class Store:
         # Further cycles of a place that is vacant, until a pixel has it: a beat has moved up into the write engine.
         vacant = StoreEngine.ROOM_CYCLES - 1 + (0 if local else Fifo.LATENCY)
         states = self._states = StoreStates(shared, index, go, add=add, tiles=bool(tiles))
-        time, sent, run = go, go, go + StoreRuns.RUN_CYCLES
+        time, sent, run, behind = go, go, go + StoreRuns.RUN_CYCLES, go
         for block in range(instruction["blocks"]):
             loaded = yield from self._parameters(wanted)
             wanted = loaded + 1
@@ -203,6 +203,7 @@ class Store:
                         leaving = earliest(np.maximum(whole + latency, sent), port)
                         self._beats.push(whole)
                         self._beats.pop(leaving)
+                        behind = int(whole[-1]) + latency if len(whole) else behind
                         states.pixels(times, needs)
                         first = int(times[0]) if first == NEVER else first
                         time, pixels = int(times[-1]) + pace - 1, pixels - count
@@ -225,7 +226,9 @@ class Store:
                 self._runs_free += 1
             # The registers of the parameters are free once a block's last (or only) use of them is under way.
             self._parameters_free = (time - pace + 1 if add else first) + RELEASE_CYCLES + Requantizer.late(config)
-        return time if tiles else time - pace + 1, sent - 1 if local else sent - port - Fifo.LATENCY
+        # The last beat leaves the buffer for the write engine's as soon as that has a place for it.
+        left = sent - 1 if local else max(behind - Fifo.LATENCY, self._beats.taken(WriteEngine.BUFFER_BEATS) + 1)
+        return time if tiles else time - pace + 1, left
 
     def _answered(self, cycle: int, offset: int, beats: int) -> int:
         """The response to a burst whose last beat is on the bus in a cycle."""

@@ -295,17 +295,24 @@ def test_equals_the_rtl(seed):
 
 
 @pytest.mark.parametrize("reads, writes", [
-    (2, 8), *(pytest.param(*depths, marks=pytest.mark.full) for depths in ((2, 2), (4, 2), (8, 4), (32, 64), (64, 16))),
+    (None, None), *(pytest.param(*depths, marks=pytest.mark.full) for depths in (
+        (2, 2), (None, 2), (2, None), (4, 4), (None, None), (64, 64))),
 ])
 def test_depths_of_the_bus(seed, reads, writes):
-    """Compiled graphs on machines with few and many bursts in flight: within 2 %, as docs/simulators.md says."""
-    config = dataclasses.replace(SMALL, input_depth=512, outstanding_reads=reads, outstanding_writes=writes)
+    """Compiled graphs on machines with few and many bursts in flight, None: any number of them. Within 1 %, as
+    docs/simulators.md says: where a fetch and a load change places, either is late by a burst, here of 16 beats."""
+    rng = np.random.default_rng(seed)
+    reads, writes = (depth or int(rng.choice([2, 4, 8, 16, 32, 64])) for depth in (reads, writes))
+    config, errors = dataclasses.replace(SMALL, input_depth=512, outstanding_reads=reads, outstanding_writes=writes), {}
     with RtlMachine(config) as machine:
-        for number in (0, 1, 3, 4):
-            _, program, _ = compile_case(config, seed + number)
+        for number in range(seed, seed + 40):
+            _, program, _ = compile_case(config, number)
             real = run_program(machine, program.code, program.image(), write_start=program.write_start)
-            model = estimate(config, program.code).cycles
-            assert model == pytest.approx(real.counters["cycles"], rel=0.02, abs=8), f"graph {number}"
+            errors[number] = estimate(config, program.code).cycles / real.counters["cycles"] - 1
+    worst = max(errors, key=lambda number: abs(errors[number]))
+    said = f"{reads} reads and {writes} writes in flight: {errors[worst]:+.2%} at worst, of graph {worst}"
+    print(said)
+    assert errors[worst] == pytest.approx(0, abs=0.01), said
 
 
 @pytest.mark.parametrize("paces", [(2, 2), (1, 2)])
