@@ -1,8 +1,9 @@
-"""What a COMPUTE with ``binary`` adds (docs/binary.md)."""
+"""What a binary COMPUTE adds (docs/binary.md)."""
 
 import numpy as np
 
 from cores.arch.instruction import Instruction
+from cores.arch.isa import WordForm
 
 from . import golden
 from .errors import HazardError
@@ -16,8 +17,7 @@ def check_binary(machine: Machine, index: int, geometry: Instruction, instructio
     config = machine.config
     groups = config.binary_groups
     for wrong, message in [
-        (instruction["indexed"], "binary weights have no indices"),
-        (any(geometry[name] for name in ("spread", "window", "alternate", "shift")), "binary words are plain"),
+        (geometry["words"] != WordForm.PIXELS or geometry["shift"], "binary words are plain"),
         (instruction["groups"] != groups, f"{instruction['groups']} groups of output lanes, not {groups}"),
     ]:
         if wrong:

@@ -15,8 +15,8 @@ import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode
-from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, Opcode
-from cores.arch.units import as_taken, missing
+from cores.arch.isa import INSTRUCTION_BYTES, OPERATIONS, Opcode
+from cores.arch.units import missing
 from cores.config import NpuConfig
 
 from .errors import MachineError
@@ -92,9 +92,10 @@ def _taken(config: NpuConfig, instructions: Sequence[Instruction], stream_shift:
         opcode = instruction.opcode
         if lack := missing(instruction, config):
             raise MachineError(ErrorCode.ILLEGAL, index, lack)
-        program.append(shortened(as_taken(instruction, config), stream_shift))
-        if opcode in GEOMETRY and GEOMETRY[opcode] not in seen:
-            raise MachineError(ErrorCode.ILLEGAL, index, f"no {GEOMETRY[opcode].name} is in front of it")
+        program.append(shortened(instruction, stream_shift))
+        for needed in OPERATIONS[opcode].after:
+            if needed not in seen:
+                raise MachineError(ErrorCode.ILLEGAL, index, f"no {needed.name} is in front of it")
         seen.add(opcode)
     return program
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Queue
+from cores.arch.isa import EntryForm, Queue
 from cores.arch.numerics import SIGN_BLOCKS
 from cores.config import NpuConfig
 
 from .errors import HazardError
 
-__all__ = ["Clock", "Hazards", "Stage", "check_box"]
+__all__ = ["Clock", "Hazards", "Stage", "blocks_of_entry", "check_box"]
 
 #: For each stage of `Stage` the last instruction known to be done; -1 before the first.
 Clock = tuple[int, ...]
@@ -36,9 +36,20 @@ def check_box(config: NpuConfig, index: int, geometry: Instruction, instruction:
         cols, parts = max(geometry["cols"], gather["outputs"]), config.beat_bytes
     else:
         cols = geometry["pad_left"] + geometry["cols"] + geometry["pad_right"]
-        parts = SIGN_BLOCKS // (1 + geometry["pair"]) if geometry["sign"] else 1
+        parts = blocks_of_entry(geometry)
     if instruction["blocks"] * rows * cols > config.banks * config.input_depth * parts:
         raise HazardError(index, "it writes an input-buffer entry twice")
+
+
+def blocks_of_entry(geometry: Instruction) -> int:
+    """Blocks that an entry of the input buffer has room for, as a LOAD_SET wants it filled."""
+    match geometry["form"]:
+        case EntryForm.SIGNS:
+            return SIGN_BLOCKS
+        case EntryForm.SIGN_PAIRS:
+            return SIGN_BLOCKS // 2
+        case _:
+            return 1
 
 
 class Stage(enum.IntEnum):

@@ -7,8 +7,8 @@ import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode
-from cores.arch.isa import GEOMETRY, INSTRUCTION_BYTES, Opcode, Queue
-from cores.arch.units import absent_fields, as_taken, missing
+from cores.arch.isa import INSTRUCTION_BYTES, OPERATIONS, Opcode, Queue
+from cores.arch.units import missing
 from cores.config import NpuConfig
 
 from .errors import HazardError, MachineError
@@ -96,22 +96,11 @@ class Machine:
                     yield tokens_of(source.name.lower(), count, len(available))
                 for _ in range(count):
                     self.hazards.taken(queue, available.popleft())
-        instruction = self._supported(index, instruction)
-        needed = GEOMETRY.get(instruction.opcode)
-        if needed is not None and needed not in self.taken:
-            raise MachineError(ErrorCode.ILLEGAL, index, f"no {needed.name} is in front of it")
+        for needed in OPERATIONS[instruction.opcode].after:
+            if needed not in self.taken:
+                raise MachineError(ErrorCode.ILLEGAL, index, f"no {needed.name} is in front of it")
         self.taken.add(instruction.opcode)
-        return index, instruction
-
-    def _supported(self, index: int, instruction: Instruction) -> Instruction:
-        """The instruction without the fields of units that the configuration does not have, its streams as they are
-        made.
-        """
-        absent = absent_fields(instruction, self.config)
-        if self.strict and absent:
-            name, feature = next(iter(absent.items()))
-            raise MachineError(ErrorCode.ILLEGAL, index, f"{name} needs {feature} in the configuration")
-        return shortened(as_taken(instruction, self.config), self.stream_shift)
+        return index, shortened(instruction, self.stream_shift)
 
     def post(self, queue: Queue, index: int, instruction: Instruction, flag: str, *done: Stage) -> None:
         """Give the token of ``flag`` if the instruction has it set, now that ``done`` are."""

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from cores.arch.instruction import Instruction, decode
-from cores.arch.isa import INSTRUCTION_BYTES, Opcode
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode, StepKind, WordForm
 from cores.arch.numerics import MAP_PIXELS, POSITIONS
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
@@ -109,9 +109,9 @@ class _Work:
         if instruction.opcode == Opcode.POOL:
             return cls(1.0, 0, False)
         rows, cols, taps = geometry["rows"], geometry["cols"], geometry["kernel_h"] * geometry["kernel_w"]
-        lanes = config.word_columns(spread=bool(geometry["spread"]))
-        reads = max(1, geometry["reads"]) if geometry["window"] else -(-cols // lanes)
-        beats = config.step_beats(indexed=bool(instruction["indexed"]), binary=bool(instruction["binary"]))
+        lanes = config.word_columns(spread=geometry["words"] == WordForm.SPREAD)
+        reads = max(1, geometry["reads"]) if instruction["kind"] == StepKind.WINDOW else -(-cols // lanes)
+        beats = config.step_beats(StepKind(instruction["kind"]))
         steps = instruction["blocks"] * taps * instruction["groups"]
         shortest = ComputeEngine.min_step(config)
         return cls(min(1.0, cols / (reads * lanes)), steps * max(0, shortest - rows * reads), beats > shortest)
@@ -140,14 +140,17 @@ def _stalls(config: NpuConfig, record: Record, instructions: Sequence[Instructio
 def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
     """Beats of data that each instruction moves over the bus, int64 (n,); its own fetch is not counted."""
     beats = np.zeros(len(instructions), np.int64)
-    cols = pixels = 0   # pixels: the beats of a block that a STORE takes to memory
+    cols = 0
+    signs = False       # of results are stored
+    geometry: Instruction | None = None     # of STOREs
     for index, instruction in enumerate(instructions):
         match instruction.opcode:
             case Opcode.LOAD_SET:
                 cols = instruction["cols"]
             case Opcode.STORE_SET:
-                width = -(-instruction["cols"] // MAP_PIXELS) if instruction["binary"] else instruction["cols"]
-                pixels = 0 if instruction["local"] else instruction["rows"] * width
+                geometry = instruction
+            case Opcode.STORE_REQUANT | Opcode.STORE_SIGNS:
+                signs = instruction.opcode == Opcode.STORE_SIGNS
             case Opcode.LOAD_ACT:
                 beats[index] = instruction["blocks"] * instruction["rows"] * cols
             case Opcode.LOAD_WGT:
@@ -155,7 +158,10 @@ def instruction_beats(instructions: Sequence[Instruction]) -> np.ndarray:
             case Opcode.LOAD_SIDE:
                 beats[index] = instruction["rows"] * instruction["cols"]
             case Opcode.STORE:
-                beats[index] = instruction["blocks"] * pixels
+                assert geometry is not None
+                if not geometry["local"]:
+                    width = -(-geometry["cols"] // MAP_PIXELS) if signs else geometry["cols"]
+                    beats[index] = instruction["blocks"] * geometry["rows"] * width
     return beats
 
 

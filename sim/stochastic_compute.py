@@ -1,8 +1,9 @@
-"""What a COMPUTE with ``stochastic`` adds (docs/stochastic.md)."""
+"""What a stochastic COMPUTE adds (docs/stochastic.md)."""
 
 import numpy as np
 
 from cores.arch.instruction import Instruction
+from cores.arch.isa import WordForm
 
 from .errors import HazardError
 from .machine import Machine
@@ -16,9 +17,7 @@ def check_stochastic(machine: Machine, index: int, geometry: Instruction, instru
     """Raise HazardError for a stochastic COMPUTE whose fields have no meaning together."""
     groups = machine.config.stochastic_groups
     for wrong, message in [
-        (instruction["indexed"], "a row's weights have no indices"),
-        (instruction["binary"], "words are binary or stochastic"),
-        (any(geometry[name] for name in ("spread", "window", "alternate", "shift")), "words of streams are plain"),
+        (geometry["words"] != WordForm.PIXELS or geometry["shift"], "words of streams are plain"),
         (instruction["groups"] != groups, f"{instruction['groups']} groups of output lanes, not {groups}"),
         (instruction["made"] > instruction["length"], "more bits are made than streams have"),
     ]:

@@ -1,8 +1,9 @@
-"""Depthwise windows (docs/architecture.md, "Spread words"): what a COMPUTE with ``window`` reads and adds."""
+"""Depthwise windows (docs/architecture.md, "Spread words"): what a COMPUTE of windows reads and adds."""
 
 import numpy as np
 
 from cores.arch.instruction import Instruction
+from cores.arch.isa import StepKind, WordForm
 
 from .errors import HazardError
 from .machine import Machine
@@ -14,14 +15,14 @@ __all__ = ["check_form", "multiply_windows"]
 def check_form(machine: Machine, index: int, geometry: Instruction, instruction: Instruction) -> None:
     """Raise HazardError for a COMPUTE whose fields have no meaning together."""
     config = machine.config
-    spread, window, alternate = (geometry[name] for name in ("spread", "window", "alternate"))
-    words = -(-geometry["cols"] // config.word_columns(spread=bool(spread)))
-    window_fields = (instruction["blocks"], instruction["groups"], geometry["stride"], instruction["indexed"])
+    window, alternate = instruction["kind"] == StepKind.WINDOW, geometry["words"] == WordForm.ALTERNATE
+    words = -(-geometry["cols"] // config.word_columns(spread=geometry["words"] == WordForm.SPREAD))
+    window_fields = (instruction["blocks"], instruction["groups"], geometry["stride"])
     for wrong, message in [
-        (alternate and not window, "it has alternate without window"),
-        (geometry["shift"] and not alternate, "it has shift without alternate"),
-        (window and spread == alternate, "a window needs either spread or alternate"),
-        (window and window_fields != (1, 1, 1, 0), "a window has one block, one group, stride 1 and no indices"),
+        (alternate and not window, "rows alternate that are no windows"),
+        (geometry["shift"] and not alternate, "it has shift, and its rows do not alternate"),
+        (window and geometry["words"] == WordForm.PIXELS, "a window's words are spread, or alternate"),
+        (window and window_fields != (1, 1, 1), "a window has one block, one group and stride 1"),
         (window and geometry["reads"] < words, f"{geometry['reads']} reads make {words} words"),
     ]:
         if wrong:
@@ -35,7 +36,8 @@ def multiply_windows(machine: Machine, index: int, geometry: Instruction, instru
     ``places``: (output pixels, 1), where their sums are. A tap whose weights are all zero is not looked at.
     """
     config, bank = machine.config, instruction["bank"]
-    rows, cols, reads, alternate = (geometry[name] for name in ("rows", "cols", "reads", "alternate"))
+    rows, cols, reads = (geometry[name] for name in ("rows", "cols", "reads"))
+    alternate = geometry["words"] == WordForm.ALTERNATE
     weights = step_lanes(config, steps, indexed=False)[0].astype(np.int64)
     weights = weights.reshape(len(steps), config.oc_groups, config.ic_lanes, config.nnz_lanes)
     outputs = np.arange(cols)

@@ -9,7 +9,7 @@ from cores.arch.isa import MAX_TILE_COLS
 from cores.arch.numerics import POSITIONS
 
 from . import golden
-from .errors import HazardError, MachineError
+from .errors import MachineError
 from .machine import Machine
 
 __all__ = ["check_tiles", "tile_places", "write_tiles"]
@@ -57,8 +57,6 @@ def tile_places(machine: Machine, index: int, geometry: Instruction, cols: int) 
     ``cols``: output pixels of a row.
     """
     config, rows = machine.config, geometry["rows"]
-    if geometry["spread"] or geometry["alternate"]:
-        raise HazardError(index, "transformed tiles are neither spread nor alternate")
     across, lanes = -(-cols // 2), config.pixel_lanes
     machine.check_words(index, -(-rows // 2) * across // lanes)     # of one position: before all take memory
     y, x = np.divmod(np.arange(rows * cols), cols)

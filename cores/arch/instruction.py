@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, OPERATIONS, Opcode
 
 __all__ = ["Instruction", "decode", "disassemble", "encode"]
 
@@ -48,11 +48,14 @@ class Instruction:
         for field in LAYOUTS[self.opcode]:
             if self.fields[field.name] < field.minimum and not field.signed:
                 return f"{field.name} must be at least {field.minimum}"
-        needed = NOT_ALL_ZERO.get(self.opcode, ())
+            if field.kinds and self.fields[field.name] not in field.kinds:
+                return f"{field.name} has no kind {self.fields[field.name]}"
+        operation = OPERATIONS[self.opcode]
+        needed = operation.some
         if needed and not any(self.fields[name] for name in needed):
             return f"one of {', '.join(needed)} must be at least 1"
         for field in HEADER[1:]:
-            if self.fields[field.name] and field.name not in TOKEN_FLAGS[self.opcode]:
+            if self.fields[field.name] and field.name not in operation.tokens:
                 return f"{field.name} must be 0"
         return None
 

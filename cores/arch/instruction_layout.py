@@ -1,11 +1,16 @@
 """Amaranth layouts made from the instruction set's one table."""
 
-from amaranth.hdl import Shape, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Shape, Value, signed, unsigned
 from amaranth.lib import data
+from amaranth.utils import exact_log2
 
-from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Opcode, Queue
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, QUEUE_OPERATIONS, Field, Kind, Opcode, Queue
+from .units import telling_bits
 
-__all__ = ["INDEX_BITS", "QueueEntry", "field_shape", "instruction_layout", "opcode_of", "queue_layout"]
+__all__ = [
+    "INDEX_BITS", "QueueEntry", "field_shape", "flags_of", "instruction_layout", "is_kind", "is_operation",
+    "kind_flags", "opcode_of", "queue_layout",
+]
 
 #: Bits of an instruction's index: programs of up to 16 M instructions.
 INDEX_BITS = 24
@@ -37,6 +42,29 @@ def field_shape(opcode: Opcode, name: str) -> Shape:
 def opcode_of(word: Value | data.View) -> Value:
     """The opcode of an instruction's word."""
     return Value.cast(word)[:HEADER[0].bits]
+
+
+def is_operation(word: Value | data.View, opcode: Opcode) -> Value:
+    """Whether an instruction of a queue is this one of its operations."""
+    return opcode_of(word)[:exact_log2(QUEUE_OPERATIONS)] == opcode % QUEUE_OPERATIONS
+
+
+def is_kind(field: Value, kind: Kind, config: object) -> Value:
+    """Whether a legal instruction's field names this kind, by no more bits than the machine needs to know."""
+    if kind.unit and not getattr(config, kind.unit):
+        return Const(0)
+    return Cat(field[bit] == value for bit, value in telling_bits(kind, config).items()).all()
+
+
+def kind_flags(kinds: type[Kind], config: object) -> data.StructLayout:
+    """A bit for each kind that the machine has, but for the one that is zero: ``indexed``, ``window`` ..."""
+    return data.StructLayout({kind.name.lower(): 1 for kind in kinds
+                              if kind and (not kind.unit or getattr(config, kind.unit))})
+
+
+def flags_of(field: Value, kinds: type[Kind], config: object) -> Value:
+    """`kind_flags` of a legal instruction's field."""
+    return Cat(is_kind(field, kinds[name.upper()], config) for name in kind_flags(kinds, config).members)
 
 
 #: What travels from the dispatcher to an engine.

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..arch.isa import Queue
+from ..arch.isa import Queue, StepKind
 from ..arch.numerics import POOL_WIDTH
 from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
@@ -67,21 +67,19 @@ class ComputeEngine(wiring.Component):
         })
 
     @staticmethod
-    def handover(config: NpuConfig, *, window: bool = False, binary: bool = False, stochastic: bool = False) -> int:
+    def handover(config: NpuConfig, kind: StepKind = StepKind.DENSE) -> int:
         """Cycles from a step's first issue until its weights are taken over, and the next may be gathered.
 
         A window's step begins ``window_reads`` - 1 cycles later.
         """
-        if binary or stochastic:
-            return WeightLoader.rows_taken(config, stochastic=stochastic)
+        if kind in (StepKind.BINARY, StepKind.STOCHASTIC):
+            return WeightLoader.rows_taken(config, kind)
         return (TileSequencer.LATENCY + InputBuffer.LATENCY + MacArray.align(config)
-                + (config.window_reads - 1 if window else 0))
+                + (config.window_reads - 1 if kind == StepKind.WINDOW else 0))
 
     @classmethod
     def min_step(cls, config: NpuConfig) -> int:
-        most = cls.handover(config, window=bool(config.depthwise))
-        if config.stochastic_rows:
-            most = max(most, cls.handover(config, stochastic=True))
+        most = max(cls.handover(config, kind) for kind in StepKind if not kind.unit or getattr(config, kind.unit))
         return max(most + 1, Accumulators.HAZARD)
 
     @staticmethod
@@ -131,7 +129,7 @@ class ComputeEngine(wiring.Component):
         connect_shared(m, self, sequencer, *TileSequencer.SHARED)
         connect(m, flipped(self.weights), loader.beats)
         connect(m, pool.output, flipped(self.pooled))
-        for port in ("fill_valid", "fill_indexed", "fill_group"):
+        for port in ("fill_valid", "fill_kinds", "fill_group"):
             m.d.comb += getattr(loader, port).eq(getattr(sequencer, port))
         connect(m, flipped(self.write), buffer.write)
         for port in ("read_enable", "read_bank", "read_address"):
@@ -174,7 +172,6 @@ class ComputeEngine(wiring.Component):
             before = words[sums_stage - 1]
             m.d.sync += binary.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
             m.d.comb += [
-                loader.fill_binary.eq(sequencer.fill_binary),
                 binary.pixels.eq(buffer.read_data),
                 binary.zeros.eq(buffer.read_zero),
                 binary.first_bank.eq(words[pixels_stage].turn + words[pixels_stage].lane),
@@ -211,7 +208,6 @@ class ComputeEngine(wiring.Component):
             release = release | (taken.step_start & taken.stochastic)
             m.d.comb += [
                 sequencer.stream_shift.eq(self.stream_shift),
-                loader.fill_stochastic.eq(sequencer.fill_stochastic),
                 stochastic.start.eq(start.word_start),
                 stochastic.length.eq(start.length),
                 stochastic.made.eq(start.made),
@@ -257,7 +253,6 @@ class ComputeEngine(wiring.Component):
         ]
         if config.depthwise:
             m.d.comb += [
-                loader.fill_window.eq(sequencer.fill_window),
                 array.source.part.eq(words[pixels_stage + 1].lane[-1]),
                 array.source.spread.eq(words[pixels_stage + 1].spread),
                 array.source.window.eq(words[pixels_stage + 1].window),

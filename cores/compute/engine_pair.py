@@ -3,11 +3,11 @@
 import dataclasses
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
-from ..arch.instruction_layout import instruction_layout, opcode_of
-from ..arch.isa import Opcode
+from ..arch.instruction_layout import instruction_layout, is_kind, is_operation
+from ..arch.isa import Opcode, StepKind
 from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
 from .binary.binary_engine import BinaryEngine
@@ -46,15 +46,14 @@ class EnginePair(wiring.Component):
 
         # -- the queue ----------------------------------------------------------------------------------------------
         word = self.queue.p.word
-        opcode = opcode_of(word)
         looked, is_set, is_binary = Signal(name="looked"), Signal(name="is_set"), Signal(name="is_binary")
         to_binary = Signal()        # the last instruction went there
         other_works = Signal()
         m.d.sync += [
             looked.eq(self.queue.valid & ~self.queue.ready),
-            is_set.eq(opcode == Opcode.COMPUTE_SET),
-            is_binary.eq((opcode == Opcode.COMPUTE)
-                         & data.View(instruction_layout(Opcode.COMPUTE), Value.cast(word)).binary),
+            is_set.eq(is_operation(word, Opcode.COMPUTE_SET)),
+            is_binary.eq(is_operation(word, Opcode.COMPUTE)
+                         & is_kind(instruction_layout(Opcode.COMPUTE)(word).kind, StepKind.BINARY, self.config)),
         ]
         m.d.comb += [
             other_works.eq(Mux(is_binary, array.working, ~binary.idle)),

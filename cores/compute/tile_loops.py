@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import field_shape, instruction_layout
-from ..arch.isa import Opcode
+from ..arch.instruction_layout import field_shape, instruction_layout, is_kind, kind_flags
+from ..arch.isa import Opcode, StepKind, WordForm
 from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
 
@@ -64,10 +64,12 @@ class TileLoops(wiring.Component):
             "next_geometry": In(instruction_layout(Opcode.COMPUTE_SET)),  # of the instruction to begin
             "next_word": In(compute),  # the instruction to begin
             "next_pool": In(1),        # it is a POOL
+            "next_kinds": In(kind_flags(StepKind, config)),  # what its steps are
             "running": Out(1),         # there is an instruction, and a ``go`` to come
             "geometry": Out(instruction_layout(Opcode.COMPUTE_SET)),  # of the running instruction
             "word": Out(compute),      # the running instruction
             "pool": Out(1),            # it is a POOL
+            "kinds": Out(kind_flags(StepKind, config)),  # what its steps are
             "window": Out(1),           # a depthwise COMPUTE
             "at_start": Out(1),    # the next ``go`` begins a step or window
             "last": Out(1),        # the next ``go`` is the instruction's last
@@ -117,9 +119,9 @@ class TileLoops(wiring.Component):
         # A cycle takes a pixel of a POOL, a read of a window, or a word of pixels.
         row_cycles, one_col, two_cols = words_of(px), g.cols <= px, two_of(px)
         if config.depthwise:
-            row_cycles, one_col = Mux(g.spread, words_of(banks), row_cycles), Mux(g.spread, g.cols <= banks, one_col)
-            two_cols = Mux(g.spread, two_of(banks), two_cols)
-            window = g.window & ~pool
+            spread, window = is_kind(g.words, WordForm.SPREAD, config), self.next_kinds.window
+            row_cycles, one_col = Mux(spread, words_of(banks), row_cycles), Mux(spread, g.cols <= banks, one_col)
+            two_cols = Mux(spread, two_of(banks), two_cols)
             m.d.sync += [prepared.words.eq(row_cycles), prepared.window.eq(window), prepared.shift.eq(window & g.shift)]
             row_cycles, one_col = Mux(window, g.reads, row_cycles), Mux(window, g.reads <= 1, one_col)
             two_cols = Mux(window, g.reads == 2, two_cols)
@@ -154,7 +156,8 @@ class TileLoops(wiring.Component):
         prepared = self._prepare(m)
         own = Signal.like(prepared, name="own")     # the running instruction's
         with m.If(self.start):
-            m.d.sync += [g.eq(self.next_geometry), word.eq(self.next_word), pool.eq(self.next_pool), own.eq(prepared)]
+            m.d.sync += [g.eq(self.next_geometry), word.eq(self.next_word), pool.eq(self.next_pool), own.eq(prepared),
+                         self.kinds.eq(self.next_kinds)]
         if config.depthwise:
             m.d.comb += self.window.eq(own.window)
 
@@ -235,7 +238,7 @@ class TileLoops(wiring.Component):
         taken = Signal(range(banks + 1))        # pixels of a read that a cycle takes
         m.d.comb += taken.eq(Mux(pool, 1, px))
         if config.depthwise:
-            with m.If(g.spread & ~pool):
+            with m.If(is_kind(g.words, WordForm.SPREAD, config) & ~pool):
                 m.d.comb += taken.eq(banks)
 
         def start_pixels(of):

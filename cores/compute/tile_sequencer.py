@@ -5,8 +5,16 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
-from ..arch.instruction_layout import INDEX_BITS, field_shape, instruction_layout, opcode_of
-from ..arch.isa import Opcode, Queue
+from ..arch.instruction_layout import (
+    INDEX_BITS,
+    field_shape,
+    flags_of,
+    instruction_layout,
+    is_kind,
+    is_operation,
+    kind_flags,
+)
+from ..arch.isa import Opcode, Queue, StepKind, WordForm
 from ..arch.registers import STATE_CODES
 from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
@@ -89,14 +97,10 @@ class TileSequencer(wiring.Component):
         super().__init__({
             **EnginePort(Queue.COMPUTE, without=("post_store",)).members,
             "fill_valid": Out(1),               # there is a step whose weights can be gathered
-            "fill_indexed": Out(1),             # they carry indices
+            "fill_kinds": Out(kind_flags(StepKind, config)),    # what they are
             "fill_group": Out(field_shape(Opcode.COMPUTE, "groups")),               # its number in its block's tap
-            **({"fill_window": Out(1)} if config.depthwise else {}),  # it is of windows
-            **({"fill_binary": Out(1)} if config.binary_rows else {}),  # it is of the binary unit
-            **({
-                "fill_stochastic": Out(1),      # it is of the stochastic unit
-                "stream_shift": In(LENGTH_BITS),  # streams are shorter by so many powers of two
-            } if config.stochastic_rows else {}),
+            # Streams are shorter by so many powers of two.
+            **({"stream_shift": In(LENGTH_BITS)} if config.stochastic_rows else {}),
             "weights_ready": In(1),             # the next step may start
             "pool_ready": In(1),                # the next window may
             "issue": Out(WordIssue(config)),  # what this cycle's addresses are for
@@ -113,18 +117,20 @@ class TileSequencer(wiring.Component):
         entry = self.queue.payload
         geometry = Signal(set_layout)               # of the latest COMPUTE_SET
         following = Signal(data.StructLayout({      # decoded, waiting for its turn
-            "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout}))
-        opcode = opcode_of(entry.word)
+            "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout,
+            "kinds": kind_flags(StepKind, config)}))
         m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)
         with m.If(~following.valid):
             m.d.sync += [
-                following.pool.eq(opcode == Opcode.POOL),
+                following.pool.eq(is_operation(entry.word, Opcode.POOL)),
                 following.index.eq(entry.index),
                 Value.cast(following.word).eq(entry.word),
+                # Of a POOL its reserved bits: none.
+                Value.cast(following.kinds).eq(flags_of(compute_layout(entry.word).kind, StepKind, config)),
                 following.geometry.eq(geometry),
             ]
         with m.If(self.queue.valid & self.queue.ready):
-            with m.If(opcode == Opcode.COMPUTE_SET):
+            with m.If(is_operation(entry.word, Opcode.COMPUTE_SET)):
                 m.d.sync += Value.cast(geometry).eq(entry.word)
             with m.Else():
                 m.d.sync += following.valid.eq(1)
@@ -154,7 +160,8 @@ class TileSequencer(wiring.Component):
                 pace.take.eq(loops.start),
                 pace.done.eq(done),
                 pace.shift.eq(self.stream_shift),
-                *[getattr(pace, name).eq(following.word[name]) for name in ("stochastic", "length", "made")],
+                pace.stochastic.eq(following.kinds.stochastic),
+                *[getattr(pace, name).eq(following.word[name]) for name in ("length", "made")],
             ]
         m.d.comb += [
             go.eq(may_go & ~(loops.at_start & ~Mux(pool, self.pool_ready, self.weights_ready & step_free))),
@@ -174,7 +181,7 @@ class TileSequencer(wiring.Component):
         may_follow, prepared, last_index = 1, Signal(), Signal.like(index, name="last_index")
         kinds = []      # what must be the same of the next instruction and the running one
         if config.depthwise:
-            kinds.append((following.geometry.window & ~following.pool) == window)
+            kinds.append(following.kinds.window == window)
         if config.stochastic_rows:
             kinds.append(pace.same)
         if kinds:
@@ -192,6 +199,7 @@ class TileSequencer(wiring.Component):
             loops.next_geometry.eq(following.geometry),
             loops.next_word.eq(following.word),
             loops.next_pool.eq(following.pool),
+            loops.next_kinds.eq(following.kinds),
         ]
         m.d.comb += [
             self.load_take.eq(began & following.word.wait_load),
@@ -207,26 +215,14 @@ class TileSequencer(wiring.Component):
         with m.If(running & ~pool & (loops.at_start | ~loops.last_step)):
             m.d.comb += [
                 self.fill_valid.eq(1),
-                self.fill_indexed.eq(loops.word.indexed),
+                self.fill_kinds.eq(loops.kinds),
                 self.fill_group.eq(loops.next_group),
             ]
-            if config.depthwise:
-                m.d.comb += self.fill_window.eq(g.window)
-            if config.binary_rows:
-                m.d.comb += self.fill_binary.eq(loops.word.binary)
-            if config.stochastic_rows:
-                m.d.comb += self.fill_stochastic.eq(loops.word.stochastic)
         with m.Else():
             m.d.comb += [
                 self.fill_valid.eq(following.valid & ~following.pool),
-                self.fill_indexed.eq(following.word.indexed),
+                self.fill_kinds.eq(following.kinds),
             ]
-            if config.depthwise:
-                m.d.comb += self.fill_window.eq(following.geometry.window)
-            if config.binary_rows:
-                m.d.comb += self.fill_binary.eq(following.word.binary)
-            if config.stochastic_rows:
-                m.d.comb += self.fill_stochastic.eq(following.word.stochastic)
 
         # -- issue --------------------------------------------------------------------------------------------------
         issue = self.issue
@@ -246,19 +242,23 @@ class TileSequencer(wiring.Component):
             self.post_load.eq(done & loops.word.post_load),
         ]
         if config.depthwise:
-            m.d.sync += [issue.spread.eq(g.spread), issue.window.eq(go & window), issue.alternate.eq(g.alternate)]
+            m.d.sync += [
+                issue.spread.eq(is_kind(g.words, WordForm.SPREAD, config)),
+                issue.window.eq(go & window),
+                issue.alternate.eq(is_kind(g.words, WordForm.ALTERNATE, config)),
+            ]
         if config.binary_rows:
             groups = range(config.binary_groups)
-            m.d.sync += issue.binary.eq(loops.word.binary)
-            m.d.sync += issue.take.eq(Cat(loops.word.binary & (loops.group == group) for group in groups))
+            m.d.sync += issue.binary.eq(loops.kinds.binary)
+            m.d.sync += issue.take.eq(Cat(loops.kinds.binary & (loops.group == group) for group in groups))
         if config.stochastic_rows:
             groups = range(config.stochastic_groups)
             m.d.sync += [
-                issue.stochastic.eq(works & loops.word.stochastic),
-                issue.word_start.eq(begins & loops.word.stochastic),
+                issue.stochastic.eq(works & loops.kinds.stochastic),
+                issue.word_start.eq(begins & loops.kinds.stochastic),
                 issue.length.eq(pace.length_log),
                 issue.made.eq(pace.made_log),
-                issue.stochastic_take.eq(Cat(loops.word.stochastic & (loops.group == group) for group in groups)),
+                issue.stochastic_take.eq(Cat(loops.kinds.stochastic & (loops.group == group) for group in groups)),
             ]
         if Accumulators.split(config):
             m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]

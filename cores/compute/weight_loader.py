@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigne
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import field_shape
-from ..arch.isa import Opcode
+from ..arch.instruction_layout import field_shape, kind_flags
+from ..arch.isa import Opcode, StepKind
 from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
 from .binary.popcount import entry_parities
@@ -39,23 +39,21 @@ class WeightLoader(wiring.Component):
     LATENCY = 1
 
     @staticmethod
-    def rows_taken(config: NpuConfig, *, stochastic: bool = False) -> int:
+    def rows_taken(config: NpuConfig, kind: StepKind = StepKind.BINARY) -> int:
         """Cycles from a binary or stochastic step's first issue until its rows are copied: they are behind the buffer's
         registers.
         """
         taken = TileSequencer.LATENCY + InputBuffer.LATENCY
-        return taken + StochasticWords.weights_taken(config) if stochastic else taken
+        return taken + StochasticWords.weights_taken(config) if kind == StepKind.STOCHASTIC else taken
 
     @staticmethod
-    def lead(config: NpuConfig, *, taken: int, indexed: bool = False, binary: bool = False,
-             stochastic: bool = False) -> int:
+    def lead(config: NpuConfig, kind: StepKind = StepKind.DENSE, *, taken: int) -> int:
         """How many beats of a step, at most, may be missing in the cycle before it starts."""
-        if binary or stochastic:
-            return min(WeightLoader.rows_taken(config, stochastic=stochastic) + 1,
-                       config.step_beats(binary=binary, stochastic=stochastic))
+        if kind in (StepKind.BINARY, StepKind.STOCHASTIC):
+            return min(WeightLoader.rows_taken(config, kind) + 1, config.step_beats(kind))
         # Indices that come last must be there a cycle earlier; those made here are the first to be complete.
-        late = indexed or config.index_beats == config.weight_beats
-        return min(taken + 1 - late, config.weight_beats + (config.index_beats if indexed else 0))
+        late = kind == StepKind.INDEXED or config.index_beats == config.weight_beats
+        return min(taken + 1 - late, config.step_beats(kind))
 
     def __init__(self, config: NpuConfig, *, taken: int):
         if taken < 2:
@@ -67,11 +65,8 @@ class WeightLoader(wiring.Component):
             "beats": In(stream.Signature(config.beat_bits)),  # from the weight ring
             "level": In(range(config.weight_depth + 1)),  # beats in the ring
             "fill_valid": In(1),    # there is a step to gather
-            "fill_indexed": In(1),  # its weights carry indices
+            "fill_kinds": In(kind_flags(StepKind, config)),  # what it is
             "fill_group": In(field_shape(Opcode.COMPUTE, "groups")),    # its number in its block's tap
-            **({"fill_window": In(1)} if config.depthwise else {}),  # it is of windows
-            **({"fill_binary": In(1)} if config.binary_rows else {}),  # it is of the binary unit
-            **({"fill_stochastic": In(1)} if config.stochastic_rows else {}),  # it is of the stochastic unit
             # The next step may start: what is missing of it is in the ring and will be here in time.
             "ready": Out(1),
             "release": In(1),       # the weights are copied in the next cycle; the next step's may begin to follow then
@@ -94,14 +89,10 @@ class WeightLoader(wiring.Component):
         """Of the kinds of steps that have a beat for each row: the port that describes one, the same of the step at
         hand, its beats, its `lead`.
         """
-        config, kinds = self.config, []
-        if config.binary_rows:
-            lead = self.lead(config, taken=self.taken, binary=True)
-            kinds.append((self.fill_binary, step.binary, config.binary_rows, lead))
-        if config.stochastic_rows:
-            lead = self.lead(config, taken=self.taken, stochastic=True)
-            kinds.append((self.fill_stochastic, step.stochastic, config.stochastic_rows, lead))
-        return kinds
+        of_rows = [(kind, kind.name.lower()) for kind in (StepKind.BINARY, StepKind.STOCHASTIC)]
+        return [(self.fill_kinds[name], step.kinds[name], self.config.step_beats(kind),
+                 self.lead(self.config, kind, taken=self.taken))
+                for kind, name in of_rows if name in step.kinds.shape().members]
 
     def _dense_indices(self, group: Signal) -> list[Cat]:
         """The index beats of step ``group`` of a dense block."""
@@ -162,10 +153,10 @@ class WeightLoader(wiring.Component):
         m.d.sync += [within.eq(stays), complete.eq(taken_all), wanted.eq(stays | (self.fill_valid & ~taken_all))]
 
         # Beats of the step described, whether they are few from the first on, and what few is in the step at hand.
-        indexed, dense = (self.lead(config, taken=self.taken, indexed=kind) for kind in (True, False))
-        beats = Mux(self.fill_indexed, total, config.weight_beats)
-        few = Mux(self.fill_indexed, total <= indexed, config.weight_beats <= dense)
-        lead, most_lead = Mux(step.indexed, indexed, dense), max(indexed, dense)
+        indexed, dense = (self.lead(config, kind, taken=self.taken) for kind in (StepKind.INDEXED, StepKind.DENSE))
+        beats = Mux(self.fill_kinds.indexed, total, config.weight_beats)
+        few = Mux(self.fill_kinds.indexed, total <= indexed, config.weight_beats <= dense)
+        lead, most_lead = Mux(step.kinds.indexed, indexed, dense), max(indexed, dense)
         for described_so, is_so, rows, its_lead in self._rows_steps(step):
             beats = Mux(described_so, rows, beats)
             few = Mux(described_so, rows <= its_lead, few)
@@ -194,7 +185,7 @@ class WeightLoader(wiring.Component):
             return Mux(taking, with_last, there)
 
         # Which step it is comes late and therefore only chooses between comparisons.
-        has_whole = Mux(self.fill_indexed, has_step(total), has_step(config.weight_beats))
+        has_whole = Mux(self.fill_kinds.indexed, has_step(total), has_step(config.weight_beats))
         for described_so, _, rows, _ in self._rows_steps(step):
             has_whole = Mux(described_so, has_step(rows), has_whole)
         m.d.sync += enough.eq(Mux(stays, has(missing[:low]), has_whole))
@@ -202,8 +193,8 @@ class WeightLoader(wiring.Component):
         # -- beats --------------------------------------------------------------------------------------------------
         in_weights, in_indices = Signal(), Signal()
         m.d.comb += [
-            in_weights.eq(~step.indexed | (count < config.weight_beats)),
-            in_indices.eq(Mux(step.indexed, ~in_weights, count < config.index_beats)),
+            in_weights.eq(~step.kinds.indexed | (count < config.weight_beats)),
+            in_indices.eq(Mux(step.kinds.indexed, ~in_weights, count < config.index_beats)),
         ]
         with m.If(self.release):
             m.d.sync += self.ready.eq(0)
@@ -237,11 +228,11 @@ class WeightLoader(wiring.Component):
                     with m.Case(number):
                         m.d.comb += index_beat.eq(beat)
         if config.depthwise:
-            with m.If(step.window), m.Switch(count):
+            with m.If(step.kinds.window), m.Switch(count):
                 for number, beat in enumerate(self._window_indices()):
                     with m.Case(number):
                         m.d.comb += index_beat.eq(beat)
-        with m.If(step.indexed):
+        with m.If(step.kinds.indexed):
             m.d.comb += index_beat.eq(self.beats.payload)
         with m.If(taking & in_indices):
             m.d.sync += indices.eq(Cat(indices[config.beat_bits:], index_beat))

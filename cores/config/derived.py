@@ -2,6 +2,7 @@
 
 import math
 
+from cores.arch.isa import StepKind
 from cores.arch.numerics import SIGN_BLOCKS
 from cores.arch.stochastic import Circuit
 from cores.arch.stochastic import sum_bits as stochastic_sum_bits
@@ -107,11 +108,17 @@ class Derived(Fields):
         """Beats of the indices of one step (indexed mode only)."""
         return math.ceil(self.oc_lanes * self.nnz_lanes * self.index_bits / self.beat_bits)
 
-    def step_beats(self, *, indexed: bool = False, binary: bool = False, stochastic: bool = False) -> int:
+    def step_beats(self, kind: StepKind = StepKind.DENSE) -> int:
         """Beats of the weight ring that a step takes."""
-        if binary or stochastic:
-            return self.binary_rows if binary else self.stochastic_rows
-        return self.weight_beats + (self.index_beats if indexed else 0)
+        match kind:
+            case StepKind.BINARY:
+                return self.binary_rows
+            case StepKind.STOCHASTIC:
+                return self.stochastic_rows
+            case StepKind.INDEXED:
+                return self.weight_beats + self.index_beats
+            case _:
+                return self.weight_beats
 
     @property
     def binary_bits(self) -> int:

@@ -8,7 +8,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.instruction_layout import INDEX_BITS, QueueEntry
-from ..arch.isa import HEADER, TOKEN_FLAGS, Opcode, Queue
+from ..arch.isa import HEADER, OPERATIONS, Opcode, Queue
 from ..arch.registers import STATE_BITS
 from ..bus.axi import ErrorReport
 
@@ -21,7 +21,7 @@ _ENGINES = (Queue.LOAD, Queue.COMPUTE, Queue.STORE)
 
 
 def _flags(queue: Queue) -> frozenset[str]:
-    return frozenset().union(*(TOKEN_FLAGS[opcode] for opcode in Opcode if opcode.queue == queue))
+    return frozenset().union(*(OPERATIONS[opcode].tokens for opcode in Opcode if opcode.queue == queue))
 
 
 def token_takers() -> list[tuple[Queue, Queue]]:

@@ -2,19 +2,19 @@
 
 from collections.abc import Collection
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from ..arch.instruction_layout import opcode_of
-from ..arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue
-from ..arch.units import is_supported, reserved_fields
+from ..arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, OPERATIONS, QUEUE_OPERATIONS, Opcode, Queue
+from ..arch.units import is_supported, kinds_of, reserved_fields
 from ..config import NpuConfig
 
 __all__ = ["InstructionCheck"]
 
 _BITS = 8 * INSTRUCTION_BYTES
-_HEADER_BITS = sum(field.bits for field in HEADER)
 
 
 def _forbidden(opcode: Opcode, config: NpuConfig) -> set[int]:
@@ -24,7 +24,7 @@ def _forbidden(opcode: Opcode, config: NpuConfig) -> set[int]:
     bits: set[int] = set()
     position = HEADER[0].bits
     for field in HEADER[1:]:
-        if field.name not in TOKEN_FLAGS[opcode]:
+        if field.name not in OPERATIONS[opcode].tokens:
             bits.update(range(position, position + field.bits))
         position += field.bits
     reserved = reserved_fields(opcode, config)
@@ -42,7 +42,7 @@ class InstructionCheck(wiring.Component):
     foreign tokens; and what the configuration does not have (`units.missing`).
     """
 
-    #: Cycles: which groups of bits have a 1; whether the operation has a rule that this breaks.
+    #: Cycles: which rules the word breaks; whether one of them is its operation's.
     LATENCY = 2
 
     def __init__(self, config: NpuConfig):
@@ -57,27 +57,28 @@ class InstructionCheck(wiring.Component):
             "next_queue": Out(Queue),  # the same a cycle earlier
         })
 
-    def _rules(self) -> list[tuple[Collection[Opcode], list[int], bool]]:
-        """Operations, bits, and whether it is a 1 among these that is wrong in them, or that there is none."""
+    def _rules(self) -> list[tuple[Collection[Opcode], Value]]:
+        """Operations, and what of the word is wrong in them."""
         # Bits that the same operations forbid share a rule.
         forbidden = {op: _forbidden(op, self._config) for op in self._operations}
         groups: dict[frozenset[Opcode], list[int]] = {}
         for bit in range(HEADER[0].bits, _BITS):
             if operations := frozenset(op for op in forbidden if bit in forbidden[op]):
                 groups.setdefault(operations, []).append(bit)
-        rules: list[tuple[Collection[Opcode], list[int], bool]] = [
-            (sorted(operations), bits, True) for operations, bits in groups.items()]
+        rules = [(sorted(operations), Cat(self.word[bit] for bit in bits).any()) for operations, bits in groups.items()]
         for op in self._operations:
-            position, needed = _HEADER_BITS, []
+            position, some = HEADER_BITS, []
             for field in LAYOUTS[op]:
-                bits = list(range(position, position + field.bits))
+                value = self.word[position:position + field.bits]
                 if field.minimum:
-                    rules.append(([op], bits, False))
-                if field.name in NOT_ALL_ZERO.get(op, ()):
-                    needed += bits
+                    rules.append(([op], ~value.any()))
+                if field.kinds:
+                    rules.append(([op], ~value.matches(*kinds_of(field, self._config))))
+                if field.name in OPERATIONS[op].some:
+                    some.append(value)
                 position += field.bits
-            if needed:
-                rules.append(([op], needed, False))
+            if some:
+                rules.append(([op], ~Cat(some).any()))
         return rules
 
     def elaborate(self, platform):
@@ -85,19 +86,15 @@ class InstructionCheck(wiring.Component):
         rules = self._rules()
         opcode = Signal.like(opcode_of(self.word), name="opcode")
         unknown = Signal()
-        found = Signal(len(rules))      # for each rule, a 1 among its bits
+        found = Signal(len(rules))      # for each rule, whether the word breaks it
         with m.If(self.take):
             m.d.sync += [
                 opcode.eq(opcode_of(self.word)),
                 unknown.eq(~opcode_of(self.word).matches(*self._operations)),
-                found.eq(Cat(Cat(self.word[bit] for bit in bits).any() for _, bits, _ in rules)),
+                found.eq(Cat(wrong for _, wrong in rules)),
             ]
-        broken = [opcode.matches(*operations) & (found[number] == wrong)
-                  for number, (operations, _, wrong) in enumerate(rules)]
+        broken = [opcode.matches(*operations) & found[number] for number, (operations, _) in enumerate(rules)]
         m.d.sync += self.illegal.eq(unknown | Cat(broken).any())
-        with m.Switch(opcode):
-            for op in self._operations:
-                with m.Case(op):
-                    m.d.comb += self.next_queue.eq(op.queue)
+        m.d.comb += self.next_queue.eq(opcode[exact_log2(QUEUE_OPERATIONS):])
         m.d.sync += self.queue.eq(self.next_queue)
         return m

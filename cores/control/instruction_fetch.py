@@ -94,7 +94,8 @@ class InstructionFetch(wiring.Component):
         with m.Elif(~settled):
             m.d.sync += calm.eq(calm + 1)
         # What the checked word is, and whether it could not be read, is known when it is to be dispatched.
-        is_end, unread = Signal(), Signal()
+        is_control, is_end, unread = Signal(), Signal(), Signal()
+        m.d.comb += is_control.eq(check.queue == Queue.CONTROL)
         m.d.sync += [is_end.eq(opcode_of(word) == Opcode.END),
                      unread.eq(response.matches(AxiResponse.SLVERR, AxiResponse.DECERR))]
 
@@ -129,18 +130,17 @@ class InstructionFetch(wiring.Component):
                     with m.Else():
                         m.d.comb += failure.eq(ErrorCode.READ_DECERR)
                     m.next = "STOPPED"
-                with m.Elif(check.queue == Queue.CONTROL):
-                    m.d.comb += self.dispatched.eq(settled & (~is_end | quiet))
                 with m.Else():
+                    # One of the dispatcher's own has no queue, and so no room.
                     m.d.comb += [
                         push.eq(1),
-                        self.dispatched.eq(has_room),
-                        self.waiting.eq(~has_room),
+                        self.dispatched.eq(has_room | (is_control & settled & (~is_end | quiet))),
+                        self.waiting.eq(~is_control & ~has_room),
                     ]
                 with m.If(self.dispatched):
                     m.d.comb += [
                         word_taken.eq(1),
-                        self.done.eq((check.queue == Queue.CONTROL) & is_end),
+                        self.done.eq(is_end),
                     ]
                     m.d.sync += [self.index.eq(self.index + 1), left.eq(left - 1), none_left.eq(last)]
                     m.next = "CHECK"

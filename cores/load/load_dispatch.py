@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import instruction_layout, queue_layout
-from ..arch.isa import Opcode, Queue
+from ..arch.instruction_layout import instruction_layout, is_operation, queue_layout
+from ..arch.isa import EntryForm, Opcode, Queue
 from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
@@ -124,13 +124,12 @@ class LoadDispatch(wiring.Component):
         with m.If(taken | take_set):
             m.d.sync += index.eq(entry.index)
         with m.If(take_set):
-            with m.Switch(act.opcode):
-                with m.Case(Opcode.LOAD_SET):
-                    m.d.comb += self.setting.load_set.eq(1)
-                    m.d.sync += self.geometry.eq(word.load_set)
-                for opcode in (Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD):
-                    if is_supported(opcode, self.config):
-                        with m.Case(opcode):
-                            m.d.comb += self.setting[opcode.name.lower()].eq(1)
-                            m.d.sync += self.geometry.sign.eq(0)
+            with m.If(is_operation(act, Opcode.LOAD_SET)):
+                m.d.comb += self.setting.load_set.eq(1)
+                m.d.sync += self.geometry.eq(word.load_set)
+            for opcode in (Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD):
+                if is_supported(opcode, self.config):
+                    with m.If(is_operation(act, opcode)):
+                        m.d.comb += self.setting[opcode.name.lower()].eq(1)
+                        m.d.sync += self.geometry.form.eq(EntryForm.BYTES)
         return m

@@ -5,7 +5,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
-from ..arch.instruction_layout import field_shape, queue_layout
+from ..arch.instruction_layout import field_shape, is_operation, queue_layout
 from ..arch.isa import Opcode, Queue
 from ..arch.registers import REGION_BITS
 from ..bus.axi import MAX_BURST, read_request_layout
@@ -69,7 +69,7 @@ class LoadRequester(wiring.Component):
             {name: field_shape(Opcode.LOAD_SET, name) for name in ("cols", "row_pitch", "block_pitch")}))
         parts, kind = Signal(ExtentParts), Signal(LoadKind)
         startable, accept = Signal(), Signal()
-        is_set, is_box, is_weights, is_side = (act.opcode == opcode for opcode in (
+        is_set, is_box, is_weights, is_side = (is_operation(act, opcode) for opcode in (
             Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
         lacks_stores, asks, was_set = Signal(), Signal(), Signal()
         next_row = Signal.like(wgt.beats)       # beats of its rows, less one

@@ -6,11 +6,10 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..arch.instruction_layout import instruction_layout
-from ..arch.isa import Opcode
 from ..arch.numerics import MIN_SHIFT, POOL_WIDTH
 from ..config import NpuConfig
 from ..lib.bits import select
+from .chain import Chain
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
 from .sign_packer import SignPacker
 
@@ -46,14 +45,14 @@ class Requantizer(wiring.Component):
     sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later; with
     ``bare_blocks`` a word has a register in front of the selection, and the same is a cycle later. With ``add`` every
     pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no residual, none
-    sets out `SECOND` cycles behind another. ``add``, ``first`` and ``second`` stand still while pixels are under way.
+    sets out `SECOND` cycles behind another. ``chain`` stands still while pixels are under way.
     ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
     ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``.
 
-    With ``second.product`` the residual has its turn `FACTOR` cycles behind its pixel, so that its total is there when
+    With a STORE_MULTIPLY the residual has its turn `FACTOR` cycles behind its pixel, so that its total is there when
     the first stage's result comes back: it takes the place of an accumulator, and the result that of a multiplier.
 
-    With ``first.binary`` the output is beats of signs (`sim.signs.pack_map`), `PACKING` cycles later. They pass
+    With STORE_SIGNS the output is beats of signs (`sim.signs.pack_map`), `PACKING` cycles later. They pass
     through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
     look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
     """
@@ -98,10 +97,7 @@ class Requantizer(wiring.Component):
             "residual": In(config.beat_bits),  # beat of the other operand, `RESIDUAL` cycles behind the issue
             "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),  # parameters of the block
             "released": Out(1),                # these may change
-            "add": In(1),                      # every pixel has a second stage; stands still while pixels are under way
-            # Requantisation of the first stage; stands still as well.
-            "first": In(instruction_layout(Opcode.STORE_SET)),
-            "second": In(instruction_layout(Opcode.STORE_ADD)),  # requantisation of the second; stands still as well
+            "chain": In(Chain(config)),        # what is done; stands still while pixels are under way
             "output": Out(data.ArrayLayout(signed(8), lanes)),  # a beat of results
             "output_valid": Out(1),            # it is one
             **({"packed": Out(1)} if config.binary_rows else {}),  # a pixel that makes no beat of its own
@@ -110,7 +106,8 @@ class Requantizer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        first, second, add = self.first, self.second, self.add
+        chain = self.chain
+        first, second, add = chain.requant, chain.second, chain.adds
         issue, pooled_source, residual = self.issue, self.pooled, self.residual
         if self.late(config):
             late = []
@@ -122,25 +119,24 @@ class Requantizer(wiring.Component):
         # valid[n], load[n]: the pixel that set out n cycles ago.
         valid = [issue.valid]
         load, release = [issue.valid & issue.load], [issue.valid & issue.release]
-        for chain, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"),
-                                    (release, self.RELEASE, "release")):
+        for stages, length, name in ((valid, self.ADD_LATENCY, "valid"), (load, 4, "load"),
+                                     (release, self.RELEASE, "release")):
             for cycle in range(1, length + 1):
                 delayed = Signal(name=f"{name}{cycle}")
                 # Without add a pixel has left here; what follows may switch to add.
-                m.d.sync += delayed.eq(chain[-1] & add if cycle == self.LATENCY + 1 else chain[-1])
-                chain.append(delayed)
+                m.d.sync += delayed.eq(stages[-1] & add if cycle == self.LATENCY + 1 else stages[-1])
+                stages.append(delayed)
         in_second = [Signal(name=f"second{cycle}") for cycle in range(self.ADD_LATENCY + 1)]
         m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
         a = self.SECOND     # cycles that the first stage's result is behind a pixel
 
-        def other_turn(cycle: int, chain: list[Value]) -> Value:
-            """Of the signals in ``chain``, that of the residual's turn."""
-            added = chain[cycle + self.SECOND - 1]
-            return Mux(multiplies, chain[cycle + self.FACTOR], added) if config.product else added
+        def other_turn(cycle: int, stages: list[Value]) -> Value:
+            """Of the signals in ``stages``, that of the residual's turn."""
+            added = stages[cycle + self.SECOND - 1]
+            return Mux(multiplies, stages[cycle + self.FACTOR], added) if config.product else added
 
         if config.product:
-            multiplies = Signal()
-            m.d.sync += multiplies.eq(second.product & ~second.bend)
+            multiplies = chain.multiplies
 
         control = Signal(LaneControl)
         m.d.comb += [
@@ -148,28 +144,29 @@ class Requantizer(wiring.Component):
             control.clear_bias.eq(add),
             control.load_factor.eq(load[2]),
             control.take_factor.eq(add),
-            control.residual.eq(other_turn(2, valid) & ~second.bend),
+            control.residual.eq(other_turn(2, valid) & ~chain.leaky),
             control.load_shift.eq(load[4]),
             control.take_shift.eq(add),
-            control.shift.eq(second.shift - MIN_SHIFT),
+            control.shift.eq(second.add.shift - MIN_SHIFT),
             self.released.eq(release[self.RELEASE]),
         ]
-        minus_b = Signal(signed(len(second.multiplier_b) + 1), reset_less=True)
-        m.d.sync += minus_b.eq(-second.multiplier_b)
+        minus_b = Signal(signed(len(second.add.multiplier_b) + 1), reset_less=True)
+        m.d.sync += minus_b.eq(-second.add.multiplier_b)
         output_comes = Mux(add, valid[self.ADD_LATENCY - 1], valid[self.LATENCY - 1])
         # Registers in front of what has many loads: a stage ahead of the cycle in which the lanes see it.
-        own, other = in_second[1 + a], other_turn(1, in_second) & ~second.bend
-        factor = Mux(own, second.multiplier_a, Mux(other, minus_b, 0))
-        if config.product:
-            factor = Mux(multiplies, Mux(other, second.multiplier_b, 0), factor)
+        own, other = in_second[1 + a], other_turn(1, in_second) & ~chain.leaky
+        # A STORE_MULTIPLY has its only multiplier, the other operand's, where the others have the result's.
+        of_first = Mux(multiplies, other, own) if config.product else own
+        of_other = other & ~multiplies if config.product else other
+        factor = Mux(of_first, second.add.multiplier_a, Mux(of_other, minus_b, 0))
         early = {
             "factor": factor,
-            "negative_factor": Mux(own & second.bend, second.multiplier_b, factor),
-            "subtrahend": Mux(other_turn(3, in_second) & ~second.bend, second.constant, 0),
-            "accumulate": in_second[3 + a] & ~second.bend,
-            "zero_point": Mux(in_second[7 + a], second.zero_point, first.zero_point),
-            "low": Mux(in_second[8 + a], second.low, first.low),
-            "high": Mux(in_second[8 + a], second.high, first.high),
+            "negative_factor": Mux(own & chain.leaky, second.leaky.negative, factor),
+            "subtrahend": Mux(other_turn(3, in_second) & ~chain.leaky, second.add.constant, 0),
+            "accumulate": in_second[3 + a] & ~chain.leaky,
+            "zero_point": Mux(in_second[7 + a], second.add.zero_point, first.zero_point),
+            "low": Mux(in_second[8 + a], second.add.low, first.low),
+            "high": Mux(in_second[8 + a], second.add.high, first.high),
         }
         if config.product:
             early["accumulate"] &= ~multiplies
@@ -177,7 +174,7 @@ class Requantizer(wiring.Component):
             packer, low_negative, high_negative = self._packer(m, valid, issue.row_end, early)
             # Only first results that ``add`` wants back are clipped; all else is zero, for the packer's beats.
             for limit in ("low", "high"):
-                early[limit] = Mux(first.binary & ~(valid[8] & add), 0, early[limit])
+                early[limit] = Mux(chain.signs & ~(valid[8] & add), 0, early[limit])
         for field, value in early.items():
             register = Signal.like(control[field], name=f"control_{field}", reset_less=True)
             m.d.sync += register.eq(value)
@@ -189,7 +186,7 @@ class Requantizer(wiring.Component):
                 delayed = Signal(name=f"beats{cycle}")
                 m.d.sync += delayed.eq(beats)
                 beats = delayed
-            output_comes = Mux(first.binary, beats, output_comes)
+            output_comes = Mux(chain.signs, beats, output_comes)
             m.d.comb += self.packed.eq(packer.valid & ~packer.completes)
         m.d.sync += self.output_valid.eq(output_comes)
 
@@ -272,8 +269,8 @@ class Requantizer(wiring.Component):
             row_end.append(delayed)
         first, second = self.LATENCY - 1, self.ADD_LATENCY - 1
         m.d.comb += [
-            packer.valid.eq(self.first.binary & Mux(self.add, valid[second], valid[first])),
-            packer.row_end.eq(Mux(self.add, row_end[second], row_end[first])),
+            packer.valid.eq(self.chain.signs & Mux(self.chain.adds, valid[second], valid[first])),
+            packer.row_end.eq(Mux(self.chain.adds, row_end[second], row_end[first])),
         ]
         negative = [Signal(name=f"{limit}_negative") for limit in ("low", "high")]
         m.d.sync += [sign.eq(early[limit][-1]) for sign, limit in zip(negative, ("low", "high"), strict=True)]

@@ -76,7 +76,7 @@ class StoreEngine(wiring.Component):
         connect(m, runs.run, flipped(self.run))
         for port in ("write_start", "data_beats", "data_address"):
             m.d.comb += getattr(runs, port).eq(getattr(self, port))
-        issue, store, add = sequencer.issue, sequencer.store, sequencer.geometry.add
+        issue, store = sequencer.issue, sequencer.store
         # Stands until the next is taken: a Winograd pixel's is taken with its first word, and wanted with its last; one
         # for a whole block is taken with its first pixel.
         residual = Signal(config.beat_bits, reset_less=True)
@@ -91,7 +91,7 @@ class StoreEngine(wiring.Component):
                 table.beats.valid.eq(self.side.valid),
                 table.beats.payload.eq(self.side.payload),
                 sequencer.table_loaded.eq(table.loaded),
-                table.use.eq(sequencer.table_used),
+                table.use.eq(sequencer.chain.table),
                 table.values.eq(results),
                 table.valid.eq(results_come),
             ]
@@ -103,6 +103,7 @@ class StoreEngine(wiring.Component):
 
             runs.start.eq(sequencer.runs_start),
             runs.geometry.eq(sequencer.geometry),
+            *([runs.signs.eq(sequencer.chain.signs)] if config.binary_rows else []),
             runs.store.eq(store),
             runs.index.eq(sequencer.index),
             runs.halt.eq(self.halt),
@@ -125,9 +126,7 @@ class StoreEngine(wiring.Component):
             requantizer.pooled.eq(self.pooled.payload),
             requantizer.residual.eq(residual),
             requantizer.channels.eq(parameters.channels),
-            requantizer.add.eq(add),
-            requantizer.first.eq(sequencer.geometry),
-            requantizer.second.eq(sequencer.second),
+            requantizer.chain.eq(sequencer.chain),
 
             buffer.w_en.eq(results_come),
             buffer.w_data.eq(Value.cast(results)),

@@ -5,8 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
-from ..arch.instruction_layout import instruction_layout
-from ..arch.isa import Opcode
+from ..arch.instruction_layout import instruction_layout, is_kind
+from ..arch.isa import Opcode, WordForm
 from ..config import NpuConfig
 from ..lib.bits import select
 from ..lib.stream_buffer import StreamBuffer
@@ -114,7 +114,7 @@ class StorePixels(wiring.Component):
         place = Signal(SelectShape(config))
         group, pixel = place[:group_bits], place[group_bits:]
         groups_share = config.groups_share
-        spread, alternate = geometry.spread, geometry.alternate
+        spread, alternate = (is_kind(geometry.words, form, config) for form in (WordForm.SPREAD, WordForm.ALTERNATE))
         row_start = Signal.like(word, name="row_start", reset_less=True)
         with m.If(self.restart):
             m.d.sync += [place.eq(0), word.eq(0)]
@@ -163,6 +163,7 @@ class StorePixels(wiring.Component):
         """Winograd: the words of each pixel. A position's offset is made in a cycle, added to the tile's word in the
         next."""
         config, geometry = self.config, self.geometry
+        tiles = is_kind(geometry.words, WordForm.TILES, config)
         m.submodules.sums = sums = WinogradSums()
         last_col, block_end, leaves = found["row_end"], found["block_end"], found["leaves"]
         found = {**found, "first": sums.first, "negate": sums.negate, "last": sums.last}
@@ -183,7 +184,7 @@ class StorePixels(wiring.Component):
 
         m.d.comb += [
             step.eq(active & output.ready & sums.last),
-            sums.enable.eq(geometry.winograd),
+            sums.enable.eq(tiles),
             sums.restart.eq(self.restart),
             sums.step.eq(active & output.ready),
             sums.next_row.eq(Mux(last_col, ~sums.row & ~block_end, sums.row)),
@@ -205,14 +206,14 @@ class StorePixels(wiring.Component):
                 address.eq(far),
                 self.beyond.eq(self.beyond | (shifted & far[exact_log2(config.acc_depth):].any() & ~self.store.pooled)),
             ]
-            with m.If(~geometry.winograd):
+            with m.If(~tiles):
                 m.d.sync += offset.eq(0)
 
         # Tiles are numbered on from row to row.
         tile = Cat(pixel[:(config.pixel_lanes - 1).bit_length()], word)
         row_start, following = Signal(len(tile), name="tile_row_start"), Signal(len(tile))
         m.d.comb += following.eq(tile + 1)
-        with m.If(step & geometry.winograd):
+        with m.If(step & tiles):
             with m.If(block_end):
                 m.d.sync += [tile.eq(0), row_start.eq(0)]
             with m.Elif(last_col & ~sums.row):

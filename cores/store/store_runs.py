@@ -34,6 +34,8 @@ class StoreRuns(wiring.Component):
             "start": In(1),                  # begin the STORE
             # Stands still from a cycle before ``start`` until ``idle``.
             "geometry": In(instruction_layout(Opcode.STORE_SET)),
+            # A row is written as signs, those of eight pixels to a beat; stands still as well.
+            **({"signs": In(1)} if config.binary_rows else {}),
             "store": In(instruction_layout(Opcode.STORE)),  # stands still from ``start`` until ``idle``
             "index": In(INDEX_BITS),         # it is this instruction
             "write_start": In(REGION_BITS),  # first beat of the data region that may be written
@@ -81,7 +83,7 @@ class StoreRuns(wiring.Component):
         m.d.comb += [behind.eq(end > self.data_beats), outside.eq(before | behind)]
         m.d.sync += [beats.eq(geometry.cols), length.eq(beats - 1), one_row.eq(geometry.rows == 1)]
         if config.binary_rows:
-            with m.If(geometry.binary):
+            with m.If(self.signs):
                 m.d.sync += beats.eq((geometry.cols + (MAP_PIXELS - 1)) >> exact_log2(MAP_PIXELS))
         if config.local_store:
             to_buffer, local = geometry.local, self.local

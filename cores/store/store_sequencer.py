@@ -5,11 +5,12 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
-from ..arch.instruction_layout import instruction_layout, opcode_of
-from ..arch.isa import Opcode, Queue
+from ..arch.instruction_layout import instruction_layout, is_kind, is_operation
+from ..arch.isa import Opcode, Queue, WordForm
 from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
+from .chain import Chain, take_operation
 from .requantizer import PixelIssue, Requantizer
 from .store_pixels import StorePixels
 
@@ -25,7 +26,7 @@ class StoreSequencer(wiring.Component):
     ``add`` a residual unless it bends, or has that of the block's first pixel, with ``pooled`` a beat of the pool unit.
     With ``winograd``, the words of its sum are read first, one a cycle, and ``issue`` is valid with the last. Between
     blocks there is no gap if the next parameters are there. The set operations wait until the requantizer has
-    ``drained``, as it reads ``geometry`` and ``second``.
+    ``drained``, as it reads ``chain``.
 
     The word of the next position is read in every cycle, whether a pixel sets out or not; a residual is taken
     `RESIDUAL_CYCLES` behind its pixel's first word: neither the accumulators' enable nor the side ring waits for all
@@ -35,8 +36,8 @@ class StoreSequencer(wiring.Component):
     that in which it could have left.
 
     The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
-    local row that begins outside the input buffer; a STORE without a STORE_SET in front of it is ILLEGAL. After an
-    error nothing moves until reset. ``state`` is that of the cycle before.
+    local row that begins outside the input buffer; a STORE without STORE_SET and STORE_REQUANT in front of
+    it is ILLEGAL. After an error nothing moves until reset. ``state`` is that of the cycle before.
     """
 
     #: Ports that are those of the engine; its token and error may also be those of a local STORE's writer.
@@ -55,7 +56,7 @@ class StoreSequencer(wiring.Component):
         super().__init__({
             **EnginePort(Queue.STORE, without=("post_load",)).members,
             "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
-            "second": Out(instruction_layout(Opcode.STORE_ADD)),  # the latest STORE_ADD
+            "chain": Out(Chain(config)),        # what is done to results
             "store": Out(instruction_layout(Opcode.STORE)),  # the STORE at hand
             "take_residual": Out(1),            # the pixel's beat of the side ring is taken
             "issue": Out(PixelIssue(config)),  # a pixel sets out
@@ -70,7 +71,6 @@ class StoreSequencer(wiring.Component):
             "parameters_wanted": Out(1),        # take those of the next block
             "parameters_loaded": In(1),         # they are complete
             **({
-                "table_used": Out(1),           # results are looked up
                 "table_wanted": Out(1),         # take a table
                 "table_loaded": In(1),          # it is complete
             } if config.table else {}),
@@ -82,11 +82,13 @@ class StoreSequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, geometry, store = self.config, self.geometry, self.store
-        opcode = opcode_of(self.queue.p.word)
-        add, pooled = geometry.add, store.pooled
+        word, chain = self.queue.p.word, self.chain
+        add, pooled = chain.adds, store.pooled
+        tiles = is_kind(geometry.words, WordForm.TILES, config)
         blocks_of_bank = config.oc_groups
         if config.groups_share:
-            blocks_of_bank = Mux(geometry.spread | geometry.alternate, 1, config.oc_groups)
+            shared = [is_kind(geometry.words, form, config) for form in (WordForm.SPREAD, WordForm.ALTERNATE)]
+            blocks_of_bank = Mux(Cat(shared).any(), 1, config.oc_groups)
         # A local STORE's token is given when its beats are in the input buffer.
         local = geometry.local if config.local_store else Const(0)
 
@@ -135,8 +137,8 @@ class StoreSequencer(wiring.Component):
         m.d.sync += [
             phase.eq(Mux(phase == Requantizer.ADD_CYCLES - 1, 0, phase + 1)),
             burst.eq(burst + 1),
-            bends.eq(add & self.second.bend),
-            residual.eq(add & ~self.second.bend),
+            bends.eq(chain.leaky),
+            residual.eq(add & ~chain.leaky),
         ]
         with m.If(begin):
             # The parameters take as long to come as one half of the bursts.
@@ -144,11 +146,11 @@ class StoreSequencer(wiring.Component):
         in_bursts = bends
         if config.binary_rows:
             # Their beats pass the lanes' last registers behind second turns, when the next burst's first ones do.
-            in_bursts = in_bursts & ~geometry.binary
+            in_bursts = in_bursts & ~chain.signs
         turn_comes = Mux(in_bursts, burst < Requantizer.SECOND, phase == 0)
         if config.winograd:
             # Nine words later, with the last one, it is the pixel's turn.
-            turn_comes = Mux(geometry.winograd, phase == 1, turn_comes)
+            turn_comes = Mux(tiles, phase == 1, turn_comes)
         # All but what a pixel is made of is there: parameters, room, its turn.
         able, has_room = Signal(name="able"), Signal(name="has_room")
         m.d.sync += [
@@ -166,7 +168,7 @@ class StoreSequencer(wiring.Component):
         gives_token = Signal()
         if config.product:
             wants_residual = Signal()
-            m.d.comb += wants_residual.eq(residual & (at.block_start | ~self.second.broadcast))
+            m.d.comb += wants_residual.eq(residual & (at.block_start | ~chain.second.add.broadcast))
         else:
             wants_residual = residual
         m.d.comb += [
@@ -201,30 +203,29 @@ class StoreSequencer(wiring.Component):
         # What is at the queue's head leaves it; an instruction that is noted there, if only to leave later.
         may_leave, in_hand = is_store | self.drained, self.queue.ready
         if config.table:
-            table = instruction_layout(Opcode.STORE_TABLE)(self.queue.p.word)
+            table = instruction_layout(Opcode.STORE_TABLE)(word)
             is_table, loads, begins = (Signal(name=name) for name in ("is_table", "loads_table", "begins_table"))
             m.d.comb += [
-                is_table.eq(opcode == Opcode.STORE_TABLE),
+                is_table.eq(is_operation(word, Opcode.STORE_TABLE)),
                 loads.eq(is_table & table.load),
                 begins.eq(resting & ~self.halt & self.drained & loads & self.queue.valid),
             ]
             m.d.sync += self.table_wanted.eq(begins & ~self.table_loaded)
-            with m.If(is_table & self.queue.valid & self.queue.ready):
-                m.d.sync += self.table_used.eq(table.use)
             may_leave, in_hand = Mux(loads, self.table_loaded, may_leave), in_hand | begins
         m.d.comb += [
-            is_store.eq(opcode == Opcode.STORE),
+            is_store.eq(is_operation(word, Opcode.STORE)),
             self.queue.ready.eq(resting & ~self.halt & may_leave),
             taken.eq(resting & ~self.halt & self.queue.valid & is_store),
         ]
         with m.If(self.queue.valid & in_hand):
             m.d.sync += self.index.eq(self.queue.p.index)
-        for code, target in ((Opcode.STORE_SET, geometry), (Opcode.STORE_ADD, self.second)):
-            with m.If(resting & ~self.halt & self.drained & self.queue.valid & (opcode == code)):
-                m.d.sync += Value.cast(target).eq(self.queue.p.word)
+        with m.If(resting & ~self.halt & self.drained & self.queue.valid):
+            with m.If(is_operation(word, Opcode.STORE_SET)):
+                m.d.sync += Value.cast(geometry).eq(word)
+            take_operation(m, chain, word, config)
         m.d.sync += begin.eq(taken)
         with m.If(taken):
-            m.d.sync += [Value.cast(store).eq(self.queue.p.word), resting.eq(0), ended.eq(0)]
+            m.d.sync += [Value.cast(store).eq(word), resting.eq(0), ended.eq(0)]
         with m.If(issue & at.end):
             m.d.sync += ended.eq(1)
 
@@ -232,7 +233,7 @@ class StoreSequencer(wiring.Component):
             Signal(name=name) for name in ("no_geometry", "too_many", "refused", "token"))
         beyond, fails, done = Signal(), Signal(), Signal()
         m.d.comb += [
-            no_geometry.eq(geometry.cols == 0),
+            no_geometry.eq((geometry.cols == 0) | ~chain.begun),
             too_many.eq(~pooled & (store.blocks > blocks_of_bank)),
             # The parameters arrive while a token is waited for.
             starts.eq(waiting & token & ~refused),

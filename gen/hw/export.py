@@ -13,7 +13,7 @@ import jinja2
 from boards.board import Board
 from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
 from cores.arch.instruction_layout import INDEX_BITS
-from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
+from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, Opcode
 from cores.arch.registers import (
     BASE_ALIGNMENT,
     COUNTERS,
@@ -25,6 +25,7 @@ from cores.arch.registers import (
     registers_of,
 )
 from cores.arch.stochastic import LENGTH_BITS
+from cores.arch.units import is_supported, kinds_of, reserved_fields
 from cores.bus.axi import LITE_ADDRESS_BITS
 from cores.bus.read_ports import PORTS, ReadPorts
 from cores.config import NpuConfig
@@ -46,15 +47,19 @@ def _environment(package: str) -> jinja2.Environment:
                               keep_trailing_newline=True)
 
 
-def _operations() -> list[dict[str, Any]]:
-    """Every operation with the bit positions of its fields."""
+def _operations(config: NpuConfig) -> list[dict[str, Any]]:
+    """Every operation of the machine, with the bit positions and kinds of its fields."""
     operations = []
     for opcode in Opcode:
-        fields, position = [], 0
-        for number, field in enumerate(HEADER + LAYOUTS[opcode]):
-            if number >= len(HEADER):
+        if not is_supported(opcode, config):
+            continue
+        fields, position = [], HEADER_BITS
+        reserved = reserved_fields(opcode, config)
+        for field in LAYOUTS[opcode]:
+            if field.name not in reserved:
+                kinds = [f"{kind.name} {kind.value}" for kind in kinds_of(field, config)]
                 fields.append({"name": field.name, "low": position, "high": position + field.bits - 1,
-                               "signed": field.signed})
+                               "signed": field.signed, "kinds": ", ".join(kinds)})
             position += field.bits
         operations.append({"name": opcode.name, "code": int(opcode), "queue": opcode.queue.name.lower(),
                            "fields": fields})
@@ -70,7 +75,7 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
         "config": config, "magic": MAGIC, "version": VERSION, "registers": registers_of(config),
         "control": list(Control), "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
         "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
-        "header": header, "operations": _operations(), "instruction_bytes": INSTRUCTION_BYTES,
+        "header": header, "operations": _operations(config), "instruction_bytes": INSTRUCTION_BYTES,
         "instruction_limit": 1 << INDEX_BITS, "stream_shift_most": (1 << LENGTH_BITS) - 1,
     }
 

@@ -5,6 +5,7 @@ order, so of a queue's dependencies on another only those count that reach furth
 becomes one post and one take, and every counter ends at zero.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cores.arch.instruction import Instruction
@@ -45,6 +46,8 @@ class Emitter:
         self._program: list[_Entry] = []
         self._queues: dict[Queue, list[_Entry]] = {queue: [] for queue in Queue}
         self._settings: dict[Opcode, dict[str, int]] = {}
+        #: What is done to results.
+        self._chain: dict[Opcode, dict[str, int]] = {}
         #: What loads do since the last LOAD_SET.
         self._mode: dict[str, int] = {"mode": -1}
         self._reached: dict[tuple[Queue, Queue], int] = {}
@@ -74,9 +77,15 @@ class Emitter:
             self._settings[opcode] = fields
             self._program.append(_Entry(opcode, self.layer, fields))
 
-    def set_table(self, *, use: bool, load: bool) -> None:
-        """Emit STORE_TABLE; the LOAD_SIDE of a table that is to be loaded follows."""
-        self._program.append(_Entry(Opcode.STORE_TABLE, self.layer, {"use": int(use), "load": int(load)}))
+    def set_chain(self, operations: Mapping[Opcode, dict[str, int]]) -> None:
+        """Emit the operations of a chain, STORE_REQUANT first, unless the store engine has them. A table that is
+        loaded stays what it is.
+        """
+        assert next(iter(operations)) == Opcode.STORE_REQUANT
+        table = operations.get(Opcode.STORE_TABLE)
+        if self._chain != operations:
+            self._program += [_Entry(opcode, self.layer, fields) for opcode, fields in operations.items()]
+        self._chain = {**operations, **({Opcode.STORE_TABLE: {"load": 0}} if table else {})}
 
     def set_load(self, fields: dict[str, int], mode: Opcode | None = None, mode_fields: dict[str, int] | None = None,
                  ) -> None:

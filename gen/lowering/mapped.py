@@ -133,7 +133,7 @@ class MappedLayer(ABC):
         base = chunk.place.base + (part.block - chunk.blocks.start) * tile.window.entries
         base += (row + (part.rows.start if part.rows else 0)) * tile.window.row_pitch
         tile.emit(Opcode.COMPUTE, after, buf_base=base, blocks=part.blocks, groups=part.groups,
-                  indexed=int(part.indexed), first=int(first), binary=int(part.binary), **self.fields(part))
+                  kind=part.kind, first=int(first), **self.fields(part))
         tile.load_weights(part, ahead)
 
     def fields(self, part: Pass) -> dict[str, int]:

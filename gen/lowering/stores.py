@@ -7,7 +7,7 @@ from cores.arch.isa import Opcode, Queue, largest_field
 from cores.arch.numerics import MAP_PIXELS, TABLE_BYTES
 from gen.ir.graph import repeats, second_stage, upscaled
 from gen.lowering.emitter import Emitter
-from gen.lowering.mapped import PlacedLayer, Region
+from gen.lowering.mapped import MappedLayer, PlacedLayer, Region
 from gen.lowering.places import TensorWrites
 from gen.memory.placement import Placement
 from gen.tiling.geometry import Window
@@ -55,9 +55,8 @@ class Stores:
         self._next_of_compute: list[int] = []
         #: Position of the STORE of each tile, as far as they are emitted.
         self._positions: list[int] = []
-        #: The table that the store engine has, by its place in memory, and the one that it looks results up in.
+        #: The table that the store engine has, by its place in memory.
         self._loaded: int | None = None
-        self._used: int | None = None
 
     @property
     def opened(self) -> int:
@@ -129,26 +128,14 @@ class Stores:
     def _store_copy(self, tile: OutputTile, copy: int) -> int:
         """Emit the STORE of a copy and its side data; returns its position."""
         emitter, mapped = self._emitter, tile.layer.mapped
-        window, first, residual, bend = tile.window, mapped.requantize, mapped.layer.residual, mapped.layer.bend
-        second, across = second_stage(mapped.layer), mapped.layer.upsample[1]
-        # What is bent or multiplied counts from its zero point.
-        origin = first.zero_point if bend or (residual and residual.product) else 0
+        window, residual, across = tile.window, mapped.layer.residual, mapped.layer.upsample[1]
         result = (mapped.target.shape[0], *upscaled(mapped.layer, mapped.target.shape[1:]))
         common = residual is not None and repeats(self._tensors[residual.other].shape, result)
         row_pitch, block_pitch, offset = self._places(tile, copy)
-        signs = tile.local is None and self._tensors[mapped.layer.output].signs
         emitter.set(
             Opcode.STORE_SET, rows=window.rows, cols=window.cols * across, row_pitch=row_pitch,
-            block_pitch=block_pitch, zero_point=first.zero_point - origin, low=first.low - origin,
-            high=first.high - origin, add=int(second is not None), binary=int(signs),
-            local=int(tile.local is not None), **tile.words)
-        if second:
-            emitter.set(
-                Opcode.STORE_ADD, multiplier_a=second.multiplier_a, multiplier_b=second.multiplier_b,
-                constant=residual.constant if residual else 0, shift=second.shift, zero_point=second.zero_point,
-                low=second.low, high=second.high, bend=int(bend is not None),
-                product=int(residual is not None and residual.product), broadcast=int(common))
-        self._use_table(tile.layer)
+            block_pitch=block_pitch, local=int(tile.local is not None), **tile.words)
+        self._set_chain(tile, broadcast=common)
         # A pooled STORE runs beside its POOL; any other begins when its sums are final.
         position = emitter.emit(
             Opcode.STORE, after={} if tile.pooled else {Queue.COMPUTE: tile.computed}, offset=offset,
@@ -162,18 +149,21 @@ class Stores:
                 self._load_residual(tile, residual.other, block, None if common else copy)
         return position
 
-    def _use_table(self, layer: PlacedLayer) -> None:
-        """Have results looked up in a layer's table, or in none."""
-        table = layer.table
-        if table == self._used:
+    def _set_chain(self, tile: OutputTile, *, broadcast: bool) -> None:
+        """Have done to results what a tile's layer wants, and its table loaded; ``broadcast``: as STORE_ADD has it."""
+        mapped, table = tile.layer.mapped, tile.layer.table
+        chain = _chain(mapped, broadcast=broadcast)
+        if table is not None:
+            chain[Opcode.STORE_TABLE] = {"load": 0}
+        if tile.local is None and self._tensors[mapped.layer.output].signs:
+            chain[Opcode.STORE_SIGNS] = {}
+        if table in (None, self._loaded):
+            self._emitter.set_chain(chain)
             return
-        load = table not in (None, self._loaded)
-        self._emitter.set_table(use=table is not None, load=load)
-        self._used = table
-        if load and table is not None:
-            self._loaded = table
-            self._emitter.emit(Opcode.LOAD_SIDE, offset=table, rows=1, row_pitch=0,
-                               cols=TABLE_BYTES // layer.mapped.config.beat_bytes)
+        self._loaded = table
+        self._emitter.set_chain({**chain, Opcode.STORE_TABLE: {"load": 1}})
+        self._emitter.emit(Opcode.LOAD_SIDE, offset=table, rows=1, row_pitch=0,
+                           cols=TABLE_BYTES // mapped.config.beat_bytes)
 
     def _load_parameters(self, tile: OutputTile, block: int, count: int) -> None:
         self._emitter.emit(Opcode.LOAD_SIDE, offset=tile.layer.parameters + block * PARAMETER_BEATS,
@@ -191,6 +181,28 @@ class Stores:
         self._emitter.emit(
             Opcode.LOAD_SIDE, after=after, offset=place.offset + block * height * width + start,
             cols=1 if copy is None else cols * across, rows=rows, row_pitch=width * down if rows > 1 else 0)
+
+
+def _chain(mapped: MappedLayer, *, broadcast: bool) -> dict[Opcode, dict[str, int]]:
+    """The operations that a layer's arithmetic takes, and their fields."""
+    first, second = mapped.requantize, second_stage(mapped.layer)
+    residual, bend = mapped.layer.residual, mapped.layer.bend
+    # What is bent or multiplied counts from its zero point.
+    origin = first.zero_point if bend or (residual and residual.product) else 0
+    chain = {Opcode.STORE_REQUANT: {"zero_point": first.zero_point - origin, "low": first.low - origin,
+                                    "high": first.high - origin}}
+    if second is None:
+        return chain
+    last = {"shift": second.shift, "zero_point": second.zero_point, "low": second.low, "high": second.high}
+    if residual is None:
+        chain[Opcode.STORE_LEAKY] = {**last, "multiplier": second.multiplier_a, "negative": second.multiplier_b}
+        return chain
+    last |= {"constant": residual.constant, "broadcast": int(broadcast)}
+    if residual.product:
+        chain[Opcode.STORE_MULTIPLY] = {**last, "multiplier": second.multiplier_b}
+    else:
+        chain[Opcode.STORE_ADD] = {**last, "multiplier_a": second.multiplier_a, "multiplier_b": second.multiplier_b}
+    return chain
 
 
 def _pixels(tile: OutputTile, copies: range) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import EntryForm, Opcode, Queue
 from cores.arch.numerics import MAP_PIXELS, MIN_SHIFT, MULTIPLIER_BITS
 from cores.config import NpuConfig
 from gen.ir.beyond import values_beyond
@@ -265,7 +265,8 @@ class BinaryMapping(ConvMapping):
         else:
             emitter.set_load({
                 **shared, "cols": columns.data, "pad_left": columns.left, "pad_right": columns.right,
-                "pad_value": padding or 0, "stride": geometry.load_stride, "sign": 1, "pair": int(pair)})
+                "pad_value": padding or 0, "stride": geometry.load_stride,
+                "form": EntryForm.SIGN_PAIRS if pair else EntryForm.SIGNS})
             offset += col
         return emitter.emit(
             Opcode.LOAD_ACT, after=after, offset=offset, buf_base=base + window.buffer_row * window.row_pitch,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from cores.arch.isa import StepKind
 from cores.config import NpuConfig
 from gen.ir.graph import Conv
 from gen.tiling.weights import Pass, Passes
@@ -165,7 +166,8 @@ def passes_of(layer: Conv, config: NpuConfig) -> Passes:
                 if keys[start]:
                     indexed = bool(keys[start] > 0)
                     groups = int(keys[start]) if indexed else config.groups_dense
-                    passes.append(Pass(first + start, count, groups, indexed, offset))
+                    kind = StepKind.INDEXED if indexed else StepKind.DENSE
+                    passes.append(Pass(first + start, count, groups, kind, offset))
                     offset += count * taps * groups * passes[-1].step_beats(config)
         tiles.append(tuple(passes))
     return tuple(tiles)
@@ -177,10 +179,11 @@ def pack(layer: Conv, tiles: Passes, config: NpuConfig) -> np.ndarray:
     for tile, passes in enumerate(tiles):
         first, weights = _blocks_of_tile(layer, tile, config)
         excess = _excess(weights, config)
-        whole = {block for part in passes if not part.indexed for block in range(part.block, part.block + part.blocks)}
+        whole = {block for part in passes if part.kind == StepKind.DENSE
+                 for block in range(part.block, part.block + part.blocks)}
         for part in passes:
             blocks = slice(part.block - first, part.block - first + part.blocks)
-            if not part.indexed:
+            if part.kind == StepKind.DENSE:
                 steps = _dense_steps(weights[blocks], config)
             else:
                 rest = excess if excess is not None and part.block in whole else weights

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from cores.arch.isa import StepKind
 from cores.arch.numerics import SIGN_BLOCKS
 from cores.config import NpuConfig
 from gen.ir.graph import Conv
@@ -130,7 +131,7 @@ def passes_of_signs(layer: Conv, source: SignSource, config: NpuConfig) -> Passe
     outputs, _, height, width = layer.weights.shape
     taps = height if source.columns else height * width
     beats = source.blocks * taps * config.binary_groups * config.binary_rows
-    return tuple((Pass(0, source.blocks, config.binary_groups, False, tile * beats, binary=True),)
+    return tuple((Pass(0, source.blocks, config.binary_groups, StepKind.BINARY, tile * beats),)
                  for tile in range(-(-outputs // config.oc_lanes)))
 
 

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cores.arch.isa import StepKind
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
 from gen.ir.graph import Conv
@@ -65,7 +66,7 @@ class StochasticMapping(ConvMapping):
 
     def fields(self, part: Pass) -> dict[str, int]:
         assert self.layer.stochastic is not None
-        return {"stochastic": 1, **self.layer.stochastic.streams.fields}
+        return dict(self.layer.stochastic.streams.fields)
 
 
 def _passes(layer: Conv, config: NpuConfig) -> Passes:
@@ -73,7 +74,7 @@ def _passes(layer: Conv, config: NpuConfig) -> Passes:
     outputs, channels, height, width = layer.weights.shape
     blocks = -(-channels // config.ic_lanes)
     beats = blocks * height * width * config.oc_lanes
-    return tuple((Pass(0, blocks, config.stochastic_groups, False, tile * beats, stochastic=True),)
+    return tuple((Pass(0, blocks, config.stochastic_groups, StepKind.STOCHASTIC, tile * beats),)
                  for tile in range(-(-outputs // config.oc_lanes)))
 
 

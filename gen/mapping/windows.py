@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cores.arch.isa import StepKind, WordForm
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Tensor
@@ -123,6 +124,10 @@ class WindowGeometry(Geometry):
         return 1
 
     @property
+    def words_form(self) -> WordForm:
+        return WordForm.ALTERNATE if self.alternate else WordForm.SPREAD
+
+    @property
     def word_rows(self) -> int:
         return 2 if self.alternate else 1
 
@@ -155,12 +160,12 @@ class WindowGeometry(Geometry):
             "kernel_h": len(rows), "kernel_w": self.tap_groups(config), "stride": 1,
             "rows": -(-window.rows // self.word_rows), "cols": window.cols, "buf_row_pitch": window.row_pitch,
             "buf_row_step": self.buffer_row_step(window), "buf_block_pitch": window.entries,
-            "spread": int(not self.alternate), "window": 1, "alternate": int(self.alternate),
-            "shift": int(self.shift and rows.start == 0), "reads": self.reads(window.cols, config),
+            "words": self.words_form, "shift": int(self.shift and rows.start == 0),
+            "reads": self.reads(window.cols, config),
         }
 
     def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
-        return {"spread": int(not self.alternate), "alternate": int(self.alternate)}
+        return {"words": self.words_form}
 
 
 class WindowWeights:
@@ -186,7 +191,7 @@ class WindowWeights:
                 used = np.flatnonzero(part[block].any(axis=(1, 2, 3, 4))) if number else np.arange(geometry.step_rows)
                 if len(used):
                     rows = range(int(used[0]), int(used[-1]) + 1)
-                    passes.append(Pass(block, 1, 1, False, offset, rows))
+                    passes.append(Pass(block, 1, 1, StepKind.WINDOW, offset, rows))
                     offset += geometry.steps(config, rows) * passes[-1].step_beats(config)
             tiles.append(tuple(passes))
         self.tiles: Passes = tuple(tiles)

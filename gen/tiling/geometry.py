@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from cores.arch.isa import Opcode, largest_field
+from cores.arch.isa import Opcode, WordForm, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
@@ -207,12 +207,12 @@ class Geometry:
         return {
             "kernel_h": self.kernel[0], "kernel_w": self.kernel[1], "stride": self.stride[1], "rows": window.rows,
             "cols": window.cols, "buf_row_pitch": window.row_pitch, "buf_row_step": self.buffer_row_step(window),
-            "buf_block_pitch": window.entries, "spread": int(narrow),
+            "buf_block_pitch": window.entries, "words": _form(narrow),
         }
 
     def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
         """What STORE_SET says of the words."""
-        return {"spread": int(narrow), "alternate": 0}
+        return {"words": _form(narrow)}
 
     def loads(self, window: Window) -> bool:
         """Whether instructions can express what is loaded for a window."""
@@ -225,6 +225,10 @@ class Geometry:
         return (self.loads(window) and window.row_pitch <= _MAX_ROW_PITCH
                 and self.buffer_row_step(window) <= _MAX_BLOCK_PITCH
                 and window.entries <= min(config.input_depth, _MAX_BLOCK_PITCH))
+
+
+def _form(narrow: bool) -> WordForm:
+    return WordForm.SPREAD if narrow else WordForm.PIXELS
 
 
 def input_range(start: int, length: int, size: int) -> tuple[int, int, int, int]:

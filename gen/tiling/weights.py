@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cores.arch.isa import StepKind
 from cores.arch.numerics import PARAMETER_BYTES
 from cores.config import NpuConfig
 
@@ -15,7 +16,8 @@ PARAMETER_BEATS = PARAMETER_BYTES
 
 @dataclass(frozen=True)
 class Pass:
-    """A run of input blocks that one COMPUTE can cover, and where its weights begin (beats from the layer's first).
+    """A run of input blocks that one COMPUTE can cover, the kind of its steps, and where its weights begin (beats from
+    the layer's first).
 
     ``rows``: of a depthwise layer in windows, the kernel's rows of steps that it has; None for all.
     """
@@ -23,17 +25,13 @@ class Pass:
     block: int
     blocks: int
     groups: int
-    indexed: bool
+    kind: StepKind
     offset: int
     rows: range | None = None
-    #: The binary unit's: blocks have 8 * tn channels.
-    binary: bool = False
-    #: The stochastic unit's.
-    stochastic: bool = False
 
     def step_beats(self, config: NpuConfig) -> int:
         """Beats of the weight ring that a step takes."""
-        return config.step_beats(indexed=self.indexed, binary=self.binary, stochastic=self.stochastic)
+        return config.step_beats(self.kind)
 
 
 #: Of each output tile (channels ``o * tm`` and following) the passes that make it.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import Opcode, Queue, StepKind, WordForm
 from cores.arch.numerics import POOL_WIDTH
 
 from ..binary import check_binary, multiply_binary
@@ -65,24 +65,23 @@ def _compute(machine: Machine, index: int, geometry: Instruction, instruction: I
     """COMPUTE: for block, ky, kx, group: all pixels; as far as the weight ring allows at a time."""
     config, accumulators = machine.config, machine.accumulators
     check_form(machine, index, geometry, instruction)
-    rows = geometry["rows"] * (2 if geometry["alternate"] else 1)
+    kind = StepKind(instruction["kind"])
+    rows = geometry["rows"] * (2 if geometry["words"] == WordForm.ALTERNATE else 1)
     places = sum_places(machine, index, geometry, rows, geometry["cols"], instruction["acc_base"])
-    multiply = multiply_windows if geometry["window"] else _multiply
-    groups, indexed, binary = instruction["groups"], bool(instruction["indexed"]), bool(instruction["binary"])
-    stochastic = bool(instruction["stochastic"])
-    if stochastic:
+    multiply, groups = multiply_windows if kind == StepKind.WINDOW else _multiply, instruction["groups"]
+    if kind == StepKind.STOCHASTIC:
         check_stochastic(machine, index, geometry, instruction)
-    elif binary:
+    elif kind == StepKind.BINARY:
         check_binary(machine, index, geometry, instruction)
     else:
-        machine.require(indexed or groups <= config.groups_dense, index,
+        machine.require(kind == StepKind.INDEXED or groups <= config.groups_dense, index,
                         f"{groups} groups of a dense block of {config.groups_dense}")
     bank = instruction["bank"]
     if machine.strict:
         machine.hazards.compute_writes(index, bank, places, bool(instruction["first"]))
     if instruction["first"]:
         accumulators.sums[bank, places] = 0
-    step_beats = config.step_beats(indexed=indexed, binary=binary, stochastic=stochastic)
+    step_beats = config.step_beats(kind)
     steps = instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * groups
     held = np.empty((0, config.beat_bytes), np.uint8)
     done = 0
@@ -112,13 +111,13 @@ def _multiply(machine: Machine, index: int, geometry: Instruction, instruction: 
     inputs = _all_rows(geometry, _row_places(machine, index, geometry, bases, ky, kx), range(geometry["rows"]))
     if machine.strict:
         machine.hazards.compute_reads(index, inputs)
-    if instruction["stochastic"]:
+    if instruction["kind"] == StepKind.STOCHASTIC:
         multiply_stochastic(machine, instruction, places, inputs, first % groups, steps)
         return
-    if instruction["binary"]:
+    if instruction["kind"] == StepKind.BINARY:
         multiply_binary(machine, bank, places, inputs, first % groups, steps)
         return
-    weights = dense_weights(config, steps, first % groups, groups, indexed=bool(instruction["indexed"]))
+    weights = dense_weights(config, steps, first % groups, groups, indexed=instruction["kind"] == StepKind.INDEXED)
     # As many taps at a time as keep float32 exact.
     largest = max(1, int(np.abs(weights).max())) * 128 * config.ic_lanes
     many = max(1, _EXACT // largest)
@@ -128,7 +127,7 @@ def _multiply(machine: Machine, index: int, geometry: Instruction, instruction: 
         factors = weights[begin:begin + many].astype(np.float32).reshape(-1, config.oc_lanes)
         total += (activations @ factors).astype(np.int64)
     of_groups = total.reshape(-1, config.oc_groups, config.ic_lanes)
-    if geometry["spread"]:
+    if geometry["words"] == WordForm.SPREAD:
         of_groups = np.take_along_axis(of_groups, (places % config.oc_groups)[:, :, None], axis=1)
     sums = machine.accumulators.sums
     sums[bank, places] = machine.accumulators.wrap(sums[bank, places] + of_groups)

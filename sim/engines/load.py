@@ -3,12 +3,11 @@
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue
-from cores.arch.numerics import SIGN_BLOCKS
+from cores.arch.isa import EntryForm, Opcode, Queue
 
 from ..errors import HazardError
 from ..gather import gather_box
-from ..hazards import Stage, check_box
+from ..hazards import Stage, blocks_of_entry, check_box
 from ..machine import Machine, Steps
 from ..signs import sign_runs
 from ..storage import Ring, entry_places
@@ -118,11 +117,11 @@ def _load_box(machine: Machine, index: int, geometry: Instruction, tiles: Instru
     blocks, rows, cols = instruction["blocks"], instruction["rows"], geometry["cols"]
     top, left = instruction["pad_top"], geometry["pad_left"]
     box_rows, box_cols = top + rows + instruction["pad_bottom"], left + cols + geometry["pad_right"]
-    sign, pair = bool(geometry["sign"]), bool(geometry["sign"] and geometry["pair"])
+    sign, pair = geometry["form"] != EntryForm.BYTES, geometry["form"] == EntryForm.SIGN_PAIRS
     machine.require(box_cols > int(pair), index, "a row of one pixel has no pairs")
     _check_range(machine, index, geometry, instruction)
     bank, entry = entry_places(config.banks, geometry["stride"], 0, box_cols - int(pair))
-    together = SIGN_BLOCKS // (1 + int(pair)) if sign else 1      # blocks in an entry
+    together = blocks_of_entry(geometry)
     if tiles is not None:
         check_tiles(machine, index, geometry, tiles, instruction, box_rows, box_cols)
     else:

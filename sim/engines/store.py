@@ -1,12 +1,12 @@
 """The store queue: sums, requantised, to memory or to the input buffer."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 
 import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import SECOND_STAGES, Opcode, Queue, WordForm
 from cores.arch.numerics import FACTOR_BITS, MAX_SHIFT, MIN_SHIFT, PARAMETER_BYTES, TABLE_BYTES
 
 from .. import golden
@@ -23,39 +23,52 @@ __all__ = ["store_engine"]
 
 
 def store_engine(machine: Machine) -> Steps:
-    geometry = second = None
-    table = used = None     # the one that is there; the one that results are looked up in
+    geometry: Instruction | None = None
+    chain: dict[Opcode, Instruction] = {}
+    table: np.ndarray | None = None     # the one that was loaded
     while True:
         index, instruction = yield from machine.fetch(Queue.STORE)
         match instruction.opcode:
             case Opcode.STORE_SET:
                 geometry = instruction
-            case Opcode.STORE_ADD:
-                second = instruction
-            case Opcode.STORE_TABLE:
-                if instruction["load"]:
-                    beats = yield from _take_side(machine, TABLE_BYTES // machine.config.beat_bytes, "a table")
-                    table = unpack_table(beats)
-                if instruction["use"] and table is None:
-                    raise HazardError(index, "it looks up in a table that was never loaded")
-                used = table if instruction["use"] else None
-            case _:
+            case Opcode.STORE:
                 assert geometry is not None
-                if geometry["add"] and second is None:
-                    raise HazardError(index, "no STORE_ADD is in front of it")
-                yield from _store(machine, index, geometry, second, instruction, used)
+                yield from _store(machine, index, geometry, chain, instruction, table)
                 local = bool(geometry["local"])
                 machine.require(not (local and instruction["post_load"]), index, "a local STORE has no post_load")
                 # STOREs finish in order: a STORE_SET, which changes their kind, waits for those before it.
                 machine.post(Queue.STORE, index, instruction, "post_compute", Stage.READ, Stage.KEPT)
                 if not local:
                     machine.post(Queue.STORE, index, instruction, "post_load", Stage.READ, Stage.KEPT, Stage.WRITTEN)
+            case opcode:
+                if opcode == Opcode.STORE_TABLE:
+                    if instruction["load"]:
+                        beats = yield from _take_side(machine, TABLE_BYTES // machine.config.beat_bytes, "a table")
+                        table = unpack_table(beats)
+                    if table is None:
+                        raise HazardError(index, "it looks up in a table that was never loaded")
+                if opcode == Opcode.STORE_REQUANT:
+                    chain.clear()
+                chain[opcode] = instruction
+                _check_chain(index, chain)
         yield None
 
 
-def _store(machine: Machine, index: int, geometry: Instruction, second: Instruction | None,
+def _check_chain(index: int, chain: Mapping[Opcode, Instruction]) -> None:
+    """Raise HazardError for operations that do not go together."""
+    if sum(opcode in chain for opcode in SECOND_STAGES) > 1:
+        raise HazardError(index, "the chain has a second stage already")
+    if Opcode.STORE_SIGNS in chain and Opcode.STORE_TABLE in chain:
+        raise HazardError(index, "signs are not looked up")
+
+
+def _second_stage(chain: Mapping[Opcode, Instruction]) -> Instruction | None:
+    return next((chain[opcode] for opcode in SECOND_STAGES if opcode in chain), None)
+
+
+def _store(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
            instruction: Instruction, table: np.ndarray | None) -> Steps:
-    """STORE: for each block its parameters, then its pixels with their residual beats. ``table``: that of its results.
+    """STORE: for each block its parameters, then its pixels with their residual beats. ``table``: what was loaded.
 
     With ``repeats`` neighbouring columns have the same sums.
     """
@@ -63,22 +76,22 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
     rows, bank = geometry["rows"], instruction["bank"]
     columns = np.arange(geometry["cols"]) // (1 + instruction["repeats"])
     cols, count = int(columns[-1]) + 1, rows * len(columns)
-    if geometry["local"] and geometry["binary"]:
+    signs_alone, tiles = Opcode.STORE_SIGNS in chain, geometry["words"] == WordForm.TILES
+    if geometry["local"] and signs_alone:
         raise HazardError(index, "signs are not stored to the input buffer")
-    if table is not None and geometry["binary"]:
-        raise HazardError(index, "signs are not looked up")
-    if geometry["winograd"] and instruction["pooled"]:
+    if tiles and instruction["pooled"]:
         raise HazardError(index, "pooled pixels are not sums of tiles")
     if not instruction["pooled"]:
-        held = 1 if geometry["spread"] or geometry["alternate"] else config.oc_groups
+        held = 1 if geometry["words"] in (WordForm.SPREAD, WordForm.ALTERNATE) else config.oc_groups
         if instruction["blocks"] > held:
             raise MachineError(ErrorCode.BUFFER, index, f"{instruction['blocks']} blocks of a bank of {held}")
-        if geometry["winograd"]:
+        if tiles:
             places, signs = tile_places(machine, index, geometry, cols)
         else:
             places, signs = sum_places(machine, index, geometry, rows, cols), None
-    adds = bool(geometry["add"]) and second is not None and not second["bend"]
-    common = second is not None and bool(second["broadcast"])
+    second = _second_stage(chain)
+    adds = second is not None and second.opcode != Opcode.STORE_LEAKY
+    common = adds and second is not None and bool(second["broadcast"])
     for block in range(instruction["blocks"]):
         parameters = yield from _take_side(machine, PARAMETER_BYTES, "channel parameters")
         residual = None
@@ -94,9 +107,12 @@ def _store(machine: Machine, index: int, geometry: Instruction, second: Instruct
             if signs is not None:
                 sums = accumulators.wrap((sums * signs[..., None]).sum(axis=1))
         sums = sums.reshape(rows, cols, -1)[:, columns].reshape(count, -1)
-        values = _requantize(machine, index, geometry, second, parameters, sums, residual)
-        if table is not None:
+        values = _requantize(machine, index, geometry, chain, parameters, sums, residual)
+        if Opcode.STORE_TABLE in chain:
+            assert table is not None
             values = golden.look_up(values, table)
+        if signs_alone:
+            values = pack_map(values).view(np.int8)
         write = _keep_rows if geometry["local"] else _write_rows
         write(machine, index, geometry, instruction["offset"] + block * geometry["block_pitch"], values)
         yield None
@@ -151,49 +167,52 @@ def _take_pooled(machine: Machine, rows: int, columns: np.ndarray,
     return np.concatenate(pooled), np.concatenate(residual) if add else None
 
 
-def _requantize(machine: Machine, index: int, geometry: Instruction, second: Instruction | None,
+def _requantize(machine: Machine, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction],
                 parameters: np.ndarray, sums: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
     """(rows, cols, tn) int8 of ``sums`` (rows * cols, tn)."""
     words = np.ascontiguousarray(parameters).reshape(-1).view("<u4").reshape(-1, 2)
     bias, multiplier, shift = words[:, 0].view("<i4").astype(np.int64), words[:, 1] & 0x1FFFF, words[:, 1] >> 24 & 0x3F
     shape = (-1, geometry["rows"], geometry["cols"])
+    first, second = chain[Opcode.STORE_REQUANT], _second_stage(chain)
     if machine.strict:
         half = 1 << machine.config.acc_width - 1
         biased = sums + bias
         machine.require(-half <= biased.min() and biased.max() < half, index, "an accumulator overflows with its bias")
-        stages = [geometry, second] if geometry["add"] and second else [geometry]
+        stages = [first, second] if second else [first]
         machine.require(all(stage["low"] <= stage["high"] for stage in stages), index,
                         "a clip's bounds are not in order")
-        machine.require(bool(geometry["add"]) or -128 <= geometry["low"] and geometry["high"] <= 127, index,
+        machine.require(second is not None or -128 <= first["low"] and first["high"] <= 127, index,
                         "clip bounds beyond int8 are for a result that has a second stage")
-        shifts = [*shift, second["shift"]] if geometry["add"] and second else shift
-        if geometry["add"] and second and second["product"]:
-            machine.require(not second["bend"] and _fits_product(second), index,
-                            f"a product has no bend, and factors of {FACTOR_BITS} bits")
+        shifts = [*shift, second["shift"]] if second else shift
+        if Opcode.STORE_MULTIPLY in chain:
+            machine.require(_fits_product(chain[Opcode.STORE_MULTIPLY]), index,
+                            f"a product has factors of {FACTOR_BITS} bits")
         machine.require(MIN_SHIFT <= min(shifts) and max(shifts) <= MAX_SHIFT, index,
                         f"shifts must be in {MIN_SHIFT}..{MAX_SHIFT}")
     # A shift below MIN_SHIFT has no meaning; the golden model still needs one it can compute.
     values = golden.requantize(sums.T.reshape(shape), bias, multiplier, np.maximum(shift, 1),
-                               geometry["zero_point"], geometry["low"], geometry["high"])
-    if geometry["add"] and second:
-        factors = second["multiplier_a"], second["multiplier_b"]
-        last = max(second["shift"], 1), second["zero_point"], second["low"], second["high"]
-        if residual is None:
-            values = golden.bend(values, *factors, *last)
-        else:
-            other = residual.view(np.int8).T.reshape(-1, 1, 1) if second["broadcast"] else (
-                residual.view(np.int8).T.reshape(shape))
-            if second["product"]:
-                values = golden.product(values, other, factors[1], second["constant"], *last)
-                return values.astype(np.int8).transpose(1, 2, 0)
-            values = golden.residual_add(values, other, *factors, second["constant"], *last)
+                               first["zero_point"], first["low"], first["high"])
+    if second:
+        values = _second(second, values, residual)
     return values.astype(np.int8).transpose(1, 2, 0)
 
 
+def _second(stage: Instruction, values: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
+    """The second stage of ``values`` (tn, rows, cols); ``residual``: uint8 beats of the other operand, or None."""
+    last = max(stage["shift"], 1), stage["zero_point"], stage["low"], stage["high"]
+    if residual is None:
+        return golden.bend(values, stage["multiplier"], stage["negative"], *last)
+    other = residual.view(np.int8).T.reshape(-1, 1, 1) if stage["broadcast"] else (
+        residual.view(np.int8).T.reshape(values.shape))
+    if stage.opcode == Opcode.STORE_MULTIPLY:
+        return golden.product(values, other, stage["multiplier"], stage["constant"], *last)
+    return golden.residual_add(values, other, stage["multiplier_a"], stage["multiplier_b"], stage["constant"], *last)
+
+
 def _fits_product(second: Instruction) -> bool:
-    """Whether every factor that a STORE_ADD with ``product`` makes of an int8 value has FACTOR_BITS."""
+    """Whether every factor that a STORE_MULTIPLY makes of an int8 value has FACTOR_BITS."""
     limit = 1 << FACTOR_BITS - 1
-    return all(-limit <= value * second["multiplier_b"] - second["constant"] < limit for value in (-128, 127))
+    return all(-limit <= value * second["multiplier"] - second["constant"] < limit for value in (-128, 127))
 
 
 def _keep_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
@@ -212,8 +231,6 @@ def _keep_rows(machine: Machine, index: int, geometry: Instruction, first: int, 
 
 def _write_rows(machine: Machine, index: int, geometry: Instruction, first: int, values: np.ndarray) -> None:
     """Write a block's rows (rows, cols, tn), stopping before the first that is outside the writable region."""
-    if geometry["binary"]:
-        values = pack_map(values).view(np.int8)
     cols = values.shape[1]
     starts = first + np.arange(geometry["rows"]) * geometry["row_pitch"]
     bad = (starts < machine.write_start) | (starts + cols > len(machine.memory))

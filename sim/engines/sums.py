@@ -3,6 +3,7 @@
 import numpy as np
 
 from cores.arch.instruction import Instruction
+from cores.arch.isa import WordForm
 
 from ..errors import HazardError
 from ..machine import Machine
@@ -16,9 +17,9 @@ def sum_places(machine: Machine, index: int, geometry: Instruction, rows: int, c
     ``base``: the tile's first word. Those of transformed tiles are read as `sim.winograd.tile_places` says.
     """
     accumulators = machine.accumulators
-    spread, alternate = bool(geometry["spread"]), bool(geometry["alternate"])
-    if alternate and (spread or machine.config.oc_groups != 2):
-        raise HazardError(index, "rows alternate between two groups of output lanes, and are not spread")
+    spread, alternate = geometry["words"] == WordForm.SPREAD, geometry["words"] == WordForm.ALTERNATE
+    if alternate and machine.config.oc_groups != 2:
+        raise HazardError(index, "rows alternate between two groups of output lanes")
     machine.check_words(index, base + accumulators.words(rows, cols, spread=spread, alternate=alternate))
     if spread:
         places = accumulators.spread_places(rows, cols)

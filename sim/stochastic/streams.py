@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.arch.stochastic import (
     MAX_LENGTH_LOG,
     MIN_LENGTH_LOG,
@@ -75,7 +75,7 @@ class Streams:
 
 def shortened(instruction: Instruction, shift: int) -> Instruction:
     """What a machine makes of a COMPUTE when register ``stream_shift`` has ``shift``; of others nothing."""
-    if not shift or instruction.opcode != Opcode.COMPUTE or not instruction["stochastic"]:
+    if not shift or instruction.opcode != Opcode.COMPUTE or instruction["kind"] != StepKind.STOCHASTIC:
         return instruction
     shorter = {name: max(0, instruction[name] - shift) for name in ("length", "made")}
     return Instruction(instruction.opcode, **{**instruction.fields, **shorter})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import Opcode, Queue, StepKind, WordForm
 from cores.buffers.accumulators import Accumulators
 from cores.compute.binary.binary_unit import BinaryUnit
 from cores.compute.compute_engine import ComputeEngine
@@ -57,7 +57,7 @@ class Compute:
         self.shared = shared
         self.clock = 0
         self._min_step = ComputeEngine.min_step(config)
-        self._kinds: dict[tuple[bool, ...], tuple[int, int, int]] = {}
+        self._kinds: dict[StepKind, tuple[int, int, int]] = {}
         #: From an instruction's coming to the head of the queue until it can be taken.
         self._looking = EnginePair.LATENCY if config.binary_engine else 0
         #: How much later than its first read a window's word is complete.
@@ -109,7 +109,7 @@ class Compute:
             instruction = shared.program[index]
             there = queue.next_readable()
             taken = max(there + self._looking, free)
-            is_binary = instruction.opcode == Opcode.COMPUTE and bool(instruction["binary"])
+            is_binary = instruction.opcode == Opcode.COMPUTE and instruction["kind"] == StepKind.BINARY
             if shared.config.binary_engine and instruction.opcode != Opcode.COMPUTE_SET and is_binary != binary:
                 # The other engine takes it when this one has nothing left. Until then it counts as work on the last.
                 finished = drained + 1 + ComputeEngine.REPORT
@@ -230,30 +230,26 @@ class Compute:
 
     def _tile_of(self, geometry: Instruction, instruction: Instruction) -> "_Tile":
         config = self.shared.config
-        if geometry["window"]:
+        kind = StepKind(instruction["kind"])
+        if kind == StepKind.WINDOW:
             row = max(1, geometry["reads"])
         else:
-            row = -(-geometry["cols"] // config.word_columns(spread=bool(geometry["spread"])))
+            row = -(-geometry["cols"] // config.word_columns(spread=geometry["words"] == WordForm.SPREAD))
         words = geometry["rows"] * row
-        stochastic = bool(instruction["stochastic"])
-        if stochastic:      # cycles
+        if kind == StepKind.STOCHASTIC:     # cycles
             words *= Streams.of_fields(instruction.fields).made // config.stochastic_bits
-        beats, handover, lead = self._kind(
-            bool(geometry["window"]), bool(instruction["indexed"]), bool(instruction["binary"]), stochastic)
+        beats, handover, lead = self._kind(kind)
         return _Tile(
             instruction["blocks"] * geometry["kernel_h"] * geometry["kernel_w"] * instruction["groups"], words, row,
             geometry["kernel_w"] if geometry["shift"] else 0, max(words, self._min_step, handover + beats + 1 - lead),
             beats, handover, lead)
 
-    def _kind(self, window: bool, indexed: bool, binary: bool, stochastic: bool) -> tuple[int, int, int]:
+    def _kind(self, kind: StepKind) -> tuple[int, int, int]:
         """Of a kind of steps: their beats, `ComputeEngine.handover` and `WeightLoader.lead`."""
-        kind, config = (window, indexed, binary, stochastic), self.shared.config
+        config = self.shared.config
         if kind not in self._kinds:
-            beats = config.step_beats(indexed=indexed, binary=binary, stochastic=stochastic)
-            self._kinds[kind] = (
-                beats, ComputeEngine.handover(config, window=window, binary=binary, stochastic=stochastic),
-                WeightLoader.lead(config, taken=ComputeEngine.handover(config), indexed=indexed, binary=binary,
-                                  stochastic=stochastic))
+            self._kinds[kind] = (config.step_beats(kind), ComputeEngine.handover(config, kind),
+                                 WeightLoader.lead(config, kind, taken=ComputeEngine.handover(config)))
         return self._kinds[kind]
 
     def _steps(self, index: int, busy: int, waited: int, setup: int) -> None:
@@ -286,7 +282,8 @@ def _kind_of(geometry: Instruction | None, instruction: Instruction | None) -> t
     """Whether a COMPUTE is of windows, and for how long its words of streams stay; other kinds keep their distance."""
     if geometry is None or instruction is None or instruction.opcode != Opcode.COMPUTE:
         return False, None
-    return bool(geometry["window"]), instruction["made"] if instruction["stochastic"] else None
+    kind = instruction["kind"]
+    return kind == StepKind.WINDOW, instruction["made"] if kind == StepKind.STOCHASTIC else None
 
 
 def _taken(allowed: np.ndarray) -> np.ndarray:

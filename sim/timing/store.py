@@ -1,12 +1,12 @@
 """Time of the store engine and the write bus behind it."""
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import SECOND_STAGES, Opcode, Queue, WordForm
 from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
 from cores.buffers.input_buffer import write_latency
 from cores.bus.write_engine import WriteEngine
@@ -69,7 +69,7 @@ class Store:
     def run(self) -> Steps:
         shared, engine = self.shared, Queue.STORE
         geometry: Instruction | None = None
-        bends = common = False
+        chain: dict[Opcode, Instruction] = {}
         queue = shared.queues[engine]
         free = drained = 0
         setup = StoreSequencer.SETUP_CYCLES
@@ -86,8 +86,9 @@ class Store:
                 queue.pop_one(taken)
                 if instruction.opcode == Opcode.STORE_SET:
                     geometry = instruction
-                elif instruction.opcode == Opcode.STORE_ADD:
-                    bends, common = bool(instruction["bend"]), bool(instruction["broadcast"])
+                else:
+                    chain = {} if instruction.opcode == Opcode.STORE_REQUANT else chain
+                    chain = {**chain, instruction.opcode: instruction}
                 self._in_hand(index, began, taken)
                 free = taken + 1
                 shared.finished[engine] += 1
@@ -101,8 +102,7 @@ class Store:
             shared.spent(engine, "setup", index, setup)
             shared.spent(engine, "wait_compute", index, go - taken - setup)
             self.clock = go
-            last, left = yield from self._store(
-                index, geometry, instruction, taken + setup, go, bends=bool(geometry["add"]) and bends, common=common)
+            last, left = yield from self._store(index, geometry, chain, instruction, taken + setup, go)
             free = max(last + 1, self._runs_free) + 1
             self._states.end(free)
             self._in_hand(index, taken + 1, free - 1)
@@ -117,21 +117,21 @@ class Store:
             self.clock = free
             yield None
 
-    def _store(self, index: int, geometry: Instruction, instruction: Instruction, wanted: int, go: int, *,
-               bends: bool, common: bool) -> Generator[str | None, None, tuple[int, int]]:
-        """Issue all pixels. Returns the cycle of the last, and that in which its beat leaves the buffer behind it.
-
-        ``common``: a residual serves a whole block.
-        """
+    def _store(self, index: int, geometry: Instruction, chain: Mapping[Opcode, Instruction], instruction: Instruction,
+               wanted: int, go: int) -> Generator[str | None, None, tuple[int, int]]:
+        """Issue all pixels. Returns the cycle of the last, and that in which its beat leaves the buffer after it."""
         shared, config = self.shared, self.shared.config
-        adds = bool(geometry["add"]) and not bends
-        add, pooled, local = bool(geometry["add"]), bool(instruction["pooled"]), bool(geometry["local"])
+        second = next((chain[opcode] for opcode in SECOND_STAGES if opcode in chain), None)
+        add, bends, signs = second is not None, Opcode.STORE_LEAKY in chain, Opcode.STORE_SIGNS in chain
+        adds = add and not bends    # with a residual, which may serve a whole block
+        common = adds and second is not None and bool(second["broadcast"])
+        pooled, local = bool(instruction["pooled"]), bool(geometry["local"])
         rows, cols, copies = geometry["rows"], geometry["cols"], 1 + instruction["repeats"]
-        tiles = geometry["winograd"] and not pooled
-        in_bursts, origin = bends and not tiles and not geometry["binary"], wanted + Requantizer.SECOND
+        tiles = geometry["words"] == WordForm.TILES and not pooled
+        in_bursts, origin = bends and not tiles and not signs, wanted + Requantizer.SECOND
         pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add and not in_bursts else 1
         # Pixels of a beat.
-        group = MAP_PIXELS if geometry["binary"] else 1
+        group = MAP_PIXELS if signs else 1
         latency = Requantizer.latency(config, add=add) + (ValueTable.LATENCY if config.table else 0)
         latency += Fifo.LATENCY if local else STORE_TO_BUS
         port = 1 if local or shared.dram is None else shared.dram.timing.write_pace

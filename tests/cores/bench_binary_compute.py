@@ -4,11 +4,11 @@ import cocotb
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.compute.compute_engine import ComputeEngine
 from sim.golden import binary_popcount
 from tests.bench import bench_parameters
-from tests.cores.compute_environment import CONFIG, TM, TN, Environment, Tile, random_weights, start
+from tests.cores.compute_environment import CONFIG, TM, TN, WEIGHT_KINDS, Environment, Tile, random_weights, start
 
 ROWS, BITS = CONFIG.binary_rows, CONFIG.binary_bits
 
@@ -33,16 +33,17 @@ def random_rows(rng: np.random.Generator, tile: Tile):
 
 
 async def compute(environment: Environment, rng: np.random.Generator, tile: Tile, *, binary: bool, **fields: int):
-    """Push a COMPUTE of the tile with random weights; its sums."""
+    """Push a COMPUTE of the tile with random weights, of bits or of any other kind; its sums."""
+    kind = StepKind.BINARY if binary else StepKind(rng.choice(WEIGHT_KINDS))
     if binary:
+        groups = CONFIG.binary_groups
         beats, sums = random_rows(rng, tile)
-        groups, indexed = CONFIG.binary_groups, 0
     else:
-        groups, indexed = int(rng.integers(1, CONFIG.groups_dense + 1)), int(rng.integers(2))
-        beats, sums = random_weights(rng, tile, indexed=bool(indexed), groups=groups)
+        groups = int(rng.integers(1, CONFIG.groups_dense + 1))
+        beats, sums = random_weights(rng, tile, kind, groups=groups)
     environment.weights += beats
-    environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups,
-                                 indexed=indexed, binary=int(binary), **fields))
+    environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, kind=kind,
+                                 **fields))
     return sums
 
 

@@ -10,7 +10,7 @@ from cocotb.triggers import ClockCycles
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.compute.compute_engine import ComputeEngine
 from tests.cores.bench_binary_compute import compute
 from tests.cores.compute_environment import CONFIG, PX, TN, Environment, Tile
@@ -115,7 +115,8 @@ async def bounds(dut):
         if cols:
             bench.push(Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=cols))
         index = bench.index
-        bench.push(Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=CONFIG.binary_groups, first=1, binary=1))
+        bench.push(Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=CONFIG.binary_groups, first=1,
+                               kind=StepKind.BINARY))
         bench.weights += [0] * CONFIG.oc_lanes
         await bench.until(lambda errors=bench.errors: bool(errors), 5000)
         assert bench.errors[0] == (code, index)

@@ -7,7 +7,7 @@ import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind, WordForm
 from cores.compute.compute_engine import ComputeEngine
 from tests.bench import bench_parameters
 from tests.cores.compute_environment import (
@@ -19,6 +19,7 @@ from tests.cores.compute_environment import (
     TM,
     TN,
     W_LIMIT,
+    WEIGHT_KINDS,
     X_TYPE,
     Tile,
     beats_of,
@@ -42,13 +43,13 @@ async def sums(dut, stall):
         environment.push(tile.set_instruction())
         parts = int(rng.integers(1, 3))
         for part in range(parts):
-            indexed = bool(rng.integers(2))
+            kind = StepKind(rng.choice(WEIGHT_KINDS))
             groups = int(rng.integers(1, CONFIG.groups_dense + 1))
-            beats, part_sums = random_weights(rng, tile, indexed=indexed, groups=groups)
+            beats, part_sums = random_weights(rng, tile, kind, groups=groups)
             environment.weights += beats
             expected = expected + part_sums
             environment.push(Instruction(
-                Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, indexed=int(indexed),
+                Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, kind=kind,
                 first=int(part == 0), bank=bank, **base, wait_load=int(part == 0), wait_store=int(part == 0),
                 post_load=int(part == parts - 1), post_store=int(part == parts - 1)))
         for _ in range(random.randrange(20)):
@@ -128,8 +129,8 @@ async def spread_words(dut, form, stall):
         await environment.fill(tile)
         environment.weights += beats
         environment.push(tile.set_instruction(**fields))
-        indexed = int(form == "spread")
-        environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=1, indexed=indexed,
+        kind = StepKind.INDEXED if form == "spread" else StepKind.WINDOW
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=1, kind=kind,
                                      first=1, post_store=1))
         # What follows at once must neither disturb it nor be disturbed.
         after = Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=PX)
@@ -165,14 +166,14 @@ INVALID = 1 << 40
 def spread_tile(rng: np.random.Generator):
     """A tile of a narrow layer; the groups have weights of their own, which is more than the compiler uses."""
     tile = Tile(rng)
-    beats, sums = random_weights(rng, tile, indexed=True, groups=1)
+    beats, sums = random_weights(rng, tile, StepKind.INDEXED, groups=1)
     words = -(-tile.cols // BANKS)
     expected = np.full((tile.rows, words, PX, TM), INVALID, np.int64)
     for column in range(tile.cols):
         group, pixel = column % BANKS // PX, column % PX
         lanes = slice(group * TN, (group + 1) * TN)
         expected[:, column // BANKS, pixel, lanes] = sums[lanes, :, column].T
-    return tile, {"spread": 1}, beats, expected
+    return tile, {"words": WordForm.SPREAD}, beats, expected
 
 
 def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
@@ -211,8 +212,8 @@ def window_tile(rng: np.random.Generator, *, alternate: bool, shift: bool):
         else:
             place, group = (row, column // BANKS, column % PX), column % BANKS // PX
         expected[place][group * TN:(group + 1) * TN] = sums[:, row, column]
-    fields = {"kernel_h": steps, "kernel_w": taps, "rows": pairs, "window": 1, "reads": reads,
-              "spread": int(not alternate), "alternate": int(alternate), "shift": int(shift)}
+    fields = {"kernel_h": steps, "kernel_w": taps, "rows": pairs, "reads": reads, "shift": int(shift),
+              "words": WordForm.ALTERNATE if alternate else WordForm.SPREAD}
     if alternate:
         fields["buf_row_step"] = 4 * tile.row_pitch
     return tile, fields, beats, expected
@@ -235,9 +236,9 @@ async def rate(dut):
     environment.push(tile.set_instruction())
     count = 6
     for number in range(count):
-        beats, _ = random_weights(rng, tile, indexed=True, groups=1)
+        beats, _ = random_weights(rng, tile, StepKind.INDEXED, groups=1)
         environment.weights += beats
-        environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=1, indexed=1, first=1,
+        environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=1, kind=StepKind.INDEXED, first=1,
                                      bank=number % 2, post_store=1))
     await environment.until(lambda: environment.stores_posted == 1)
     began = environment.cycle

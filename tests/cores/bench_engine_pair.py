@@ -7,7 +7,7 @@ import numpy as np
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair
@@ -93,7 +93,8 @@ async def report(dut, stall):
 @cocotb.test()
 async def errors(dut):
     """Of either engine: with its instruction's index, behind one of the other engine."""
-    for binary in (0, 1):
+    for kind in (StepKind.DENSE, StepKind.BINARY):
+        binary = kind == StepKind.BINARY
         for base, cols in ((CONFIG.input_depth - 1, 4 * CONFIG.banks), (0, PX * (CONFIG.acc_depth + 1))):
             bench, rng = await begin(dut, stall=0.0)
             tile = Tile(rng)
@@ -101,7 +102,7 @@ async def errors(dut):
             await compute(bench, rng, tile, binary=not binary, first=1)
             bench.push(Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=cols))
             index = bench.index
-            bench.push(Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, first=1, binary=binary,
+            bench.push(Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, first=1, kind=kind,
                                    groups=CONFIG.binary_groups if binary else 1))
             bench.weights += [0] * (CONFIG.oc_lanes if binary else CONFIG.weight_beats)
             await bench.until(lambda errors=bench.errors: bool(errors))

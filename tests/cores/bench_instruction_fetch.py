@@ -7,7 +7,7 @@ import cocotb
 from cocotb.triggers import ClockCycles, RisingEdge
 
 from cores.arch.error_codes import ErrorCode
-from cores.arch.instruction import Instruction, encode
+from cores.arch.instruction import Instruction, decode, encode
 from cores.arch.instruction_layout import QueueEntry
 from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from cores.bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
@@ -108,7 +108,7 @@ def check_queues(machine: Machine, program: list[bytes], count: int) -> None:
     """The first ``count`` instructions are in their queues, in order and with their indices."""
     expected = {name: [] for name in QUEUES.values()}
     for index, word in enumerate(program[:count]):
-        queue = Opcode(word[0] & 15).queue
+        queue = decode(word).opcode.queue
         if queue in QUEUES:
             expected[QUEUES[queue]].append((index, int.from_bytes(word, "little")))
     for name, entries in machine.received.items():

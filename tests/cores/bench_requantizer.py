@@ -8,25 +8,19 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from cores.arch.instruction import Instruction, encode
+from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode
-from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
+from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, POOL_WIDTH
 from cores.config import NpuConfig
+from cores.store.chain import Chain
 from cores.store.requantizer import PixelIssue, Requantizer
 from cores.store.requantizer_lane import ChannelLayout
-from sim.golden import requantize
 from tests.bench import bench_parameters
-from tests.cores.store_values import (
-    pack,
-    random_channels,
-    random_clip,
-    random_second_stage,
-    random_sources,
-    second_result,
-)
+from tests.cores.store_chain import Operations, chain_of, chain_result, kept_chain, random_chain, second_stage
+from tests.cores.store_values import pack, random_channels, random_sources
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
-ISSUE, CHANNEL = PixelIssue(CONFIG), ChannelLayout(CONFIG.acc_width)
+ISSUE, CHANNEL, CHAIN = PixelIssue(CONFIG), ChannelLayout(CONFIG.acc_width), Chain(CONFIG)
 LANES, WIDTH = CONFIG.ic_lanes, CONFIG.acc_width
 PLACES = CONFIG.acc_lanes // LANES
 
@@ -36,13 +30,23 @@ def issue_bits(**fields: int) -> int:
     return ISSUE.const(fields).as_bits()
 
 
-def instruction_bits(opcode: Opcode, fields: dict[str, int]) -> int:
-    return int.from_bytes(encode(Instruction(opcode, **fields)), "little")
+def chain_bits(chain: Operations) -> int:
+    """As the engine keeps it; where it has no second stage, there is what an earlier one left."""
+    bits = CHAIN.const(kept_chain(CONFIG, chain)).as_bits()
+    if second_stage(chain) is None:
+        second = CHAIN["second"]
+        bits |= random.getrandbits(second.width) << second.offset
+    return bits
+
+
+def clip(zero_point: int = 0, low: int = -128, high: int = 127) -> Operations:
+    """A chain of a first stage alone."""
+    return chain_of(Instruction(Opcode.STORE_REQUANT, zero_point=zero_point, low=low, high=high))
 
 
 async def begin(dut) -> np.random.Generator:
     cocotb.start_soon(Clock(dut.clk, 2, "ns").start())
-    dut.issue.value = dut.add.value = 0
+    dut.issue.value = dut.chain.value = 0
     dut.rst.value = 1
     await RisingEdge(dut.clk)
     await RisingEdge(dut.clk)
@@ -50,18 +54,15 @@ async def begin(dut) -> np.random.Generator:
     return np.random.default_rng(random.getrandbits(32))
 
 
-async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, clip: dict[str, int], pooled: bool,
-                second: dict[str, int] | None = None) -> None:
+async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, chain: Operations,
+                pooled: bool) -> None:
     """One block of pixels ``source`` (lanes, pixels) with random gaps; compares every output and its cycle."""
     pixels = source.shape[1]
-    wanted = requantize(source[:, :, None], *channels, *clip.values())
-    residual = rng.integers(-128, 128, wanted.shape)
-    if second:
-        wanted = second_result(wanted, residual, second)
-    latency, raster = Requantizer.latency(CONFIG, add=bool(second)), 3 if second else 1
-    dut.first.value = instruction_bits(Opcode.STORE_SET, {"rows": 1, "cols": 1, **clip})
-    dut.second.value = instruction_bits(Opcode.STORE_ADD, second) if second else random.getrandbits(128)
-    dut.add.value = int(bool(second))
+    residual = rng.integers(-128, 128, (*source.shape, 1))
+    wanted = chain_result(chain, source[:, :, None], channels, residual)
+    adds = second_stage(chain) is not None
+    latency, raster = Requantizer.latency(CONFIG, add=adds), 3 if adds else 1
+    dut.chain.value = chain_bits(chain)
     parameters = [CHANNEL.const({"bias": int(b), "multiplier": int(m), "shift": int(s) - MIN_SHIFT}).as_bits()
                   for b, m, s in zip(*channels, strict=True)]
     dut.channels.value = pack(np.array(parameters, object), CHANNEL.size)
@@ -70,13 +71,13 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
     residuals: dict[int, int] = {}
     word, done, cycle, issued = 0, 0, 0, 0
     while done < pixels:
-        turn = cycle % 16 < 8 if second and second["bend"] else cycle % raster == 0
+        turn = cycle % 16 < 8 if Opcode.STORE_LEAKY in chain else cycle % raster == 0
         go = issued < pixels and turn and random.random() < 0.7
         place = random.randrange(PLACES)
         dut.accumulators.value = word
         word = random.getrandbits(WIDTH * CONFIG.acc_lanes)
         dut.issue.value = issue_bits(valid=int(go), pooled=int(pooled), select=place,
-                                     load=int(issued == 0 or second is not None), release=0,
+                                     load=int(issued == 0 or adds), release=0,
                                      **({"first": 1, "negate": 1} if CONFIG.winograd else {}))
         dut.pooled.value = random.getrandbits(POOL_WIDTH * LANES)
         if go:
@@ -96,7 +97,7 @@ async def block(dut, rng: np.random.Generator, channels, source: np.ndarray, *, 
             values = np.frombuffer(int(dut.output.value).to_bytes(LANES, "little"), np.int8)
             assert (values == wanted[:, done, 0]).all(), (
                 f"pixel {done}: {values}, not {wanted[:, done, 0]}; source {source[:, done]}, "
-                f"channels {channels}, {clip}, {second}")
+                f"channels {channels}, {chain}")
             done += 1
         await RisingEdge(dut.clk)
         cycle += 1
@@ -110,9 +111,8 @@ async def random_blocks(dut):
         channels = random_channels(rng, LANES, WIDTH)
         pooled, pixels = bool(rng.random() < 0.4), int(rng.integers(1, 60))
         source = random_sources(rng, (LANES, pixels), channels, POOL_WIDTH if pooled else WIDTH, WIDTH)
-        second = random_second_stage(rng, products=bool(CONFIG.product)) if rng.random() < 0.5 else None
-        clip = random_clip(rng, FIRST_BITS if second else 8)
-        await block(dut, rng, channels, source, clip=clip, pooled=pooled, second=second)
+        chain = random_chain(CONFIG, rng, add=bool(rng.random() < 0.5))
+        await block(dut, rng, channels, source, chain=chain, pooled=pooled)
 
 
 @cocotb.test()
@@ -128,7 +128,7 @@ async def every_shift(dut):
         for multiplier in (1 << 16, (1 << 17) - 1):
             channels = np.zeros(LANES, np.int64), np.full(LANES, multiplier), shift
             source = np.tile(values, (LANES, 1))
-            await block(dut, rng, channels, source, clip={"zero_point": 0, "low": -128, "high": 127}, pooled=False)
+            await block(dut, rng, channels, source, chain=clip(), pooled=False)
 
 
 @cocotb.test()
@@ -139,6 +139,6 @@ async def every_zero_point(dut):
     channels = np.zeros(LANES, np.int64), np.full(LANES, 1 << 16), np.full(LANES, 17)
     for zero_point in range(-128, 128, 5):
         source = np.arange(-560, 560)[: 1120 // LANES * LANES].reshape(-1, LANES).T
-        await block(dut, rng, channels, source, clip={"zero_point": zero_point, "low": -128, "high": 127}, pooled=False)
+        await block(dut, rng, channels, source, chain=clip(zero_point), pooled=False)
     for low, high in ((-128, -128), (127, 127), (-1, 0), (0, 6)):
-        await block(dut, rng, channels, source, clip={"zero_point": 3, "low": low, "high": high}, pooled=True)
+        await block(dut, rng, channels, source, chain=clip(3, low, high), pooled=True)

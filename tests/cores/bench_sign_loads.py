@@ -7,7 +7,7 @@ import numpy as np
 from cocotb.triggers import RisingEdge
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
 from sim.gather import gather_box
 from sim.signs import sign_runs
@@ -63,8 +63,8 @@ class SignProgram(Program):
         pads = [(0, 0), (act["pad_top"], act["pad_bottom"]), (geometry["pad_left"], geometry["pad_right"])]
         padding = np.pad(np.zeros(data.shape[:3], bool), pads, constant_values=True)
         pixels = np.pad(data, [*pads, (0, 0)], constant_values=geometry["pad_value"])
-        if geometry["sign"]:
-            pixels, padding = sign_runs(pixels, padding, pair=bool(geometry["pair"]))
+        if geometry["form"] != EntryForm.BYTES:
+            pixels, padding = sign_runs(pixels, padding, pair=geometry["form"] == EntryForm.SIGN_PAIRS)
         else:
             padding = np.stack([padding] * 2, axis=-1)
         length = pixels.shape[3]
@@ -112,13 +112,13 @@ async def run(dut, program: SignProgram, **options) -> SignSurroundings:
 
 def random_box(program: SignProgram) -> None:
     """LOAD_SET and a LOAD_ACT of up to two entries of signs or a few of pixels."""
-    sign = random.randrange(4) > 0
-    pair = random.randrange(2)
+    form = random.choice([EntryForm.BYTES, EntryForm.SIGNS, EntryForm.SIGN_PAIRS])
+    sign, pair = form != EntryForm.BYTES, form == EntryForm.SIGN_PAIRS
     cols, rows, blocks = random.randint(1, 12), random.randint(0, 4), random.randint(1, 16 if sign else 3)
     left, right, top, bottom = (random.choice([0, 0, 1, 3]) for _ in range(4))
     if rows + top + bottom == 0:
         rows = 1
-    cols += sign & pair
+    cols += pair
     stride = random.randint(1, 4)
     _, entries = entry_places(CONFIG.banks, stride, 0, left + cols + right)
     row_pitch = int(entries.max()) + 1 + random.randint(0, 2)
@@ -126,7 +126,7 @@ def random_box(program: SignProgram) -> None:
     room = CONFIG.input_depth - (-(-blocks // (4 if pair else 8)) if sign else blocks) * block_pitch
     assert room >= 0
     program.add(Opcode.LOAD_SET, cols=cols, pad_left=left, pad_right=right, pad_value=random.randint(-128, 127),
-                stride=stride, buf_row_pitch=row_pitch, buf_block_pitch=block_pitch, sign=int(sign), pair=pair,
+                stride=stride, buf_row_pitch=row_pitch, buf_block_pitch=block_pitch, form=form,
                 pad_zero=random.randrange(2), row_pitch=random.randint(0, 60), block_pitch=random.randint(0, 200))
     program.add(Opcode.LOAD_ACT, offset=random.randrange(REGION // 8), buf_base=random.choice([0, room]),
                 blocks=blocks, rows=rows, pad_top=top, pad_bottom=bottom, wait_compute=random.randrange(2),
@@ -143,17 +143,17 @@ async def signs_and_flags(dut, stall):
             if random.random() < 0.7:
                 random_box(program)
             else:
-                random_gather(program, sign=random.randrange(2), pad_zero=random.randrange(2))
+                random_gather(program, form=random.choice(list(EntryForm)), pad_zero=random.randrange(2))
         await run(dut, program, stall=stall)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_pixel_a_cycle(dut):
     """Signs take no longer than the pixels do, and those of pairs of pixels no longer than either."""
-    for pair in range(2):
+    for form in (EntryForm.SIGNS, EntryForm.SIGN_PAIRS):
         program = SignProgram()
-        program.add(Opcode.LOAD_SET, cols=20, row_pitch=20, block_pitch=80, stride=1, buf_row_pitch=20, sign=1,
-                    pair=pair, pad_left=1)
+        program.add(Opcode.LOAD_SET, cols=20, row_pitch=20, block_pitch=80, stride=1, buf_row_pitch=20, form=form,
+                    pad_left=1)
         program.add(Opcode.LOAD_ACT, rows=4, blocks=8)
         around = await run(dut, program)
         assert around.write_cycles[-1] - around.write_cycles[1] + 2 <= 4 * 8 * 21

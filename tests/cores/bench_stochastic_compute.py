@@ -4,12 +4,12 @@ import cocotb
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.compute.compute_engine import ComputeEngine
 from sim.stochastic.fast import accumulate
 from sim.stochastic.streams import Streams
 from tests.bench import bench_parameters
-from tests.cores.compute_environment import CONFIG, PX, TM, TN, Environment, Tile, random_weights, start
+from tests.cores.compute_environment import CONFIG, PX, TM, TN, WEIGHT_KINDS, Environment, Tile, random_weights, start
 from tests.cores.stochastic_values import random_streams, random_values
 
 if CONFIG.binary_rows:
@@ -49,22 +49,22 @@ def small_tile(rng: np.random.Generator) -> Tile:
             return tile
 
 
-async def compute(environment: Environment, rng: np.random.Generator, tile: Tile, kind: str, **fields: int):
+async def compute(environment: Environment, rng: np.random.Generator, tile: Tile, kind: StepKind, **fields: int):
     """Push a COMPUTE of the tile with random weights; its sums."""
-    if kind == "stochastic":
+    if kind == StepKind.STOCHASTIC:
         most = _MOST_CYCLES * BITS // (steps_of(tile) * words_of(tile))
         streams = random_streams(rng, most=1 << max(3, most.bit_length() - 1))
         beats, sums = random_rows(rng, tile, streams.shortened(environment.stream_shift))
-        fields |= {"groups": CONFIG.stochastic_groups, "stochastic": 1, **streams.fields}
-    elif kind == "binary":
+        groups, fields = CONFIG.stochastic_groups, fields | streams.fields
+    elif kind == StepKind.BINARY:
+        groups = CONFIG.binary_groups
         beats, sums = binary_rows(rng, tile)
-        fields |= {"groups": CONFIG.binary_groups, "binary": 1}
     else:
-        groups, indexed = int(rng.integers(1, CONFIG.groups_dense + 1)), int(rng.integers(2))
-        beats, sums = random_weights(rng, tile, indexed=bool(indexed), groups=groups)
-        fields |= {"groups": groups, "indexed": indexed}
+        groups = int(rng.integers(1, CONFIG.groups_dense + 1))
+        beats, sums = random_weights(rng, tile, kind, groups=groups)
     environment.weights += beats
-    environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, **fields))
+    environment.push(Instruction(Opcode.COMPUTE, buf_base=tile.base, blocks=tile.blocks, groups=groups, kind=kind,
+                                 **fields))
     return sums
 
 
@@ -81,12 +81,13 @@ async def sums(dut, stall, shift):
     """Random tiles; stochastic and other COMPUTEs follow each other at once and continue each other's sums."""
     environment, rng = await begin(dut, stall=stall, shift=shift)
     environment.load_level = environment.store_level = 200
-    kinds = ["stochastic", "array", *(["binary"] if CONFIG.binary_rows else [])]
+    # Each unit is as likely as the others; the array has two kinds.
+    kinds = [*[StepKind.STOCHASTIC] * 2, *WEIGHT_KINDS, *[StepKind.BINARY] * (2 if CONFIG.binary_rows else 0)]
     for number in range(int(bench_parameters().get("tiles", 4))):
         tile = small_tile(rng)
         await environment.fill(tile)
         environment.push(tile.set_instruction())
-        parts = ["stochastic", *rng.choice(kinds, int(rng.integers(0, 3)))]
+        parts = [StepKind.STOCHASTIC, *map(StepKind, rng.choice(kinds, int(rng.integers(0, 3))))]
         rng.shuffle(parts)
         expected, windows = 0, 0
         for part, kind in enumerate(parts):
@@ -109,7 +110,7 @@ async def rate(dut):
     """A word every made / bits cycles, across steps and instructions, once weights are there in time."""
     environment, rng = await begin(dut, stall=0.0)
     streams = Streams(8 * BITS)
-    words = -(-max(ROWS + ComputeEngine.handover(CONFIG, stochastic=True), ComputeEngine.min_step(CONFIG)) // 8)
+    words = -(-max(ROWS + ComputeEngine.handover(CONFIG, StepKind.STOCHASTIC), ComputeEngine.min_step(CONFIG)) // 8)
     tile = Tile.line(rng, words)
     await environment.fill(tile)
     environment.push(tile.set_instruction())
@@ -117,7 +118,7 @@ async def rate(dut):
         beats, _ = random_rows(rng, tile, streams)
         environment.weights += beats
         environment.push(Instruction(Opcode.COMPUTE, buf_base=0, blocks=1, groups=CONFIG.stochastic_groups, first=1,
-                                     stochastic=1, bank=bank % 2, post_store=1, **streams.fields))
+                                     kind=StepKind.STOCHASTIC, bank=bank % 2, post_store=1, **streams.fields))
     await environment.until(lambda: environment.stores_posted == 1)
     began = environment.cycle
     await environment.until(lambda: environment.stores_posted == 3)

@@ -10,7 +10,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction_layout import QueueEntry
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, WordForm
 from cores.arch.registers import ENGINE_STATES
 from cores.buffers.input_buffer import KeptBeat
 from cores.bus.axi import ErrorReport, write_run_layout
@@ -25,14 +25,14 @@ RUN = write_run_layout(CONFIG)
 WRITE = KeptBeat(CONFIG)
 DATA_ADDRESS = 0x3_4000_0000
 REGION_BEATS = 1 << 30
-#: What a bank's words hold that the configuration has: "spread", "alternate", "winograd", "" for plain words.
-ORDERS = [""]
+#: Forms of a bank's words that the configuration has.
+FORMS = [WordForm.PIXELS]
 if CONFIG.depthwise:
-    ORDERS.append("spread")
+    FORMS.append(WordForm.SPREAD)
 if CONFIG.banks > CONFIG.pixel_lanes:
-    ORDERS.append("alternate")
+    FORMS.append(WordForm.ALTERNATE)
 if CONFIG.winograd:
-    ORDERS.append("winograd")
+    FORMS.append(WordForm.TILES)
 
 
 class Environment(Pins):
@@ -176,22 +176,30 @@ class Environment(Pins):
         assert self.posts == len(self.stimulus.flags) and not self.errors
 
 
-def blocks_of_bank(order: str) -> int:
-    return 1 if order in ("spread", "alternate") else CONFIG.oc_groups
+def blocks_of_bank(words: WordForm) -> int:
+    return 1 if words in (WordForm.SPREAD, WordForm.ALTERNATE) else CONFIG.oc_groups
 
 
 def random_program(rng: np.random.Generator, stores: int) -> StoreStimulus:
-    stimulus = StoreStimulus(CONFIG, rng)
+    """A geometry often serves several chains, and a chain several geometries."""
+    stimulus, signs, local = StoreStimulus(CONFIG, rng), False, False
     while len(stimulus.flags) < stores:
-        order = str(rng.choice(ORDERS))
-        binary = bool(CONFIG.binary_rows) and rng.random() < 0.6
-        local = bool(CONFIG.local_store) and not binary and rng.random() < 0.6
-        cols = int(rng.integers(1, 30 if binary else 10))
-        rows = int(rng.integers(1, min(6, CONFIG.acc_depth // cols)))
-        stimulus.geometry(rows=rows, cols=cols, add=bool(rng.random() < 0.5), order=order, binary=binary, local=local)
+        begins = not stimulus.flags
+        changes = begins or rng.random() < 0.7
+        if changes:
+            signs = bool(CONFIG.binary_rows) and rng.random() < 0.6
+        # Signs are not stored to the buffer.
+        if begins or not changes or (signs and local) or rng.random() < 0.7:
+            words = WordForm(rng.choice(FORMS))
+            local = bool(CONFIG.local_store) and not signs and rng.random() < 0.6
+            cols = int(rng.integers(1, 30 if signs else 10))
+            rows = int(rng.integers(1, min(6, CONFIG.acc_depth // cols)))
+            stimulus.geometry(rows=rows, cols=cols, words=words, local=local)
+        if changes:
+            stimulus.chain(add=bool(rng.random() < 0.5), signs=signs)
         for _ in range(rng.integers(1, 4)):
-            pooled = order != "winograd" and bool(rng.random() < 0.4)
-            blocks = int(rng.integers(1, 6 if pooled else blocks_of_bank(order) + 1))
+            pooled = words != WordForm.TILES and bool(rng.random() < 0.4)
+            blocks = int(rng.integers(1, 6 if pooled else blocks_of_bank(words) + 1))
             stimulus.store(blocks=blocks, bank=int(rng.integers(2)), pooled=pooled, post_compute=1,
                            wait_compute=int(not pooled or rng.random() < 0.5), post_load=int(rng.random() < 0.5),
                            repeats=int(rng.choice([0, 0, 1, 2, 5])))
@@ -238,28 +246,30 @@ async def full_rate(dut):
     rng = begin(dut)
     rows, cols = 3, 11  # incomplete words and pairs of rows
     pixels = rows * cols
-    for order, (add, rate) in product(ORDERS, ((False, 1), (True, 3))):
-        rate = 9 if order == "winograd" else rate
+    for words, (add, rate) in product(FORMS, ((False, 1), (True, 3))):
+        tiles = words == WordForm.TILES
+        rate = 9 if tiles else rate
         stimulus = StoreStimulus(CONFIG, rng)
-        stimulus.geometry(rows=rows, cols=cols, add=add, order=order)
+        stimulus.geometry(rows=rows, cols=cols, words=words)
+        stimulus.chain(add=add)
         repeats = int(rng.integers(0, 4))
-        stimulus.store(blocks=blocks_of_bank(order), bank=1, post_compute=1, wait_compute=1, repeats=repeats)
-        if order != "winograd":
+        stimulus.store(blocks=blocks_of_bank(words), bank=1, post_compute=1, wait_compute=1, repeats=repeats)
+        if not tiles:
             stimulus.store(blocks=3, pooled=True, post_compute=1, repeats=repeats)
         environment = await start(dut, stimulus)
         await environment.run()
         environment.check()
         gaps = np.diff(environment.beat_cycles)
         from_block_to_block = gaps[pixels - 1::pixels]
-        if add and stimulus.second["bend"] and order != "winograd":
+        if stimulus.bends and not tiles:
             block = np.array(environment.beat_cycles[:pixels])
             assert (block[8:] - block[:-8] == 16).all(), gaps
             continue
-        cocotb.log.info("%s add=%s: cycles between blocks %s, all %d", order, add, from_block_to_block,
+        cocotb.log.info("%s add=%s: cycles between blocks %s, all %d", words.name, add, from_block_to_block,
                         environment.cycle)
         assert (np.delete(gaps, np.arange(pixels - 1, len(gaps), pixels)) == rate).all(), gaps
         # With add, the eight beats of parameters come only when the last residual has gone.
-        between = blocks_of_bank(order) - 1
+        between = blocks_of_bank(words) - 1
         of_one_store = np.delete(from_block_to_block, slice(between, between + 1))
         assert (of_one_store <= rate + (15 if rate == 9 else 12) * add).all(), from_block_to_block
 
@@ -272,7 +282,8 @@ async def full_rate_of_signs(dut):
     rows, cols = 2, 24
     for add, rate in ((False, 8), (True, 24)):
         stimulus = StoreStimulus(CONFIG, rng)
-        stimulus.geometry(rows=rows, cols=cols, add=add, binary=True)
+        stimulus.geometry(rows=rows, cols=cols)
+        stimulus.chain(add=add, signs=True)
         stimulus.store(blocks=1, bank=1, post_compute=1, wait_compute=1)
         environment = await start(dut, stimulus)
         await environment.run()
@@ -284,15 +295,16 @@ async def full_rate_of_signs(dut):
 async def local_rate(dut):
     """A beat a cycle into the buffer, over rows and blocks; the token when the last is there, a cycle later."""
     rng = begin(dut)
-    for order in ORDERS:
+    for words in FORMS:
         stimulus = StoreStimulus(CONFIG, rng)
-        stimulus.geometry(rows=4, cols=9, add=False, order=order, local=True)
+        stimulus.geometry(rows=4, cols=9, words=words, local=True)
+        stimulus.chain(add=False)
         for _ in range(3):
-            stimulus.store(blocks=blocks_of_bank(order), post_compute=1, wait_compute=1)
+            stimulus.store(blocks=blocks_of_bank(words), post_compute=1, wait_compute=1)
         environment = await start(dut, stimulus)
         await environment.run()
         environment.check()
-        beats = 36 * blocks_of_bank(order)
+        beats = 36 * blocks_of_bank(words)
         assert environment.posted_at == [beats, 2 * beats, 3 * beats]
         gaps = np.diff(environment.beat_cycles)
         assert (np.delete(gaps, (beats - 1, 2 * beats - 1)) == 1).all(), gaps
@@ -306,10 +318,11 @@ async def local_range(dut):
     for offset, cols, wrong in ((depth - 3, 2 * banks, False), (depth - 3, 2 * banks + 1, True),
                                 (depth, 1, True), (1 << 27, 1, True), (depth - 1, banks, True)):
         stimulus = StoreStimulus(CONFIG, rng)
-        stimulus.geometry(rows=2, cols=cols, add=False, local=True)
+        stimulus.geometry(rows=2, cols=cols, local=True)
         stimulus.instructions.clear()
         stimulus.fields["row_pitch"] = 1
         stimulus.emit(Opcode.STORE_SET, **stimulus.fields)
+        stimulus.chain(add=False)
         stimulus.store(blocks=1, post_compute=1, offset=offset)
         environment = await start(dut, stimulus)
         for _ in range(100):
@@ -324,9 +337,10 @@ async def write_range(dut):
     rng = begin(dut)
     for below, beyond, runs in ((0, 0, 3), (1, 0, 0), (0, 1, 2)):
         stimulus = StoreStimulus(CONFIG, rng)
-        stimulus.geometry(rows=3, cols=5, add=False)
+        stimulus.geometry(rows=3, cols=5)
         while not stimulus.fields["row_pitch"]:
-            stimulus.geometry(rows=3, cols=5, add=False)
+            stimulus.geometry(rows=3, cols=5)
+        stimulus.chain(add=False)
         stimulus.store(blocks=1, pooled=True, post_compute=1, offset=1000)
         environment = await start(dut, stimulus)
         dut.write_start.value = 1000 + below
@@ -344,7 +358,8 @@ async def too_many_words(dut, rng: np.random.Generator) -> None:
     for extra in (0, 1):
         stimulus = StoreStimulus(CONFIG, rng)
         tiles = (CONFIG.acc_depth - 15 * pitch) * CONFIG.pixel_lanes + extra
-        stimulus.geometry(rows=2, cols=2 * tiles, add=False, order="winograd", position_words=pitch)
+        stimulus.geometry(rows=2, cols=2 * tiles, words=WordForm.TILES, position_words=pitch)
+        stimulus.chain(add=False)
         stimulus.store(blocks=1, post_compute=1)
         environment = await start(dut, stimulus)
         for _ in range(9 * 4 * tiles + 100):
@@ -355,14 +370,17 @@ async def too_many_words(dut, rng: np.random.Generator) -> None:
 
 @cocotb.test()
 async def program_errors(dut):
-    """A tile that just fits and one that does not, more blocks than a bank has, a STORE without a STORE_SET."""
+    """A tile that just fits and one that does not, more blocks than a bank has, a STORE without STORE_SET or without
+    STORE_REQUANT.
+    """
     rng = begin(dut)
-    for order, extra in product(sorted({*ORDERS} - {"winograd"}), (0, 1)):
+    for words, extra in product(sorted({*FORMS} - {WordForm.TILES}), (0, 1)):
         # Two words a row, or for two rows, the second of them incomplete: it counts whole.
-        cols = (CONFIG.banks if order == "spread" else CONFIG.pixel_lanes) + 1
-        rows = CONFIG.acc_depth // 2 * (2 if order == "alternate" else 1) + extra
+        cols = (CONFIG.banks if words == WordForm.SPREAD else CONFIG.pixel_lanes) + 1
+        rows = CONFIG.acc_depth // 2 * (2 if words == WordForm.ALTERNATE else 1) + extra
         stimulus = StoreStimulus(CONFIG, rng)
-        stimulus.geometry(rows=rows, cols=cols, add=False, order=order)
+        stimulus.geometry(rows=rows, cols=cols, words=words)
+        stimulus.chain(add=False)
         stimulus.store(blocks=1, post_compute=1)
         environment = await start(dut, stimulus)
         for _ in range(rows * cols + 100):
@@ -372,11 +390,14 @@ async def program_errors(dut):
 
     if CONFIG.winograd:
         await too_many_words(dut, rng)
-    wrong = [(order, blocks_of_bank(order) + 1, ErrorCode.BUFFER) for order in ORDERS]
-    for order, blocks, code in (*wrong, (None, 1, ErrorCode.ILLEGAL)):
+    cases = [(words, True, blocks_of_bank(words) + 1, ErrorCode.BUFFER) for words in FORMS]
+    cases += [(None, True, 1, ErrorCode.ILLEGAL), (WordForm.PIXELS, False, 1, ErrorCode.ILLEGAL)]
+    for words, chained, blocks, code in cases:
         stimulus = StoreStimulus(CONFIG, rng)
-        if order is not None:
-            stimulus.geometry(rows=1, cols=1, add=False, order=order)
+        if words is not None:
+            stimulus.geometry(rows=1, cols=1, words=words)
+        if chained:
+            stimulus.chain(add=False)
         index = stimulus.emit(Opcode.STORE, blocks=blocks)
         environment = await start(dut, stimulus)
         for _ in range(50):

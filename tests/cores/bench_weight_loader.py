@@ -7,6 +7,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from cores.arch.instruction_layout import kind_flags
+from cores.arch.isa import StepKind
 from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
@@ -17,8 +19,8 @@ from tests.cores.store_values import pack
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 TAKEN = bench_parameters()["taken"]
 LANES, DN, ROWS = CONFIG.oc_lanes * CONFIG.nnz_lanes, CONFIG.nnz_lanes, CONFIG.binary_rows
-KINDS = ["dense", "indexed", *(["window"] if CONFIG.depthwise else []), *(["binary"] if ROWS else []),
-         *(["stochastic"] if CONFIG.stochastic_rows else [])]
+KINDS = [kind for kind in StepKind if not kind.unit or getattr(CONFIG, kind.unit)]
+FLAGS = kind_flags(StepKind, CONFIG)
 
 
 def beats_of(word: int, count: int) -> list[int]:
@@ -27,7 +29,7 @@ def beats_of(word: int, count: int) -> list[int]:
 
 @dataclass
 class Step:
-    kind: str
+    kind: StepKind
     group: int
     beats: list[int]
     #: What the ports must show: weights and indices, or rows and their parities, or the weights of rows.
@@ -35,38 +37,43 @@ class Step:
 
     @classmethod
     def random(cls, rng: np.random.Generator) -> "Step":
-        kind, group = str(rng.choice(KINDS)), int(rng.integers(CONFIG.groups_dense))
-        if kind == "binary":
+        kind, group = StepKind(rng.choice(KINDS)), int(rng.integers(CONFIG.groups_dense))
+        if kind == StepKind.BINARY:
             rows = rng.integers(0, 2, (ROWS, CONFIG.binary_bits), dtype=np.uint8)
             values = pack_bits(rows), pack_bits(entry_parity_bits(rows, of_weights=True))
             return cls(kind, group, beats_of(values[0], ROWS), values)
-        if kind == "stochastic":
+        if kind == StepKind.STOCHASTIC:
             word = int.from_bytes(rng.bytes(CONFIG.stochastic_rows * CONFIG.beat_bytes), "little")
             return cls(kind, group, beats_of(word, CONFIG.stochastic_rows), (word,))
         weights = rng.integers(0, 1 << CONFIG.weight_bits, LANES)
         lanes = np.arange(LANES)
         bases = np.array([CONFIG.window_base(int(lane)) for lane in lanes % DN])
-        indices = {"indexed": rng.integers(0, CONFIG.select_fanin, LANES),
-                   "dense": lanes % DN * CONFIG.groups_dense + group - bases,
-                   "window": lanes // DN % CONFIG.ic_lanes}[kind]
+        indices = {StepKind.INDEXED: rng.integers(0, CONFIG.select_fanin, LANES),
+                   StepKind.DENSE: lanes % DN * CONFIG.groups_dense + group - bases,
+                   StepKind.WINDOW: lanes // DN % CONFIG.ic_lanes}[kind]
         values = pack(weights, CONFIG.weight_bits), pack(indices, CONFIG.index_bits)
         beats = beats_of(values[0], CONFIG.weight_beats)
-        if kind == "indexed":
+        if kind == StepKind.INDEXED:
             beats += beats_of(values[1], CONFIG.index_beats)
         return cls(kind, group, beats, values)
 
     @property
     def taken(self) -> int:
         """Cycles from its start until its weights are copied."""
-        if self.kind in ("binary", "stochastic"):
-            return WeightLoader.rows_taken(CONFIG, stochastic=self.kind == "stochastic")
+        if self.kind in (StepKind.BINARY, StepKind.STOCHASTIC):
+            return WeightLoader.rows_taken(CONFIG, self.kind)
         return TAKEN
+
+    @property
+    def flags(self) -> int:
+        name = self.kind.name.lower()
+        return FLAGS.const({name: 1} if name in FLAGS.members else {}).as_bits()
 
     def due(self, copied: int) -> list[tuple[str, int]]:
         """The ports that show it, and in which cycle, when it is copied in cycle ``copied``."""
-        if self.kind == "stochastic":
+        if self.kind == StepKind.STOCHASTIC:
             return [("stochastic_weights", copied)]
-        if self.kind == "binary":
+        if self.kind == StepKind.BINARY:
             return [("rows", copied), ("row_parities", copied + 1)]
         return [("weights", copied), ("indices", copied - 1)]
 
@@ -93,10 +100,7 @@ async def run(dut, steps: list[Step], *, idle: float, stall: float, cycles: int 
         if place and number == len(starts):
             described = None
         dut.fill_valid.value = int(described is not None) or (random.getrandbits(1) if place else 0)
-        for name in ("indexed", "window", "binary", "stochastic"):
-            if hasattr(dut, f"fill_{name}"):
-                getattr(dut, f"fill_{name}").value = (random.getrandbits(1) if described is None else
-                                                      int(described.kind == name))
+        dut.fill_kinds.value = random.getrandbits(FLAGS.size) if described is None else described.flags
         dut.fill_group.value = random.getrandbits(6) if described is None else described.group
         dut.release.value = int(cycle == released_at - 1)
         await FallingEdge(dut.clk)
@@ -144,7 +148,7 @@ async def rate(dut):
             if step.kind == kind:
                 steps.append(step)
         starts = await run(dut, steps, idle=0.0, stall=0.0)
-        distances, least = np.diff(starts), max(len(steps[0].beats) + (kind == "indexed"), steps[0].taken + 1)
+        distances, least = np.diff(starts), max(len(steps[0].beats) + (kind == StepKind.INDEXED), steps[0].taken + 1)
         assert (distances[1:] == least).all(), (kind, distances)
 
 

@@ -9,7 +9,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import QueueEntry
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.arch.numerics import POOL_WIDTH
 from cores.bus.axi import ErrorReport
 from cores.config import NpuConfig
@@ -102,7 +102,11 @@ def beats_of(values: np.ndarray, bits: int) -> list[int]:
     return [word >> beat * CONFIG.beat_bits & (1 << CONFIG.beat_bits) - 1 for beat in range(count)]
 
 
-def random_weights(rng: np.random.Generator, tile: Tile, *, indexed: bool, groups: int):
+#: Kinds of steps of which `random_weights` makes the weights.
+WEIGHT_KINDS = (StepKind.DENSE, StepKind.INDEXED)
+
+
+def random_weights(rng: np.random.Generator, tile: Tile, kind: StepKind, *, groups: int):
     """Beats for all steps, and the sums (TM, rows, cols) that they make."""
     beats: list[int] = []
     sums = np.zeros((TM, tile.rows, tile.cols), np.int64)
@@ -113,7 +117,7 @@ def random_weights(rng: np.random.Generator, tile: Tile, *, indexed: bool, group
             weights = rng.integers(-W_LIMIT, W_LIMIT, (TM, DN))
             weights.flat[rng.integers(weights.size)] = -W_LIMIT
             beats += beats_of(weights.ravel(), CONFIG.weight_bits)
-            if indexed:
+            if kind == StepKind.INDEXED:
                 indices = rng.integers(0, CONFIG.select_fanin, (TM, DN))
                 beats += beats_of(indices.ravel(), CONFIG.index_bits)
                 channels = indices + np.array([CONFIG.window_base(int(lane)) for lane in lanes])

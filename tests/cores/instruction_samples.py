@@ -3,8 +3,8 @@
 import random
 
 from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, NOT_ALL_ZERO, TOKEN_FLAGS, Opcode, Queue
-from cores.arch.units import is_supported, reserved_fields
+from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, OPERATIONS, Field, Opcode, Queue
+from cores.arch.units import is_supported, kinds_of, reserved_fields
 from cores.config import NpuConfig
 from cores.load.load_context import LoadKind
 from cores.load.load_dispatch import Setting
@@ -15,7 +15,14 @@ __all__ = [
 
 #: A machine without optional units.
 _PLAIN = NpuConfig()
-_HEADER_BITS = sum(field.bits for field in HEADER)
+
+
+def _random_value(field: Field, config: NpuConfig) -> int:
+    if field.kinds:
+        return random.choice(kinds_of(field, config))
+    low = -(1 << field.bits - 1) if field.signed else field.minimum
+    high = (1 << field.bits - int(field.signed)) - 1
+    return random.choice([low, high, random.randint(low, high)])
 
 
 def random_instruction(queues: tuple[Queue, ...] = (Queue.LOAD, Queue.COMPUTE, Queue.STORE),
@@ -24,43 +31,47 @@ def random_instruction(queues: tuple[Queue, ...] = (Queue.LOAD, Queue.COMPUTE, Q
     opcode = random.choice([op for op in Opcode if op.queue in queues and is_supported(op, config)])
     values = {}
     for field in HEADER[1:]:
-        if field.name in TOKEN_FLAGS[opcode]:
+        if field.name in OPERATIONS[opcode].tokens:
             values[field.name] = random.randrange(1 << field.bits)
     reserved = reserved_fields(opcode, config)
-    for field in (field for field in LAYOUTS[opcode] if field.name not in reserved):
-        low = -(1 << field.bits - 1) if field.signed else field.minimum
-        high = (1 << field.bits - int(field.signed)) - 1
-        values[field.name] = random.choice([low, high, random.randint(low, high)])
-    needed = NOT_ALL_ZERO.get(opcode)
+    values |= {field.name: _random_value(field, config) for field in LAYOUTS[opcode] if field.name not in reserved}
+    needed = OPERATIONS[opcode].some
     if needed and not any(values[name] for name in needed):
         values[random.choice(needed)] = 1
     return Instruction(opcode, **values)
 
 
-def random_word() -> bytes:
+def random_word(config: NpuConfig = _PLAIN) -> bytes:
     """A legal instruction with none to three bits flipped."""
-    word = int.from_bytes(encode(random_instruction(tuple(Queue))), "little")
+    word = int.from_bytes(encode(random_instruction(tuple(Queue), config)), "little")
     for _ in range(random.randrange(4)):
-        word ^= 1 << random.choice([random.randrange(_HEADER_BITS), random.randrange(8 * INSTRUCTION_BYTES)])
+        word ^= 1 << random.choice([random.randrange(HEADER_BITS), random.randrange(8 * INSTRUCTION_BYTES)])
     return word.to_bytes(INSTRUCTION_BYTES, "little")
 
 
-def broken_word() -> bytes:
-    """An instruction with an unknown opcode, a reserved bit, a foreign token flag or zeros where they may not be."""
-    instruction = random_instruction(tuple(Queue))
-    opcode = instruction.opcode
+def broken_word(config: NpuConfig = _PLAIN) -> bytes:
+    """An instruction with an unknown opcode or kind, a reserved bit, a foreign token flag or zeros where they may not
+    be.
+    """
+    instruction = random_instruction(tuple(Queue), config)
+    operation = OPERATIONS[instruction.opcode]
     word = int.from_bytes(encode(instruction), "little")
-    faults, position, needed = [], HEADER[0].bits, 0
-    faults += [(15, code) for code in range(16) if code not in set(Opcode)]     # mask to clear, bits to set
+    # Of each fault the mask to clear and the bits to set; of the many unknown opcodes three, lest there be no others.
+    opcodes = 1 << HEADER[0].bits
+    unknown = random.sample([code for code in range(opcodes) if code not in set(Opcode)], 3)
+    faults, position, needed = [(opcodes - 1, code) for code in unknown], HEADER[0].bits, 0
     for field in HEADER[1:]:
-        if field.name not in TOKEN_FLAGS[opcode]:
+        if field.name not in operation.tokens:
             faults.append((0, 1 << position + random.randrange(field.bits)))
         position += field.bits
-    for field in LAYOUTS[opcode]:
+    for field in operation.fields:
+        mask = (1 << field.bits) - 1 << position
         if field.minimum:
-            faults.append(((1 << field.bits) - 1 << position, 0))
-        if field.name in NOT_ALL_ZERO.get(opcode, ()):
-            needed |= (1 << field.bits) - 1 << position
+            faults.append((mask, 0))
+        if field.kinds and (others := set(range(1 << field.bits)) - set(field.kinds)):
+            faults.append((mask, random.choice(sorted(others)) << position))
+        if field.name in operation.some:
+            needed |= mask
         position += field.bits
     if needed:
         faults.append((needed, 0))

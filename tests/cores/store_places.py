@@ -3,7 +3,7 @@
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
 from sim.storage import Accumulators
 
@@ -11,16 +11,16 @@ __all__ = ["random_order", "store_places"]
 
 
 def random_order(config: NpuConfig, rng: np.random.Generator) -> tuple[Instruction, Instruction]:
-    """STORE_SET and STORE of a few pixels, in any of the orders that the machine knows."""
+    """STORE_SET and STORE of a few pixels, in words of any form that the machine knows."""
     fields = {"rows": rng.integers(1, 6), "cols": rng.integers(1, 12), "row_pitch": rng.integers(1 << 20)}
-    order = str(rng.choice(["", "spread", "alternate"])) if config.banks > config.pixel_lanes else ""
+    shared = (WordForm.SPREAD, WordForm.ALTERNATE)      # by groups: a bank holds one block
+    words = WordForm(rng.choice([WordForm.PIXELS, *(shared if config.banks > config.pixel_lanes else ())]))
     if config.winograd and rng.random() < 0.6:
-        order = "winograd"
+        words = WordForm.TILES
         tiles = -(-fields["rows"] // 2) * -(-fields["cols"] // 2)
         fields["position_words"] = -(-tiles // config.pixel_lanes) + rng.integers(3)
-    if order:
-        fields[order] = 1
-    single = order in ("spread", "alternate")
+    fields["words"] = words
+    single = words in shared
     return (Instruction(Opcode.STORE_SET, **{name: int(value) for name, value in fields.items()}),
             Instruction(Opcode.STORE, blocks=1 if single else int(rng.integers(1, config.oc_groups + 1)),
                         repeats=int(rng.choice([0, 0, 1, 2, 31]))))
@@ -31,15 +31,15 @@ def store_places(config: NpuConfig, geometry: Instruction, store: Instruction) -
     """
     rows, px, groups = geometry["rows"], config.pixel_lanes, config.oc_groups
     cols = -(-geometry["cols"] // (1 + store["repeats"]))
-    if geometry["winograd"]:
+    if geometry["words"] == WordForm.TILES:
         row, col = np.divmod(np.arange(rows * cols), cols)
         tile = row // 2 * -(-cols // 2) + col // 2
         places = (tile * groups)[:, None] + np.arange(groups)
     else:
         accumulators = Accumulators(config)
-        if geometry["spread"]:
+        if geometry["words"] == WordForm.SPREAD:
             places = accumulators.spread_places(rows, cols)
-        elif geometry["alternate"]:
+        elif geometry["words"] == WordForm.ALTERNATE:
             places = accumulators.alternate_places(rows, cols)
         else:
             places = accumulators.places(rows, cols)

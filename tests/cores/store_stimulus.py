@@ -6,20 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import Opcode
-from cores.arch.numerics import FIRST_BITS, POOL_WIDTH
+from cores.arch.isa import Opcode, WordForm
+from cores.arch.numerics import POOL_WIDTH
 from cores.config import NpuConfig
-from sim.golden import requantize, winograd_output
-from sim.signs import pack_map
-from tests.cores.store_values import (
-    pack,
-    pack_parameters,
-    random_channels,
-    random_clip,
-    random_second_stage,
-    random_sources,
-    second_result,
-)
+from sim.golden import winograd_output
+from tests.cores.store_chain import chain_result, random_chain, second_stage, takes_residuals
+from tests.cores.store_values import pack, pack_parameters, random_channels, random_sources
 
 __all__ = ["StoreStimulus"]
 
@@ -30,7 +22,8 @@ def _beat(values: np.ndarray) -> int:
 
 @dataclass
 class StoreStimulus:
-    """Call `geometry`, then `store` as often as wanted; the lists then hold what to feed and to expect, in order.
+    """Call `geometry` and `chain`, then `store` as often as wanted; the lists then hold what to feed and to expect, in
+    order.
 
     ``banks[n]``: the accumulators that STORE n reads, {word: its bits}, None for a pooled one. They appear when its
     token is given, so a STORE that starts early reads others.
@@ -50,38 +43,46 @@ class StoreStimulus:
 
     def emit(self, opcode: Opcode, **fields: int) -> int:
         """An instruction of which nothing is expected; returns its index."""
-        self.instructions.append(int.from_bytes(encode(Instruction(opcode, **fields)), "little"))
+        return self.give(Instruction(opcode, **fields))
+
+    def give(self, instruction: Instruction) -> int:
+        """The same of an instruction that is there."""
+        self.instructions.append(int.from_bytes(encode(instruction), "little"))
         return len(self.instructions) - 1
 
-    def geometry(self, *, rows: int, cols: int, add: bool, order: str = "", binary: bool = False,
-                 local: bool = False, position_words: int | None = None) -> None:
-        """``order``: "spread", "alternate", "winograd", or plain words."""
-        self.order = order
-        self.fields = {"rows": rows, "cols": cols, "add": int(add), "row_pitch": int(self.rng.integers(0, 1 << 12)),
-                       "block_pitch": int(self.rng.integers(0, 1 << 16)), "binary": int(binary),
-                       **random_clip(self.rng, FIRST_BITS if add else 8)}
+    def geometry(self, *, rows: int, cols: int, words: WordForm = WordForm.PIXELS, local: bool = False,
+                 position_words: int | None = None) -> None:
+        self.words = words
+        self.fields = {"rows": rows, "cols": cols, "row_pitch": int(self.rng.integers(0, 1 << 12)),
+                       "block_pitch": int(self.rng.integers(0, 1 << 16)), "words": words}
         if local:
             pitch = int(self.rng.integers(0, 5))
             self.fields |= {"local": 1, "row_pitch": pitch, "block_pitch": int(self.rng.integers(0, 20))}
-        if order:
-            self.fields[order] = 1
-        if order == "winograd":
+        if words == WordForm.TILES:
             tiles = -(-rows // 2) * -(-cols // 2)
             words = -(-tiles // self.config.pixel_lanes)
             most = (self.config.acc_depth - words) // 15
             self.fields["position_words"] = position_words or int(self.rng.integers(words, most + 1))
         self.emit(Opcode.STORE_SET, **self.fields)
-        if add:
-            self.second = random_second_stage(self.rng, products=bool(self.config.product))
-            self.emit(Opcode.STORE_ADD, **self.second)
+
+    def chain(self, *, add: bool, signs: bool = False) -> None:
+        """``add``: with a second stage, of any kind."""
+        others = (Instruction(Opcode.STORE_SIGNS),) if signs else ()
+        self.operations = random_chain(self.config, self.rng, add=add, others=others)
+        for operation in self.operations.values():
+            self.give(operation)
+
+    @property
+    def bends(self) -> bool:
+        return Opcode.STORE_LEAKY in self.operations
 
     def _place(self, block: int, row: int, col: int, cols: int) -> tuple[int, int, int]:
         """(word, group, pixel lane) of a pixel in the bank; ``cols``: of a row there."""
         pixels = self.config.pixel_lanes
-        if self.order == "spread":
+        if self.words == WordForm.SPREAD:
             banks = self.config.banks
             return row * -(-cols // banks) + col // banks, col % banks // pixels, col % pixels
-        if self.order == "alternate":
+        if self.words == WordForm.ALTERNATE:
             return row // 2 * -(-cols // pixels) + col // pixels, row % 2, col % pixels
         return row * -(-cols // pixels) + col // pixels, block, col % pixels
 
@@ -107,38 +108,31 @@ class StoreStimulus:
             source = random_sources(rng, (lanes, rows, pixels), channels, POOL_WIDTH if pooled else width, width)
             if pooled:
                 self.pooled += [pack(pixel, POOL_WIDTH) for pixel in source.reshape(lanes, -1).T]
-            elif self.order == "winograd":
+            elif self.words == WordForm.TILES:
                 self._fill_tiles(words, block, source)
             else:
                 for row, col in np.ndindex(rows, pixels):
                     word, group, pixel = self._place(block, row, col, pixels)
                     start = pixel * config.oc_lanes + group * lanes
                     words[word][start:start + lanes] = source[:, row, col]
-            clip = [geometry[name] for name in ("zero_point", "low", "high")]
-            result = requantize(source, *channels, *clip)[..., columns]
-            if geometry["add"]:
-                common = self.second.get("broadcast")
-                residual = rng.integers(-128, 128, (lanes, 1, 1) if common else result.shape)
-                if not self.second["bend"]:
-                    self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
-                result = second_result(result, residual, self.second)
-            if geometry["binary"]:
-                signs = pack_map(result.transpose(1, 2, 0))
-                beats = signs.shape[1]
-                self.beats += [_beat(beat) for beat in signs.reshape(-1, lanes)]
-            elif not local:
-                beats = cols
-                self.beats += [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
+            residual = None
+            if takes_residuals(self.operations):
+                common = second_stage(self.operations)["broadcast"]
+                residual = rng.integers(-128, 128, (lanes, 1, 1) if common else (lanes, rows, cols))
+                self.side += [_beat(pixel) for pixel in residual.reshape(lanes, -1).T]
+            result = chain_result(self.operations, source[..., columns], channels, residual)
+            results = [_beat(beat) for beat in result.reshape(lanes, -1).T]
             if local:
-                beats = [_beat(pixel) for pixel in result.reshape(lanes, -1).T]
-                for beat, (row, col) in zip(beats, np.ndindex(rows, cols), strict=True):
+                for beat, (row, col) in zip(results, np.ndindex(rows, cols), strict=True):
                     col += 0 if geometry["row_pitch"] else row * cols
                     entry = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
                     self.entries.append((col % config.banks, entry + col // config.banks, beat))
                 continue
+            self.beats += results
             for row in range(rows):
                 start = offset + block * geometry["block_pitch"] + row * geometry["row_pitch"]
-                self.runs.append({"start": start, "beats": beats, "index": index, "post": flags.get("post_load", 0),
+                self.runs.append({"start": start, "beats": result.shape[2], "index": index,
+                                  "post": flags.get("post_load", 0),
                                   "last": int(block == blocks - 1 and row == rows - 1)})
         self.banks.append(None if pooled else {word: pack(values, width) for word, values in words.items()})
 

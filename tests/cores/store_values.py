@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, PRODUCT_MULTIPLIER_BITS
-from sim.golden import bend, product, residual_add
+from cores.arch.numerics import MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 
-__all__ = ["pack", "pack_parameters", "random_channels", "random_clip", "random_second_stage", "random_sources",
-           "second_result"]
+__all__ = ["pack", "pack_parameters", "random_channels", "random_clip", "random_sources"]
 
 
 def pack(values: np.ndarray, bits: int) -> int:
@@ -53,33 +51,6 @@ def random_clip(rng: np.random.Generator, bits: int = 8) -> dict[str, int]:
     if rng.random() < 0.5:
         low, high = -limit, limit - 1
     return {"zero_point": int(rng.choice([-128, 127, 0, rng.integers(-128, 128)])), "low": low, "high": high}
-
-
-def random_second_stage(rng: np.random.Generator, *, products: bool = False) -> dict[str, int]:
-    """Fields of STORE_ADD; ``products``: of a machine that has them, half of the time one of its."""
-    top = 1 << MULTIPLIER_BITS
-    multipliers = [int(rng.choice([0, top - 1, rng.integers(top // 2, top)], p=[0.1, 0.2, 0.7])) for _ in "ab"]
-    shift = int(rng.integers(MIN_SHIFT, 20)) if rng.random() < 0.8 else int(rng.integers(MIN_SHIFT, MAX_SHIFT + 1))
-    constant = int(rng.choice([-(1 << 27), (1 << 27) - 1, rng.integers(-(1 << 24), 1 << 24)], p=[0.1, 0.1, 0.8]))
-    if products and rng.random() < 0.5:
-        multiplier = int(rng.choice([0, (1 << PRODUCT_MULTIPLIER_BITS) - 1, rng.integers(1 << 14, 1 << 15)]))
-        return {"multiplier_a": 0, "multiplier_b": multiplier, "shift": int(rng.integers(MIN_SHIFT, 26)),
-                "constant": int(rng.choice([-128, 127, rng.integers(-128, 128)])) * multiplier, **random_clip(rng),
-                "bend": 0, "product": 1, "broadcast": int(rng.random() < 0.4)}
-    return {"multiplier_a": multipliers[0], "multiplier_b": multipliers[1], "constant": constant, "shift": shift,
-            **random_clip(rng), "bend": int(rng.random() < 0.4)}
-
-
-def second_result(own: np.ndarray, residual: np.ndarray, fields: dict[str, int]) -> np.ndarray:
-    """What the second stage makes of the first's result; with ``bend`` the residual is not looked at."""
-    numbers = {name: value for name, value in fields.items()
-               if name not in ("bend", "constant", "product", "broadcast")}
-    if fields["bend"]:
-        return bend(own, **numbers)
-    if fields.get("product"):
-        multiplier = numbers.pop("multiplier_a") + numbers.pop("multiplier_b")
-        return product(own, residual, multiplier, fields["constant"], **numbers)
-    return residual_add(own, residual, constant=fields["constant"], **numbers)
 
 
 def pack_parameters(bias, multiplier, shift, beat_bytes: int) -> list[int]:

@@ -5,7 +5,7 @@ import pytest
 from amaranth.hdl import Value
 
 from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
 from cores.load.gather.gathered_path import GatheredPath
 from cores.load.padded_walk import PaddedWalk
@@ -30,8 +30,8 @@ def random_boxes(config, rng):
     fields = {"cols": rng.integers(1, 6), "stride": 1, "pad_left": rng.integers(4), "pad_right": rng.integers(4),
               "pad_value": rng.integers(-128, 128)}
     if config.binary_rows:
-        fields |= {"sign": rng.integers(2), "pad_zero": rng.integers(2), "pair": rng.integers(2)}
-        fields["cols"] += fields["sign"] & fields["pair"]
+        fields |= {"form": rng.choice(list(EntryForm)), "pad_zero": rng.integers(2)}
+        fields["cols"] += fields["form"] == EntryForm.SIGN_PAIRS
     if rng.random() < 0.6:
         length = int(rng.choice([1, 2, 4, 8]))
         gather = Instruction(
@@ -58,8 +58,8 @@ def expected_runs(config, geometry, gather, act, data):
         padding = np.pad(np.zeros(data.shape[:3], bool), pads, constant_values=True)
         values = np.pad(data, (*pads, (0, 0)), constant_values=geometry["pad_value"])
         places, length = np.zeros(blocks, np.int64), LANES
-        if geometry["sign"]:
-            values, padding = sign_runs(values, padding, pair=bool(geometry["pair"]))
+        if geometry["form"] != EntryForm.BYTES:
+            values, padding = sign_runs(values, padding, pair=geometry["form"] == EntryForm.SIGN_PAIRS)
             length = values.shape[-1]
             places = np.arange(blocks) * length % LANES
         else:
@@ -97,8 +97,8 @@ class PathBench(Bench):
         path = self.path
         assert ctx.get(path.drained)
         await self._take(ctx, geometry)
-        # A LOAD_GATHER puts an end to ``sign``: `LoadDispatch` clears it.
-        fields = {**geometry.fields, "sign": 0 if gather else geometry["sign"]}
+        # A LOAD_GATHER has entries of bytes, whatever they were: `LoadDispatch` sees to it.
+        fields = {**geometry.fields, "form": EntryForm.BYTES if gather else geometry["form"]}
         ctx.set(Value.cast(path.geometry), int.from_bytes(encode(Instruction(Opcode.LOAD_SET, **fields)), "little"))
         if gather is not None:
             await self._take(ctx, gather)

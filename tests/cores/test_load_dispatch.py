@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cores.arch.instruction_layout import instruction_layout
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import EntryForm, Opcode, Queue
 from cores.config import NpuConfig
 from cores.load.load_dispatch import LoadDispatch, Setting
 from tests.cores.instruction_samples import context_of, extent_of, random_instruction, setting_of
@@ -102,7 +102,7 @@ class DispatchBench(Bench):
         if instruction.opcode == Opcode.LOAD_SET:
             self.geometry = {"opcode": int(Opcode.LOAD_SET), **instruction.fields}
         elif instruction.opcode not in LOADS:
-            self.geometry = {**self.geometry, "sign": 0}
+            self.geometry = {**self.geometry, "form": EntryForm.BYTES}
         else:
             self.load, self.tiled = instruction.opcode, ready["tiled"]
             assert not is_box or found["base"] == instruction["buf_base"]

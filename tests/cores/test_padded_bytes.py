@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cores.arch.instruction_layout import instruction_layout
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
 from cores.load.gather.padded_bytes import PaddedBytes
 from sim.signs import pack_signs
@@ -29,11 +29,11 @@ def test_padded_bytes(name, rng):
         for _ in range(300):
             values = rng.integers(-128, 128, lanes).astype(np.int8)
             pad_value = int(rng.choice([-128, -1, 0, 127, rng.integers(-128, 128)]))
-            sign, pad_zero = (int(flag) for flag in rng.integers(0, 2, 2))
-            signs = sign and config.binary_rows
+            form = EntryForm(rng.choice(list(EntryForm) if config.binary_rows else [EntryForm.BYTES]))
+            signs, pad_zero = form != EntryForm.BYTES, int(rng.integers(2))
             # A pixel's signs are of data or of padding as a whole.
             data = np.full(lanes, rng.integers(2)) if signs or rng.random() < 0.3 else rng.integers(0, 2, lanes)
-            geometry = random_fields(rng, layout, pad_value=pad_value, sign=sign, pad_zero=pad_zero)
+            geometry = random_fields(rng, layout, pad_value=pad_value, form=form, pad_zero=pad_zero)
             ctx.set(padded.beat, pack(values, 8))
             ctx.set(padded.data, pack(data, 1))
             enters = int(rng.integers(2))
@@ -55,7 +55,7 @@ def test_padded_bytes(name, rng):
                 present = np.concatenate([present[:count] if there is None else there, present[count:]])
             known = slice(count if signs and before is None else 0, lanes)
             found = np.array([ctx.get(padded.bytes[lane]) for lane in range(lanes)], np.uint8).view(np.int8)
-            np.testing.assert_array_equal(found[known], expected[known], (data, sign))
+            np.testing.assert_array_equal(found[known], expected[known], (data, form))
             if config.binary_rows:
                 there_now = np.array([ctx.get(padded.present) >> lane & 1 for lane in range(lanes)])
                 np.testing.assert_array_equal(there_now[known], present[known])

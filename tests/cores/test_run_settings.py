@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Value
 
 from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
 from cores.load.gather.run_settings import RunSettings
 from cores.load.gather.run_spans import SPAN_BITS
@@ -20,15 +20,15 @@ CONFIGS = {
 
 def plain_row(config, rng):
     """A LOAD_SET, and the settings behind it."""
+    form = EntryForm(rng.choice(list(EntryForm) if config.binary_rows else [EntryForm.BYTES]))
     fields = {"cols": int(rng.choice([1, 4095, rng.integers(1, 4096)])), "pad_left": int(rng.integers(16)),
-              "pad_right": int(rng.integers(16)), "stride": 1,
-              "sign": int(rng.integers(2)), "pair": int(rng.integers(2))}
+              "pad_right": int(rng.integers(16)), "stride": 1, "form": form}
     width = fields["pad_left"] + fields["cols"] + fields["pad_right"]
     runs = {"outputs": width, "step": config.beat_bytes, "length": config.beat_bytes, "offset": 0, "skip": 0,
             "place": 0, "pairs": 0}
-    if fields["sign"] and config.binary_rows:
+    if form != EntryForm.BYTES:
         # A pixel's signs are in its beat behind those of the pixel before.
-        count, pair = config.sign_bytes, fields["pair"]
+        count, pair = config.sign_bytes, int(form == EntryForm.SIGN_PAIRS)
         runs |= {"outputs": width - pair, "length": count * (1 + pair), "offset": 0 if pair else count, "skip": pair}
     return Instruction(Opcode.LOAD_SET, **fields), runs, {"left": fields["pad_left"], "width": width}
 

@@ -4,7 +4,7 @@ import pytest
 from amaranth.hdl import Value
 
 from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
 from cores.store.store_pixels import StorePixels
 from sim.golden import winograd_output
@@ -73,7 +73,7 @@ def test_store_pixels(name, idle, rng):
             assert ctx.get(position.valid), "a position a cycle, however the last one was taken"
             at = await step(ctx)
             pixel = number % (rows * cols)
-            if geometry["winograd"]:
+            if geometry["words"] == WordForm.TILES:
                 column = pixel % cols // (1 + store["repeats"])
                 await pixel_of_tile(ctx, geometry, word, (pixel // cols % 2, column % 2))
                 at = ctx.get(position.payload)

@@ -25,16 +25,16 @@ class RunsBench(Bench):
 
     def __init__(self, config, **options):
         self.config, self.runs = config, StoreRuns(config)
+        self.signs = 0      # rows are written as signs
         super().__init__(self.runs, **options)
         self.data_address = 4096 * int(self.rng.integers(1 << 8))
 
     def random_store(self, *, begin: int, end: int) -> tuple[Instruction, Instruction]:
-        """STORE_SET and STORE whose runs lie between ``begin`` and ``end``."""
+        """STORE_SET and STORE whose runs, of signs or of pixels, lie between ``begin`` and ``end``."""
         rng, config = self.rng, self.config
         fields = {"rows": rng.integers(1, 5), "cols": rng.choice([1, 7, 8, 9, 4095]),
                   "row_pitch": rng.integers(0, 5000), "block_pitch": rng.integers(0, 20000)}
-        if config.binary_rows:
-            fields["binary"] = rng.integers(2)
+        self.signs = int(config.binary_rows and rng.integers(2))
         blocks = int(rng.integers(1, 4))
         if config.local_store and rng.integers(2):
             fields |= {"local": 1, "row_pitch": rng.integers(0, 3) * 5, "block_pitch": rng.integers(0, 60)}
@@ -45,9 +45,8 @@ class RunsBench(Bench):
         return geometry, Instruction(Opcode.STORE, offset=int(rng.integers(begin, end - reach + 1)), blocks=blocks,
                                      post_load=int(rng.integers(2)), post_compute=int(rng.integers(2)))
 
-    @staticmethod
-    def beats(geometry: Instruction) -> int:
-        return -(-geometry["cols"] // 8) if geometry["binary"] else geometry["cols"]
+    def beats(self, geometry: Instruction) -> int:
+        return -(-geometry["cols"] // 8) if self.signs else geometry["cols"]
 
     def expected(self, geometry: Instruction, store: Instruction, index: int) -> list[dict[str, int]]:
         runs = []
@@ -69,6 +68,8 @@ class RunsBench(Bench):
                    region: tuple[int, int]) -> None:
         for port, value in ((self.runs.geometry, geometry), (self.runs.store, store)):
             ctx.set(Value.cast(port), int.from_bytes(encode(value), "little"))
+        if self.config.binary_rows:
+            ctx.set(self.runs.signs, self.signs)
         for port, number in ((self.runs.index, index), (self.runs.write_start, region[0]),
                              (self.runs.data_beats, region[1]), (self.runs.data_address, self.data_address)):
             ctx.set(port, number)

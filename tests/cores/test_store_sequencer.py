@@ -7,20 +7,29 @@ import pytest
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, encode
 from cores.arch.instruction_layout import instruction_layout
-from cores.arch.isa import Opcode
+from cores.arch.isa import HEADER, SETTERS, Opcode, WordForm
 from cores.arch.registers import ENGINE_STATES
 from cores.config import NpuConfig
 from cores.store.store_sequencer import StoreSequencer
 from tests.cores.simulation import Bench
+from tests.cores.store_chain import (
+    Operations,
+    kept_chain,
+    random_chain,
+    random_second_stage,
+    second_stage,
+    takes_residuals,
+)
 from tests.cores.store_places import random_order, store_places
-from tests.cores.store_values import random_second_stage
 
 CONFIGS = {
     "two_places": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, gather=1, binary_rows=1, acc_depth=64),
     "spread": NpuConfig(oc_lanes=16, ic_lanes=8, nnz_lanes=4, depthwise=1, local_store=1, acc_depth=64),
     "winograd": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, winograd=1, acc_depth=512),
     "table": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, table=1, acc_depth=64),
+    "product": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=1, product=1, acc_depth=64),
 }
+OPCODE = (1 << HEADER[0].bits) - 1
 STATES = ENGINE_STATES["store"]
 #: Cycles that a pixel is under way in the requantizer, or what is behind it.
 UNDER_WAY = 20
@@ -55,51 +64,62 @@ class SequencerBench(Bench):
         self.errors: list = []
 
     def random_stores(self, count: int) -> list[Instruction]:
-        rng, instructions = self.rng, []
-        for _ in range(count):
-            geometry, store = random_order(self.config, rng)
-            fields = {"add": int(rng.random() < 0.4), "zero_point": 3}
-            if self.config.binary_rows:
-                fields["binary"] = int(rng.integers(2))
-            if self.config.local_store:
-                fields["local"] = int(rng.integers(2))
-            instructions.append(Instruction(Opcode.STORE_SET, **{**geometry.fields, **fields}))
-            if fields["add"]:
-                instructions.append(Instruction(Opcode.STORE_ADD, **random_second_stage(rng)))
-            if self.config.table and rng.random() < 0.7:
-                use, load = rng.integers(2, size=2).tolist()
-                instructions.append(Instruction(Opcode.STORE_TABLE, use=use, load=load))
+        """A geometry often serves several chains, a chain several geometries; operations join a chain in use."""
+        rng, instructions, chain = self.rng, [], {}
+        for number in range(count):
+            if number == 0 or rng.random() < 0.8:
+                geometry, store = random_order(self.config, rng)
+                local = int(self.config.local_store and rng.integers(2))
+                instructions.append(Instruction(Opcode.STORE_SET, **{**geometry.fields, "local": local}))
+            if number == 0 or rng.random() < 0.7:
+                chain = self.random_chain()
+                instructions += chain.values()
+            elif second_stage(chain) is None and rng.random() < 0.5:
+                stage = random_second_stage(self.config, rng)
+                chain[stage.opcode] = stage
+                instructions.append(stage)
             flags = {flag: int(rng.integers(2)) for flag in ("wait_compute", "post_compute", "post_load")}
+            pooled = int(rng.random() < 0.3 and geometry["words"] != WordForm.TILES)
             instructions.append(Instruction(
                 Opcode.STORE, offset=int(rng.integers(1 << 20)), bank=int(rng.integers(2)), blocks=store["blocks"],
-                repeats=store["repeats"], pooled=int(rng.random() < 0.3 and not geometry["winograd"]), **flags))
+                repeats=store["repeats"], pooled=pooled, **flags))
         return instructions
+
+    def random_chain(self) -> dict[Opcode, Instruction]:
+        config, rng, others = self.config, self.rng, []
+        if config.table and rng.random() < 0.6:
+            others.append(Instruction(Opcode.STORE_TABLE, load=int(rng.integers(2))))
+        if config.binary_rows and rng.random() < 0.5:
+            others.append(Instruction(Opcode.STORE_SIGNS))
+        return random_chain(config, rng, add=bool(rng.random() < 0.4), others=tuple(others))
 
     def program(self, instructions: list[Instruction]) -> None:
         """Send them, and expect their pixels."""
-        second, used = None, 0
+        chain: dict[Opcode, Instruction] = {}
         for index, instruction in enumerate(instructions, start=int(self.rng.integers(1000))):
             self.to_send["queue"].append({"index": index, "word": int.from_bytes(encode(instruction), "little")})
-            if instruction.opcode == Opcode.STORE_SET:
-                geometry = instruction
-            elif instruction.opcode == Opcode.STORE_ADD:
-                second = instruction
-            elif instruction.opcode == Opcode.STORE_TABLE:
-                used = instruction["use"]
-                self.wanted_tables += instruction["load"]
-            else:
-                self._expect(geometry, second, used, instruction, index)
+            match instruction.opcode:
+                case Opcode.STORE_SET:
+                    geometry = instruction
+                case Opcode.STORE:
+                    self._expect(geometry, dict(chain), instruction, index)
+                case opcode:
+                    if opcode == Opcode.STORE_REQUANT:
+                        chain.clear()
+                    if opcode == Opcode.STORE_TABLE:
+                        self.wanted_tables += instruction["load"]
+                    chain[opcode] = instruction
 
-    def _expect(self, geometry, second, used, store, index) -> None:
+    def _expect(self, geometry, chain, store, index) -> None:
         size, cols = geometry["rows"] * geometry["cols"], geometry["cols"]
         words, selects = store_places(self.config, geometry, store)
         for number, (word, select) in enumerate(zip(words.tolist(), selects.tolist(), strict=True)):
             pixel = number % size
             column, copies = pixel % cols, 1 + store["repeats"]
             self.pixels.append({
-                "index": index, "geometry": geometry, "second": second, "used": used, "store": store, "word": word,
-                "tables": self.wanted_tables,
-                "select": select, "begins": number == 0, "block": self.blocks + number // size,
+                "index": index, "geometry": geometry, "chain": chain, "store": store, "word": word,
+                "tables": self.wanted_tables, "select": select,
+                "begins": number == 0, "block": self.blocks + number // size,
                 "block_start": pixel == 0, "block_end": pixel == size - 1, "row_end": column == cols - 1,
                 "leaves": column == cols - 1 or column % copies == copies - 1,
                 "end": number == len(words) - 1, "stores": self.stores, "waits": self.waits + store["wait_compute"]})
@@ -132,14 +152,14 @@ class SequencerBench(Bench):
                 ctx.set(sequencer.table_loaded, int(loaded))
                 self.tables += loaded
             names = ("issue", "read", "read_address", "pooled_ready", "take_residual", "compute_take", "post_compute",
-                     "runs_start", "error", "index", "idle", "geometry", "second", "store", "state")
+                     "runs_start", "error", "index", "idle", "geometry", "chain", "store", "state")
             queue = sequencer.queue
             _, reset, offered, taken, word, *found = await ctx.tick().sample(
                 queue.valid, queue.ready, queue.p.word, *(getattr(sequencer, name) for name in names))
             if reset:
                 posts = False
                 continue
-            sets = (word & 15) in (Opcode.STORE_SET, Opcode.STORE_ADD, Opcode.STORE_TABLE)
+            sets = (word & OPCODE) in SETTERS
             assert drained or not (offered and taken and sets), "the requantizer reads what is set"
             cycle = dict(zip(names, found, strict=True))
             if cycle["error"].valid:
@@ -158,8 +178,7 @@ class SequencerBench(Bench):
                 self.residuals += 1
                 self.ready["side_valid"] = False
             if self.config.table and self.pixels and cycle["issue"].valid:
-                used = ctx.get(sequencer.table_used)
-                assert (used, self.tables) == (self.pixels[0]["used"], self.pixels[0]["tables"])
+                assert self.tables == self.pixels[0]["tables"]
             posts = self.compare(cycle, ready) if self.pixels else False
             if cycle["runs_start"]:
                 assert not self.runs_busy
@@ -174,7 +193,8 @@ class SequencerBench(Bench):
     def compare(self, cycle, ready) -> bool:
         """What sets out. Returns whether a token must follow."""
         pixel, issue = self.pixels[0], cycle["issue"]
-        geometry, store = pixel["geometry"], pixel["store"]
+        geometry, chain, store = pixel["geometry"], pixel["chain"], pixel["store"]
+        tiles, second = geometry["words"] == WordForm.TILES, second_stage(chain)
         pops = cycle["pooled_ready"] and ready["pooled_valid"]
         assert pops == (issue.valid and store["pooled"] and pixel["leaves"])
         if not issue.valid:
@@ -184,45 +204,57 @@ class SequencerBench(Bench):
         assert self.takes >= pixel["waits"] and self.started > pixel["stores"]
         assert self.loaded > pixel["block"], "parameters that are not there"
         assert ready["pooled_valid"] or not store["pooled"]
-        for name, instruction in (("geometry", geometry), ("second", pixel["second"]), ("store", store)):
-            if name != "second" or geometry["add"]:
-                layout = instruction_layout(instruction.opcode)
-                assert cycle[name] == layout.from_bits(int.from_bytes(encode(instruction), "little"))
+        for name, instruction in (("geometry", geometry), ("store", store)):
+            layout = instruction_layout(instruction.opcode)
+            assert cycle[name] == layout.from_bits(int.from_bytes(encode(instruction), "little"))
+        self.compare_chain(cycle["chain"], chain)
         self.pixels.pop(0)
-        wanted = {"pooled": store["pooled"], "select": pixel["select"], "load": pixel["block_start"] or geometry["add"],
-                  "release": pixel["block_end"] if geometry["add"] else pixel["block_start"]}
+        wanted = {"pooled": store["pooled"], "select": pixel["select"], "load": pixel["block_start"] or bool(second),
+                  "release": pixel["block_end"] if second else pixel["block_start"]}
         if self.config.binary_rows:
             wanted["row_end"] = pixel["row_end"]
         assert {name: issue[name] for name in wanted} == wanted
         self.compare_reads(pixel)
         self.compare_residuals(pixel)
-        if geometry["add"] and pixel["second"]["bend"] and not geometry["winograd"] and not geometry["binary"]:
+        if Opcode.STORE_LEAKY in chain and not tiles and Opcode.STORE_SIGNS not in chain:
             assert self.cycle - SECOND not in self.issued_at, "a second turn is due"
-        elif geometry["add"] and not pixel["begins"]:
+        elif second and not pixel["begins"]:
             assert (self.cycle - self.issued_at[-1]) % ADD_CYCLES == 0
         self.issued_at.append(self.cycle)
         # A residual's addition takes two further cycles.
-        first = self.cycle - (WORDS - 1 if geometry["winograd"] else 0)
+        first = self.cycle - (WORDS - 1 if tiles else 0)
         self.works.update(range(first, self.cycle + 1))
-        if geometry["add"]:
+        if second:
             self.adds.add(self.cycle + 1)
             (self.behind if pixel["end"] else self.adds).update(range(self.cycle + 2, self.cycle + ADD_CYCLES))
         return bool(pixel["end"] and store["post_compute"] and not geometry["local"])
 
+    def compare_chain(self, found, chain: Operations) -> None:
+        """What the engine keeps of it, and of none before it."""
+        for name, value in kept_chain(self.config, chain).items():
+            if name == "second":
+                (stage, value), = value.items()
+                assert found.second[stage] == value
+            else:
+                assert found[name] == value, name
+
     def compare_reads(self, pixel) -> None:
         if pixel["store"]["pooled"]:
             assert self.reads[-1] is None
-        elif pixel["geometry"]["winograd"]:
+        elif pixel["geometry"]["words"] == WordForm.TILES:
             positions = {divmod(read - pixel["word"], pixel["geometry"]["position_words"]) for read in self.reads}
             assert len(positions) == WORDS and {rest for _, rest in positions} == {0}
         else:
             assert self.reads[-1] == pixel["word"]
 
     def compare_residuals(self, pixel) -> None:
-        """A pixel's is taken a cycle behind it; a Winograd pixel's a cycle behind the first of its words."""
-        if pixel["geometry"]["add"] and not pixel["second"]["bend"]:
+        """A pixel's is taken a cycle behind it; a Winograd pixel's a cycle behind the first of its words; one for a
+        whole block with its first pixel.
+        """
+        chain = pixel["chain"]
+        if takes_residuals(chain) and (pixel["block_start"] or not second_stage(chain)["broadcast"]):
             self.wanted_residuals += 1
-            self.residual_due = not pixel["geometry"]["winograd"]
+            self.residual_due = pixel["geometry"]["words"] != WordForm.TILES
         assert self.residuals == self.wanted_residuals - self.residual_due
 
 
@@ -249,52 +281,94 @@ def test_random_stores(name, idle, scarce, rng):
     bench.run(compare, background=[bench.surround])
 
 
-@pytest.mark.parametrize("add, bend", [(0, 0), (1, 0), (1, 1)])
+REQUANT, ADD, LEAKY = (Instruction(Opcode.STORE_REQUANT, zero_point=3, low=-128, high=127),
+                       Instruction(Opcode.STORE_ADD, shift=12), Instruction(Opcode.STORE_LEAKY, shift=12))
+
+
+@pytest.mark.parametrize("second", [None, ADD, LEAKY], ids=["one_stage", "add", "leaky"])
 @pytest.mark.parametrize("name", ["spread", "winograd"])
-def test_rate(name, add, bend, rng):
+def test_rate(name, second, rng):
     """A pixel a cycle, also from block to block; three with a residual; nine of a Winograd layer, with or without.
 
     Eight in sixteen cycles that bend.
     """
     config = CONFIGS[name]
     bench = SequencerBench(config, rng=rng)
-    winograd = int(name == "winograd")
-    fields = {"winograd": 1, "position_words": 8} if winograd else {}
-    geometry = Instruction(Opcode.STORE_SET, rows=2, cols=12, add=add, **fields)
+    tiles = name == "winograd"
+    fields = {"words": WordForm.TILES, "position_words": 8} if tiles else {}
+    geometry = Instruction(Opcode.STORE_SET, rows=2, cols=12, **fields)
     store = Instruction(Opcode.STORE, blocks=config.oc_groups)
 
     async def compare(ctx):
-        bench.program([geometry, Instruction(Opcode.STORE_ADD, shift=12, bend=bend), store])
+        bench.program([geometry, REQUANT, *([second] if second else []), store])
         count = len(bench.pixels)
         await bench.until(ctx, lambda: not bench.pixels)
-        if bend and not winograd:
+        if second is LEAKY and not tiles:
             starts = [at - bench.issued_at[0] for at in bench.issued_at[::8]]
             assert starts[:3] == [0, 16, 32]    # the first block's
             return
-        pace = WORDS if winograd else ADD_CYCLES if add else 1
+        pace = WORDS if tiles else ADD_CYCLES if second else 1
         assert bench.issued_at[-1] - bench.issued_at[0] == pace * (count - 1)
 
     bench.run(compare, background=[bench.surround])
 
 
-SET = Instruction(Opcode.STORE_SET, rows=1, cols=4)
+SET, STORE = Instruction(Opcode.STORE_SET, rows=1, cols=4), Instruction(Opcode.STORE, blocks=1)
+#: What joins a chain in a machine that has it, and the flags of `Chain` that it sets.
+JOINING = [("two_places", Instruction(Opcode.STORE_SIGNS), {"signs"}), ("two_places", LEAKY, {"adds", "leaky"}),
+           ("winograd", ADD, {"adds"}), ("table", Instruction(Opcode.STORE_TABLE), {"table"}),
+           ("table", Instruction(Opcode.STORE_TABLE, load=1), {"table"}),
+           ("product", Instruction(Opcode.STORE_MULTIPLY, shift=12, broadcast=1), {"adds", "multiplies"})]
+
+
+@pytest.mark.parametrize("name, operation, sets", JOINING)
+def test_chain(name, operation, sets, rng):
+    """An operation joins the chain and stays in it, whatever geometry follows; STORE_REQUANT clears all; a reset too.
+    """
+    bench = SequencerBench(CONFIGS[name], rng=rng)
+    other = Instruction(Opcode.STORE_SET, rows=2, cols=3)
+
+    def flags(ctx) -> set[str]:
+        chain = ctx.get(bench.sequencer.chain)
+        return {flag for flag, field in chain.shape() if field.width == 1 and chain[flag]}
+
+    async def run(ctx, *instructions):
+        bench.program(list(instructions))
+        await bench.until(ctx, lambda: not bench.pixels and not bench.to_send["queue"])
+        await bench.cycles(ctx, UNDER_WAY)
+        return flags(ctx)
+
+    async def compare(ctx):
+        assert flags(ctx) == set()
+        assert await run(ctx, SET, REQUANT, STORE) == {"begun"}
+        assert await run(ctx, SET, REQUANT, operation, STORE, other, STORE) == {"begun", *sets}
+        assert await run(ctx, SET, REQUANT, STORE) == {"begun"}
+        await bench.reset(ctx)
+        assert flags(ctx) == set()
+
+    bench.run(compare, background=[bench.surround])
 
 
 @pytest.mark.parametrize("name, words, inputs, code", [
-    ("spread", [Instruction(Opcode.STORE, blocks=1)], {}, ErrorCode.ILLEGAL),
-    ("spread", [SET, Instruction(Opcode.STORE, blocks=3)], {}, ErrorCode.BUFFER),
-    ("spread", [SET, Instruction(Opcode.STORE, blocks=2)], {}, None),
-    ("spread", [Instruction(Opcode.STORE_SET, rows=1, cols=4, spread=1), Instruction(Opcode.STORE, blocks=2)], {},
+    ("spread", [REQUANT, STORE], {}, ErrorCode.ILLEGAL),
+    ("spread", [SET, STORE], {}, ErrorCode.ILLEGAL),
+    *((name, [SET, operation, STORE], {}, ErrorCode.ILLEGAL) for name, operation, _ in JOINING),
+    ("spread", [SET, REQUANT, Instruction(Opcode.STORE, blocks=3)], {}, ErrorCode.BUFFER),
+    ("spread", [SET, REQUANT, Instruction(Opcode.STORE, blocks=2)], {}, None),
+    ("spread", [REQUANT, SET, Instruction(Opcode.STORE, blocks=2)], {}, None),
+    *(("spread", [Instruction(Opcode.STORE_SET, rows=1, cols=4, words=words), REQUANT,
+                  Instruction(Opcode.STORE, blocks=2)], {}, ErrorCode.BUFFER)
+      for words in (WordForm.SPREAD, WordForm.ALTERNATE)),
+    ("spread", [SET, REQUANT, Instruction(Opcode.STORE, blocks=3, pooled=1)], {}, None),
+    ("two_places", [Instruction(Opcode.STORE_SET, rows=65, cols=1), REQUANT, STORE], {}, ErrorCode.BUFFER),
+    ("two_places", [Instruction(Opcode.STORE_SET, rows=64, cols=1), REQUANT, STORE], {}, None),
+    ("two_places", [SET, REQUANT, STORE], {"runs_failed": 1}, ErrorCode.WRITE_RANGE),
+    ("spread", [Instruction(Opcode.STORE_SET, rows=1, cols=4, local=1), REQUANT, STORE], {"runs_failed": 1},
      ErrorCode.BUFFER),
-    ("spread", [SET, Instruction(Opcode.STORE, blocks=3, pooled=1)], {}, None),
-    ("two_places", [Instruction(Opcode.STORE_SET, rows=65, cols=1), Instruction(Opcode.STORE, blocks=1)], {},
-     ErrorCode.BUFFER),
-    ("two_places", [Instruction(Opcode.STORE_SET, rows=64, cols=1), Instruction(Opcode.STORE, blocks=1)], {}, None),
-    ("two_places", [SET, Instruction(Opcode.STORE, blocks=1)], {"runs_failed": 1}, ErrorCode.WRITE_RANGE),
-    ("spread", [Instruction(Opcode.STORE_SET, rows=1, cols=4, local=1), Instruction(Opcode.STORE, blocks=1)],
-     {"runs_failed": 1}, ErrorCode.BUFFER),
-], ids=["no_geometry", "too_many_blocks", "all_blocks", "spread_blocks", "pooled_blocks", "beyond_the_bank",
-        "last_word", "outside_the_region", "outside_the_buffer"])
+], ids=["no_geometry", "no_chain", *(f"no_chain_{operation.opcode.name}_{name}_{number}"
+                                     for number, (name, operation, _) in enumerate(JOINING)),
+        "too_many_blocks", "all_blocks", "chain_before_geometry", "spread_blocks", "alternate_blocks", "pooled_blocks",
+        "beyond_the_bank", "last_word", "outside_the_region", "outside_the_buffer"])
 def test_errors(name, words, inputs, code, rng):
     """Reported with the STORE's index; nothing sets out any more until a reset."""
     bench = SequencerBench(CONFIGS[name], rng=rng)

@@ -8,7 +8,7 @@ from cores.arch.isa import Opcode
 from cores.compute.tile_loops import TileLoops
 from cores.config import NpuConfig
 from tests.cores.simulation import Bench, random_bits
-from tests.cores.tile_values import loop_cycles, random_geometry, random_tile
+from tests.cores.tile_values import flags_of_steps, is_window, loop_cycles, random_geometry, random_tile
 
 CONFIGS = {
     "one_pixel": NpuConfig(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=1, acc_depth=64),
@@ -32,6 +32,7 @@ def test_tile_loops(name, idle, rng):
         for port, instruction in ((loops.next_geometry, geometry), (loops.next_word, tile)):
             ctx.set(Value.cast(port), int.from_bytes(encode(instruction), "little"))
         ctx.set(loops.next_pool, tile.opcode == Opcode.POOL)
+        ctx.set(loops.next_kinds, flags_of_steps(config, tile))
         ctx.set(loops.start, 0)
 
     async def begin(ctx, geometry, tile):
@@ -69,8 +70,8 @@ def test_tile_loops(name, idle, rng):
             tiles.append((geometry, random_tile(config, rng, geometry)))
         await begin(ctx, *tiles[0])
         for number, (geometry, tile) in enumerate(tiles):
-            for port in (loops.next_geometry, loops.next_word):
-                ctx.set(Value.cast(port), random_bits(rng, 128))
+            for port in (loops.next_geometry, loops.next_word, loops.next_kinds):
+                ctx.set(Value.cast(port), random_bits(rng, len(Value.cast(port))))
             ctx.set(loops.start, 0)
             following = tiles[number + 1] if number + 1 < len(tiles) else None
             cycles = list(loop_cycles(config, geometry, tile))
@@ -85,7 +86,8 @@ def test_tile_loops(name, idle, rng):
                     compare(ctx, expected, tile.opcode == Opcode.POOL)
                     await ctx.tick()
                 compare(ctx, expected, tile.opcode == Opcode.POOL)
-                assert ctx.get(loops.window) == (geometry["window"] and tile.opcode == Opcode.COMPUTE)
+                assert ctx.get(loops.window) == is_window(tile)
+                assert ctx.get(loops.kinds) == flags_of_steps(config, tile)
                 assert ctx.get(loops.running)
                 ctx.set(loops.go, 1)
                 ctx.set(loops.start, bool(expected.last and at_once))

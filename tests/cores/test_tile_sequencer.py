@@ -4,7 +4,7 @@ import pytest
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind, WordForm
 from cores.arch.registers import ENGINE_STATES
 from cores.arch.stochastic import MIN_LENGTH_LOG, Circuit
 from cores.buffers.accumulators import Accumulators
@@ -12,7 +12,7 @@ from cores.compute.tile_loops import TileLoops
 from cores.compute.tile_sequencer import TileSequencer
 from cores.config import NpuConfig
 from tests.cores.simulation import Bench
-from tests.cores.tile_values import loop_cycles, random_geometry, random_tile
+from tests.cores.tile_values import flags_of_steps, is_window, loop_cycles, random_geometry, random_tile
 
 SIZES = {"input_depth": 512, "acc_depth": 64}
 CONFIGS = {
@@ -41,7 +41,7 @@ class SequencerBench(Bench):
     def begin(self) -> None:
         """Forget the program."""
         self.work: list = []        # (index, geometry, tile, LoopCycle) that are to be issued
-        self.steps: list = []       # (indexed, group, window, binary) of COMPUTEs' steps, in order
+        self.steps: list = []       # (COMPUTE, group) of their steps, in order
         self.levels = {"load": 0, "store": 0}
         self.takes = {"load": 0, "store": 0}
         self.waits = {"load": 0, "store": 0}
@@ -65,9 +65,7 @@ class SequencerBench(Bench):
                 cycles = list(loop_cycles(self.config, geometry, instruction))
                 self.work += [(index, geometry, instruction, cycle) for cycle in cycles]
                 if instruction.opcode == Opcode.COMPUTE:
-                    kinds = [instruction[name] for name in ("binary", "stochastic")]
-                    self.steps += [(instruction["indexed"], cycle.group, geometry["window"], *kinds)
-                                   for cycle in cycles if cycle.at_start]
+                    self.steps += [(instruction, cycle.group) for cycle in cycles if cycle.at_start]
                 for queue in self.waits:
                     self.waits[queue] += instruction[f"wait_{queue}"]
             index += 1
@@ -142,9 +140,9 @@ class SequencerBench(Bench):
             assert self.work, "more than the program says"
             index, geometry, tile, wanted = self.work.pop(0)
             pool = tile.opcode == Opcode.POOL
-            window = bool(geometry["window"] and not pool)
+            window = is_window(tile)
             starts = int(wanted.at_start and not pool)
-            streams = not pool and tile["stochastic"]
+            streams = not pool and tile["kind"] == StepKind.STOCHASTIC
             if streams and self.stays > 1:      # it has begun before
                 starts = 0
             assert now["index"] == index
@@ -201,16 +199,17 @@ class SequencerBench(Bench):
         assert (issue.first, issue.bank) == (tile["first"] and wanted.first_step, tile["bank"])
         assert issue.post_store == (wanted.last and tile["post_store"])
         if config.depthwise:
-            assert (issue.spread, issue.alternate) == (geometry["spread"], geometry["alternate"])
+            assert (issue.spread, issue.alternate) == tuple(
+                geometry["words"] == form for form in (WordForm.SPREAD, WordForm.ALTERNATE))
         if config.binary_rows:
-            assert (issue.binary, issue.take) == (tile["binary"], tile["binary"] << wanted.group)
+            binary = tile["kind"] == StepKind.BINARY
+            assert (issue.binary, issue.take) == (binary, binary << wanted.group)
 
     def compare_fill(self, fill) -> None:
         """What the weight loader is told is the first step that has not started."""
         assert fill["valid"] and self.started < len(self.steps)
-        names = ("indexed", "group", "window", "binary", "stochastic")
-        wanted = {name: value for name, value in zip(names, self.steps[self.started], strict=True) if name in fill}
-        assert {name: fill[name] for name in wanted} == wanted
+        tile, group = self.steps[self.started]
+        assert (fill["kinds"], fill["group"]) == (flags_of_steps(self.config, tile), group)
 
 
 @pytest.mark.parametrize("idle, scarce", [(0.0, 0.0), (0.7, 0.0), (0.0, 0.6), (0.4, 0.4)])

@@ -7,11 +7,12 @@ from itertools import product
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.instruction_layout import kind_flags
+from cores.arch.isa import Opcode, StepKind, WordForm
 from cores.config import NpuConfig
 from sim.storage import entry_places
 
-__all__ = ["LoopCycle", "loop_cycles", "random_geometry", "random_tile"]
+__all__ = ["LoopCycle", "flags_of_steps", "is_window", "loop_cycles", "random_geometry", "random_tile"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,39 +37,53 @@ class LoopCycle:
 
 
 def random_geometry(config: NpuConfig, rng: np.random.Generator) -> Instruction:
-    """A COMPUTE_SET of few rows and columns; with ``depthwise`` often of spread words or windows."""
+    """A COMPUTE_SET of few rows and columns; with ``depthwise`` often of words that groups share."""
     fields = {
         "kernel_h": rng.integers(1, 4), "kernel_w": rng.integers(1, 4), "stride": rng.integers(1, 4),
         "rows": rng.integers(1, 4), "cols": rng.integers(1, 10), "buf_row_pitch": rng.integers(0, 20),
         "buf_row_step": rng.integers(0, 30), "buf_block_pitch": rng.integers(0, 60)}
-    kind = rng.integers(4) if config.depthwise else 0
-    if kind == 1:
-        fields["spread"] = 1
-    if kind > 1:
-        words = -(-fields["cols"] // (config.banks if kind == 2 else config.pixel_lanes))
-        fields |= {"window": 1, "spread": kind == 2, "alternate": kind == 3, "stride": 1,
-                   "shift": kind == 3 and rng.integers(2), "reads": words + rng.integers(0, config.window_reads)}
+    shared = (WordForm.SPREAD, WordForm.SPREAD, WordForm.ALTERNATE) if config.depthwise else ()
+    form = WordForm(rng.choice([WordForm.PIXELS, *shared]))
+    if form != WordForm.PIXELS:
+        words = -(-fields["cols"] // (config.banks if form == WordForm.SPREAD else config.pixel_lanes))
+        fields |= {"words": form, "shift": form == WordForm.ALTERNATE and rng.integers(2),
+                   "reads": words + rng.integers(0, config.window_reads)}
+        if form == WordForm.ALTERNATE or rng.random() < 0.7:
+            fields["stride"] = 1        # windows are of neighbours
     return Instruction(Opcode.COMPUTE_SET, **{name: int(value) for name, value in fields.items()})
+
+
+def _random_kind(config: NpuConfig, rng: np.random.Generator, geometry: Instruction) -> StepKind:
+    """Of steps that may have the ``geometry``."""
+    kinds = [StepKind.DENSE, StepKind.INDEXED]
+    match geometry["words"]:
+        case WordForm.ALTERNATE:
+            kinds = [StepKind.WINDOW]
+        case WordForm.SPREAD:
+            kinds += [StepKind.WINDOW] * 4 if geometry["stride"] == 1 else []
+        case _:
+            kinds += [StepKind.BINARY] * 2 if config.binary_rows else []
+            kinds += [StepKind.STOCHASTIC] * 2 if config.stochastic_rows else []
+    return StepKind(rng.choice(kinds))
 
 
 def random_tile(config: NpuConfig, rng: np.random.Generator, geometry: Instruction, **fields: int) -> Instruction:
     """A COMPUTE or, now and then, a POOL with the ``geometry``; ``fields`` of it that are not random."""
-    window = geometry["window"]
     pool = rng.random() < 0.3
-    chosen = {"buf_base": rng.integers(0, 40), "blocks": 1 if window and not pool else rng.integers(1, 4)}
+    chosen = {"buf_base": rng.integers(0, 40), "blocks": rng.integers(1, 4)}
     if not pool:
-        chosen |= {"groups": 1 if window else rng.integers(1, 4), "first": rng.integers(2), "bank": rng.integers(2),
-                   "indexed": 0 if window else rng.integers(2)}
+        kind = _random_kind(config, rng, geometry)
+        chosen |= {"kind": kind, "groups": rng.integers(1, 4), "first": rng.integers(2), "bank": rng.integers(2)}
         if config.winograd:
             chosen["acc_base"] = rng.integers(0, 20)
-        if config.binary_rows and not (window or geometry["spread"]):
-            chosen["binary"] = rng.integers(2)
-        if config.stochastic_rows and not (window or geometry["spread"]) and rng.integers(2):
-            length = int(rng.integers(4))
-            chosen |= {"stochastic": 1, "length": length, "made": rng.integers(length + 1), "indexed": 0,
-                       "groups": config.stochastic_groups}
-        if chosen.get("binary"):
-            chosen |= {"groups": config.binary_groups, "indexed": 0}
+        match kind:
+            case StepKind.WINDOW:
+                chosen |= {"blocks": 1, "groups": 1}
+            case StepKind.BINARY:
+                chosen["groups"] = config.binary_groups
+            case StepKind.STOCHASTIC:
+                length = int(rng.integers(4))
+                chosen |= {"length": length, "made": rng.integers(length + 1), "groups": config.stochastic_groups}
     else:
         chosen["maximum"] = rng.integers(2)
     opcode = Opcode.POOL if pool else Opcode.COMPUTE
@@ -77,8 +92,20 @@ def random_tile(config: NpuConfig, rng: np.random.Generator, geometry: Instructi
 
 def loop_cycles(config: NpuConfig, geometry: Instruction, tile: Instruction) -> Iterator[LoopCycle]:
     """The cycles of a COMPUTE or POOL, in order."""
-    nest = _window if tile.opcode == Opcode.POOL else _reads if geometry["window"] else _words
+    nest = _window if tile.opcode == Opcode.POOL else _reads if is_window(tile) else _words
     return nest(config, geometry, tile)
+
+
+def is_window(tile: Instruction) -> bool:
+    """Whether it is a depthwise COMPUTE."""
+    return tile.opcode == Opcode.COMPUTE and tile["kind"] == StepKind.WINDOW
+
+
+def flags_of_steps(config: NpuConfig, tile: Instruction):
+    """`kind_flags` of a COMPUTE's steps; none of a POOL's."""
+    layout = kind_flags(StepKind, config)
+    kind = StepKind(tile["kind"]).name.lower() if tile.opcode == Opcode.COMPUTE else ""
+    return layout.const({kind: 1} if kind in layout.members else {})
 
 
 def _line(geometry: Instruction, tile: Instruction, block: int, ky: int, row: int) -> int:
@@ -125,7 +152,7 @@ def _following(tile: Instruction, group: int, at_start: bool) -> int:
 
 def _words(config, geometry, tile) -> Iterator[LoopCycle]:
     """COMPUTE: for block, ky, kx, group: for row, word."""
-    taken = config.banks if geometry["spread"] else config.pixel_lanes
+    taken = config.banks if geometry["words"] == WordForm.SPREAD else config.pixel_lanes
     base = tile["acc_base"] if config.winograd else 0
     columns = range(0, geometry["cols"], taken)
     words = list(product(range(geometry["rows"]), columns))
@@ -143,7 +170,7 @@ def _words(config, geometry, tile) -> Iterator[LoopCycle]:
 def _reads(config, geometry, tile) -> Iterator[LoopCycle]:
     """A depthwise COMPUTE: for ky, kx: for row, read. The words of a row begin with its first reads."""
     base = tile["acc_base"] if config.winograd else 0
-    words = -(-geometry["cols"] // (config.pixel_lanes if geometry["alternate"] else config.banks))
+    words = -(-geometry["cols"] // (config.pixel_lanes if geometry["words"] == WordForm.ALTERNATE else config.banks))
     for (block, ky, part, group), common in _steps(geometry, tile):
         shifted = geometry["shift"] and ky == 0       # the upper group works for the row above
         reads = list(product(range(geometry["rows"] + shifted), range(geometry["reads"])))

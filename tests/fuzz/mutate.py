@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
-from cores.arch.isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Opcode
+from cores.arch.isa import CHAIN, HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, Opcode
 
 __all__ = [
     "STRINGS", "mutate_bytes", "mutate_config", "mutate_json", "mutate_model", "mutate_npz", "mutate_program",
@@ -352,8 +352,30 @@ def mutate_config(rng: Rng, content: str) -> bytes:
 # -- programs ------------------------------------------------------------------------------------------------------
 
 
+#: Bits of an instruction's opcode.
+_OPCODE = (1 << HEADER[0].bits) - 1
+
+
+def _another_operation(rng: Rng, word: int) -> int:
+    """One of a chain in an instruction's place, with its fields as far as it has any there."""
+    opcode = _pick(rng, CHAIN)
+    used = (1 << HEADER_BITS + sum(field.bits for field in LAYOUTS[opcode])) - 1
+    return word & used & ~_OPCODE | opcode
+
+
+def _another_field(rng: Rng, word: int) -> int:
+    """An instruction with a token or a field set to what is mostly legal; often one with few choices."""
+    fields = (*HEADER, *LAYOUTS[Opcode(word & _OPCODE)])
+    few = [index for index, field in enumerate(fields) if index >= len(HEADER) and (field.bits == 1 or field.kinds)]
+    chosen = _pick(rng, few) if few and rng.integers(2) else int(rng.integers(1, len(fields)))
+    place, kinds = sum(field.bits for field in fields[:chosen]), fields[chosen].kinds
+    mask = (1 << fields[chosen].bits) - 1
+    new = _pick(rng, kinds) if kinds and rng.integers(4) else _integer(rng, word >> place & mask) & mask
+    return word & ~(mask << place) | int(new) << place
+
+
 def _mutate_code(rng: Rng, code: bytes) -> bytes:
-    """Fields set to what is legal, tokens and instructions moved, or bits."""
+    """Fields set to what is legal, tokens and instructions moved, operations of chains exchanged, or bits."""
     data = bytearray(code)
     for _ in range(int(rng.choice([1, 1, 2, 4]))):
         at = int(rng.integers(len(data) // INSTRUCTION_BYTES)) * INSTRUCTION_BYTES
@@ -364,14 +386,10 @@ def _mutate_code(rng: Rng, code: bytes) -> bytes:
             case 1:
                 other = int(rng.integers(len(data) // INSTRUCTION_BYTES)) * INSTRUCTION_BYTES
                 word = int.from_bytes(data[other:other + INSTRUCTION_BYTES], "little")
-            case _ if word & 15 in list(Opcode):
-                fields = (*HEADER, *LAYOUTS[Opcode(word & 15)])
-                flags = [index for index, field in enumerate(fields) if index >= len(HEADER) and field.bits == 1]
-                chosen = _pick(rng, flags) if flags and rng.integers(2) else int(rng.integers(1, len(fields)))
-                place = sum(field.bits for field in fields[:chosen])
-                mask = (1 << fields[chosen].bits) - 1
-                new = _integer(rng, word >> place & mask) & mask
-                word = word & ~(mask << place) | new << place
+            case 2 if word & _OPCODE in CHAIN:
+                word = _another_operation(rng, word)
+            case _ if word & _OPCODE in list(Opcode):
+                word = _another_field(rng, word)
         data[at:at + INSTRUCTION_BYTES] = word.to_bytes(INSTRUCTION_BYTES, "little")
     return bytes(data)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, bireal_graph, layer_graph
 from gen.ir.errors import GraphError
@@ -224,5 +224,5 @@ def test_loads_of_signs() -> None:
     layer = BinaryLayer(channels=128, outputs=128, size=8, stride=1, count=1)
     program, _ = compile_kept(layer_graph(layer), CONFIGS[1])
     loads = [i for i in program.instructions if i.opcode == Opcode.LOAD_SET]
-    assert all(i["sign"] and i["pad_zero"] for i in loads)
+    assert all(i["form"] == EntryForm.SIGNS and i["pad_zero"] for i in loads)
     assert not any(i.opcode == Opcode.LOAD_GATHER for i in program.instructions)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
 from gen.ir.verify import verify
@@ -62,7 +62,7 @@ def pair_graph(rng: np.random.Generator, channels: int, kernel: tuple[int, int],
 def pair_loads(program: Program) -> int:
     """How many operations say that loads bring pairs."""
     count = program.config.sign_bytes
-    return sum((i.opcode == Opcode.LOAD_SET and i["pair"])
+    return sum((i.opcode == Opcode.LOAD_SET and i["form"] == EntryForm.SIGN_PAIRS)
                or (i.opcode == Opcode.LOAD_GATHER and (i["length"], i["step"]) == (2 * count, count))
                for i in program.instructions)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind, WordForm
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
 from gen.ir.graph import Conv, Graph
@@ -81,7 +81,7 @@ def test_all_reads_lie_inside_the_block(config, rng):
         rows, cols = int(rng.integers(1, out[0] - y + 1)), int(rng.integers(1, out[1] - x + 1))
         window = geometry.window(y, rows, x, cols, config)
         fields = geometry.compute_fields(window, config)
-        alternating += fields["alternate"]
+        alternating += fields["words"] == WordForm.ALTERNATE
         banks, lanes = config.banks, config.nnz_lanes
         last = 0
         for ky in range(fields["kernel_h"]):
@@ -97,7 +97,7 @@ def test_all_reads_lie_inside_the_block(config, rng):
             assert column // banks < fields["reads"]
             loaded = window.pad_left + window.data_cols + window.pad_right
             assert group * lanes + column < loaded
-        assert fields["reads"] >= -(-cols // (config.pixel_lanes if fields["alternate"] else banks))
+        assert fields["reads"] >= -(-cols // (config.pixel_lanes if geometry.alternate else banks))
         # The last output row's last input row.
         assert (rows - 1) * stride + kernel[0] == window.input_rows
         assert (-(-loaded // banks)) <= window.row_pitch
@@ -135,7 +135,7 @@ def test_every_tap_arrives_once(config, kernel, stride, limit, rng):
     for block, passes in enumerate(packed.tiles):
         got = np.zeros((config.oc_lanes, kernel[0], geometry.tap_groups(config) * dn), int)
         for item in passes:
-            assert (item.block, item.blocks, item.groups, item.indexed) == (block, 1, 1, False)
+            assert (item.block, item.blocks, item.groups, item.kind) == (block, 1, 1, StepKind.WINDOW)
             beats = packed.data[item.offset:]
             for ky in item.rows:
                 for t in range(geometry.tap_groups(config)):
@@ -207,7 +207,7 @@ def test_shapes(config, stride, kernel, size, pad, rng, windows_only):
         graph = depthwise_graph(channels, kernel, size, stride, pad, rng, limit)
         program, graph = compile_kept(graph, config)
         assert program.layers[0].mode == "window"
-        assert all(i["window"] for i in settings(program, Opcode.COMPUTE_SET))
+        assert all(i["kind"] == StepKind.WINDOW for i in settings(program, Opcode.COMPUTE))
         run_and_compare(program, graph, 1, ORDERS)
 
 
@@ -218,9 +218,9 @@ def test_fields_of_a_window_layer(rng):
     (compute_set,) = settings(program, Opcode.COMPUTE_SET)
     (store_set,) = settings(program, Opcode.STORE_SET)
     assert load_set["stride"] == 1
-    assert [compute_set[name] for name in ("window", "alternate", "shift", "spread", "rows", "cols", "kernel_h",
-                                           "kernel_w", "reads")] == [1, 1, 1, 0, 3, 5, 4, 1, 3]
-    assert (store_set["alternate"], store_set["spread"], store_set["rows"]) == (1, 0, 5)
+    assert [compute_set[name] for name in ("words", "shift", "rows", "cols", "kernel_h", "kernel_w", "reads")] == [
+        WordForm.ALTERNATE, 1, 3, 5, 4, 1, 3]
+    assert (store_set["words"], store_set["rows"]) == (WordForm.ALTERNATE, 5)
     stores = [i for i in program.instructions if i.opcode is Opcode.STORE]
     assert [(i["blocks"], i["bank"]) for i in stores] == [(1, 0), (1, 1)]
 
@@ -230,7 +230,8 @@ def test_plain_depthwise_on_request(rng):
     graph = depthwise_graph(32, (3, 3), (12, 12), 1, 1, rng)
     program, _ = compile_kept(graph, config, depthwise="plain")
     assert program.layers[0].mode == "depthwise"
-    assert not any(i["window"] or i["spread"] for i in settings(program, Opcode.COMPUTE_SET))
+    assert all(i["words"] == WordForm.PIXELS for i in settings(program, Opcode.COMPUTE_SET))
+    assert not any(i["kind"] == StepKind.WINDOW for i in settings(program, Opcode.COMPUTE))
     run_and_compare(program, graph, 1, ORDERS)
 
 
@@ -242,7 +243,9 @@ def test_narrow_layers(channels, modes, rng):
     program, graph = compile_kept(graph, config)
     assert program.layers[0].mode == modes
     for opcode in (Opcode.COMPUTE_SET, Opcode.STORE_SET):
-        assert {i["spread"] for i in settings(program, opcode)} == {8: {1}, 16: {1}, 17: {0}, 40: {0, 1}}[channels]
+        pixels, spread = WordForm.PIXELS, WordForm.SPREAD
+        assert {i["words"] for i in settings(program, opcode)} == {
+            8: {spread}, 16: {spread}, 17: {pixels}, 40: {pixels, spread}}[channels]
     run_and_compare(program, graph, 1, ORDERS)
 
 
@@ -253,7 +256,8 @@ def test_without_the_feature_nothing_changes():
         programs = [compile_kept(graph, config, depthwise=mode)[0] for mode in ("auto", "plain")]
         assert programs[0].code == programs[1].code
         for instruction in programs[0].instructions:
-            assert not any(instruction.fields.get(name) for name in ("spread", "window", "alternate", "reads"))
+            assert not any(instruction.fields.get(name) for name in ("words", "reads"))
+            assert instruction.fields.get("kind") != StepKind.WINDOW
 
 
 # -- time ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from boards.registry import BOARDS, get_board
 from cores.arch.error_codes import ErrorCode
 from cores.arch.isa import Opcode
 from cores.arch.registers import address_of, registers_of
+from cores.arch.units import is_supported
 from cores.config import NpuConfig
 from cores.emit import emit_verilog
 from gen.hw.export import driver_header, register_map, vendor_project
@@ -40,8 +41,9 @@ def test_register_map_lists_everything():
     for error in ErrorCode:
         assert f"| {error.value} | {error.name} |" in text
     for opcode in Opcode:
-        assert f"| {opcode.name} | {opcode.value} |" in text
-    assert "`pad_value` 89..82 signed" in text  # behind 18 header bits and 12 + 20 + 24 + 4 + 4 bits of fields
+        assert (f"| {opcode.name} | {opcode.value} |" in text) == is_supported(opcode, CONFIG)
+    assert "`pad_value` 92..85 signed" in text  # after 21 header bits and 12 + 20 + 24 + 4 + 4 bits of fields
+    assert "`kind` 54..51 (DENSE 0, INDEXED 1)" in text
 
 
 @pytest.mark.parametrize("name", ["zu3eg", "zynq7020"])

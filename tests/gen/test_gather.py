@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Graph, Pool, Requantize, Tensor, output_size
 from gen.ir.verify import verify
@@ -120,8 +120,8 @@ def test_pieces_fill_blocks(rng):
         (0, 0, 9, 0, 0), (1, 0, 7, 0, 9), (1, 7, 2, 1, 0), (2, 0, 9, 1, 2)]
     program, _ = compile_kept(graph, config)
     # 16 and 11 channels: 4 and 3 steps of 4 lanes.
-    assert {(i["blocks"], i["groups"], i["indexed"]) for i in program.instructions if i.opcode is Opcode.COMPUTE} == {
-        (1, 4, 0), (1, 3, 1)}
+    assert {(i["blocks"], i["groups"], i["kind"]) for i in program.instructions if i.opcode is Opcode.COMPUTE} == {
+        (1, 4, StepKind.DENSE), (1, 3, StepKind.INDEXED)}
 
 
 def test_what_cannot_be_gathered(rng):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cores.arch.isa import StepKind
 from cores.arch.numerics import MIN_SHIFT
 from cores.config import NpuConfig
 from gen.ir.graph import Conv, Requantize
@@ -50,7 +51,9 @@ def unpack(packed: PackedWeights, layer: Conv, config: NpuConfig) -> np.ndarray:
                             for j in range(dn):
                                 position = i * dn + j
                                 index = bits >> position * config.index_bits & (1 << config.index_bits) - 1
-                                channel = config.window_base(j) + index if item.indexed else j * tn // dn + group
+                                channel = j * tn // dn + group
+                                if item.kind == StepKind.INDEXED:
+                                    channel = config.window_base(j) + index
                                 out[tile * tm + i, block * tn + channel, tap] += weights[position]
     return out
 
@@ -82,19 +85,20 @@ def test_every_weight_arrives_once(config, limit, density, rng):
 @pytest.mark.parametrize("config", CONFIGS[:4], ids=lambda c: f"{c.macs}")
 def test_depthwise_is_one_step_a_tap(config, rng):
     packed = check(conv(rng.integers(-127, 128, (45, 1, 3, 3)), depthwise=True), config)
-    assert all(item.groups == 1 and item.indexed for tile in packed.tiles for item in tile)
+    assert all(item.groups == 1 and item.kind == StepKind.INDEXED for tile in packed.tiles for item in tile)
 
 
 def test_dense_blocks_have_no_indices(rng):
     config = NpuConfig.preset(256)
     packed = check(conv(rng.integers(1, 100, (32, 32, 3, 3))), config)
-    assert [(p.blocks, p.groups, p.indexed) for p in packed.tiles[0]] == [(2, 4, False)]
+    assert [(p.blocks, p.groups, p.kind) for p in packed.tiles[0]] == [(2, 4, StepKind.DENSE)]
     assert len(packed.data) == 2 * 9 * 4 * config.weight_beats
 
 
 def test_few_channels_take_few_steps(rng):
     packed = check(conv(rng.integers(1, 100, (32, 19, 3, 3))), NpuConfig.preset(256))
-    assert [(p.block, p.blocks, p.groups, p.indexed) for p in packed.tiles[0]] == [(0, 1, 4, False), (1, 1, 1, True)]
+    assert [(p.block, p.blocks, p.groups, p.kind) for p in packed.tiles[0]] == [
+        (0, 1, 4, StepKind.DENSE), (1, 1, 1, StepKind.INDEXED)]
 
 
 def test_blocks_of_zeros_take_no_step(rng):
@@ -113,7 +117,8 @@ def test_wide_weights_add_a_pass_where_they_are(rng):
     weights = rng.integers(1, 100, (32, 48, 1, 1))
     weights[3, 20], weights[3, 21] = 255, -255
     packed = check(conv(weights), NpuConfig.preset(256))
-    assert [(p.block, p.blocks, p.groups, p.indexed) for p in packed.tiles[0]] == [(0, 3, 4, False), (1, 1, 1, True)]
+    assert [(p.block, p.blocks, p.groups, p.kind) for p in packed.tiles[0]] == [
+        (0, 3, 4, StepKind.DENSE), (1, 1, 1, StepKind.INDEXED)]
 
 
 def test_parameters():
@@ -152,7 +157,7 @@ def test_pruned_layers_pack_into_single_steps(rng):
     config = NpuConfig.preset(256)
     weights = pruned_weights(rng.integers(1, 127, (64, 64, 3, 3)), config, 0.25)
     packed = check(conv(weights), config)
-    assert {(p.blocks, p.groups, p.indexed) for tile in packed.tiles for p in tile} == {(4, 1, True)}
+    assert {(p.blocks, p.groups, p.kind) for tile in packed.tiles for p in tile} == {(4, 1, StepKind.INDEXED)}
 
 
 @pytest.mark.parametrize("fanin", [4, 8])

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, WordForm
 from cores.arch.numerics import MAX_SHIFT
 from cores.config import NpuConfig
 from gen.bench.layers import LayerBenchmark
@@ -208,7 +208,7 @@ def test_fields(rng):
     assert [i["first"] for i in computes[:32]] == [1] * 16 + [0] * 16
     assert (first[Opcode.COMPUTE_SET]["rows"], first[Opcode.COMPUTE_SET]["cols"]) == (1, 21)
     store = first[Opcode.STORE_SET]
-    assert (store["winograd"], store["position_words"], store["rows"], store["cols"]) == (1, 11, 6, 14)
+    assert (store["words"], store["position_words"], store["rows"], store["cols"]) == (WordForm.TILES, 11, 6, 14)
 
 
 def test_mode_ends_with_the_layer(rng):

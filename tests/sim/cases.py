@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
 from sim import golden
 from sim.functional import ORDERS, run
@@ -39,9 +39,9 @@ CONFIGS = {
 
 def random_layer(rng: np.random.Generator, config: NpuConfig, channels: int, *, kernel: tuple[int, int],
                  stride: tuple[int, int], pads: tuple[int, int, int, int], tile_rows: int, groups: int = 0,
-                 spread: int = 0) -> Layer:
+                 words: WordForm = WordForm.PIXELS) -> Layer:
     """A layer whose weights fit ``groups`` steps a block: few enough channels that a lane reaches are not zero."""
-    blocks, outputs = -(-channels // config.ic_lanes), config.ic_lanes if spread else config.oc_lanes
+    blocks, outputs = -(-channels // config.ic_lanes), config.oc_lanes if words == WordForm.PIXELS else config.ic_lanes
     weights = rng.integers(-128, 128, (outputs, blocks * config.ic_lanes, *kernel)).astype(np.int8)
     weights[:, channels:] = 0
     if groups:
@@ -50,7 +50,7 @@ def random_layer(rng: np.random.Generator, config: NpuConfig, channels: int, *, 
         order = rng.random((outputs, weights.shape[1] // window, window, *kernel)).argsort(axis=2)
         weights = np.where((order < keep).reshape(weights.shape), weights, 0).astype(np.int8)
     requantize = Requantize.random(rng, outputs)
-    return Layer(weights, stride, pads, int(rng.integers(-128, 128)), requantize, tile_rows, groups, spread)
+    return Layer(weights, stride, pads, int(rng.integers(-128, 128)), requantize, tile_rows, groups, words)
 
 
 #: Program, image, write_start, and (beat, value) of every output.
@@ -141,8 +141,8 @@ def pool_program(rng: np.random.Generator, config: NpuConfig, *, maximum: bool, 
         Instruction(Opcode.COMPUTE_SET, kernel_h=kernel[0], kernel_w=kernel[1], stride=stride[1], rows=rows, cols=cols,
                     buf_row_pitch=pitch, buf_row_step=stride[0] * pitch, buf_block_pitch=tall * pitch),
         Instruction(Opcode.POOL, blocks=blocks, maximum=int(maximum), wait_load=1, post_load=1),
-        Instruction(Opcode.STORE_ADD, **second),
-        requantize.set(rows, cols, cols, rows * cols, add=int(add)),
+        *requantize.set(rows, cols, cols, rows * cols),
+        *([Instruction(Opcode.STORE_ADD, **second)] if add else []),
         Instruction(Opcode.STORE, offset=target, blocks=blocks, pooled=1),
         END,
     ]
@@ -161,8 +161,12 @@ def compute_set(**fields: int) -> Instruction:
 
 
 def store_set(**fields: int) -> Instruction:
-    defaults = dict(rows=4, cols=4, row_pitch=4, block_pitch=16, low=-128, high=127)
+    defaults = dict(rows=4, cols=4, row_pitch=4, block_pitch=16)
     return Instruction(Opcode.STORE_SET, **{**defaults, **fields})
+
+
+def requant(**fields: int) -> Instruction:
+    return Instruction(Opcode.STORE_REQUANT, **{"low": -128, "high": 127, **fields})
 
 
 PARAMETERS = Instruction(Opcode.LOAD_SIDE, offset=0, cols=8, rows=1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind, WordForm
 from cores.config import NpuConfig
 
 from .programs import Memory, Requantize, entries, pad, to_blocks, windows
@@ -94,13 +94,13 @@ def depthwise_program(config: NpuConfig, layer: Depthwise, x: np.ndarray, *, shi
         first = first_row * layer.stride_y - top
         last = first + (rows - 1) * layer.stride_y + kernel_h
         begin, end = min(max(first, 0), height), min(max(last, 0), height)
-        form = dict(spread=1) if layer.stride == 1 else dict(alternate=1)
+        words = WordForm.SPREAD if layer.stride == 1 else WordForm.ALTERNATE
         lines = rows if layer.stride == 1 else -(-rows // 2)
         program += [
             Instruction(Opcode.COMPUTE_SET, kernel_h=len(tap_rows), kernel_w=parts, stride=1, rows=lines, cols=out_w,
-                        buf_row_pitch=row_pitch, window=1, shift=shift, reads=reads, **form,
+                        buf_row_pitch=row_pitch, words=words, shift=shift, reads=reads,
                         buf_row_step=(layer.stride_y if layer.stride == 1 else 4) * row_pitch),
-            layer.requantize.set(rows, out_w, out_w, 0, **form),
+            *layer.requantize.set(rows, out_w, out_w, 0, words=words),
         ]
         for block in range(blocks):
             base, late = number % 2 * half, int(number >= 2)
@@ -110,8 +110,8 @@ def depthwise_program(config: NpuConfig, layer: Depthwise, x: np.ndarray, *, shi
                             wait_compute=late),
                 Instruction(Opcode.LOAD_WGT, offset=weights[block], beats=weight_beats),
                 Instruction(Opcode.LOAD_SIDE, offset=parameters + 8 * block, cols=8, rows=1),
-                Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, bank=number % 2, first=1, groups=1, wait_load=1,
-                            wait_store=late, post_load=1, post_store=1),
+                Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, bank=number % 2, first=1, groups=1,
+                            kind=StepKind.WINDOW, wait_load=1, wait_store=late, post_load=1, post_store=1),
                 Instruction(Opcode.STORE, offset=target + (block * out_h + first_row) * out_w, blocks=1,
                             bank=number % 2, wait_compute=1, post_compute=1, post_load=1),
             ]

@@ -43,7 +43,7 @@ def copy_program(rng: np.random.Generator, config: NpuConfig, *, rows: int = 3, 
                   buf_block_pitch=rows * row)
     kept = dict(kernel_h=1, kernel_w=1, stride=1, rows=lines, cols=width, buf_row_pitch=line, buf_row_step=line,
                 buf_block_pitch=block)
-    local = requantize[0].set(rows, cols, pitch, block).fields
+    local, first = requantize[0].set(rows, cols, pitch, block)
     instructions = [
         Instruction(Opcode.LOAD_SET, cols=cols, row_pitch=cols, block_pitch=rows * cols, stride=1, buf_row_pitch=row,
                     buf_block_pitch=rows * row),
@@ -52,11 +52,12 @@ def copy_program(rng: np.random.Generator, config: NpuConfig, *, rows: int = 3, 
           for stage in parameters for number in range(blocks)],
         Instruction(Opcode.COMPUTE_SET, **loaded),
         made("first", Opcode.POOL, blocks=blocks, maximum=1, wait_load=1),
-        made("keep_set", Opcode.STORE_SET, **{**local, "local": 1}),
+        made("keep_set", Opcode.STORE_SET, **{**local.fields, "local": 1}),
+        first,
         made("keep", Opcode.STORE, offset=place, blocks=blocks, pooled=1, post_compute=1),
         Instruction(Opcode.COMPUTE_SET, **kept),
         made("second", Opcode.POOL, buf_base=place, blocks=blocks, maximum=1, wait_store=1, post_load=1),
-        requantize[1].set(lines, width, width if pitch else 0, rows * cols),
+        *requantize[1].set(lines, width, width if pitch else 0, rows * cols),
         made("store", Opcode.STORE, offset=target, blocks=blocks, pooled=1),
         *last, END,
     ]

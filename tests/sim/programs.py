@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind, WordForm
 from cores.config import NpuConfig
 from sim import golden
 
@@ -120,9 +120,11 @@ class Requantize:
     def apply(self, sums: np.ndarray) -> np.ndarray:
         return golden.requantize(sums, self.bias, self.multiplier, self.shift, self.zero_point, self.low, self.high)
 
-    def set(self, rows: int, cols: int, row_pitch: int, block_pitch: int, **flags: int) -> Instruction:
-        return Instruction(Opcode.STORE_SET, rows=rows, cols=cols, row_pitch=row_pitch, block_pitch=block_pitch,
-                           zero_point=self.zero_point, low=self.low, high=self.high, **flags)
+    def set(self, rows: int, cols: int, row_pitch: int, block_pitch: int, **fields: int) -> list[Instruction]:
+        """STORE_SET, with further ``fields``, and the beginning of a chain."""
+        return [Instruction(Opcode.STORE_SET, rows=rows, cols=cols, row_pitch=row_pitch, block_pitch=block_pitch,
+                            **fields),
+                Instruction(Opcode.STORE_REQUANT, zero_point=self.zero_point, low=self.low, high=self.high)]
 
 
 def entries(config: NpuConfig, width: int, stride: int) -> int:
@@ -149,14 +151,14 @@ def convolve(x: np.ndarray, weights: np.ndarray, stride: tuple[int, int]) -> np.
 class Layer:
     """One convolution with at most tm output channels, cut in tiles of ``tile_rows`` output rows."""
 
-    weights: np.ndarray                  # (tm, or tn if spread, blocks * tn, KH, KW) int8
+    weights: np.ndarray                  # (tm, or tn if words are spread, blocks * tn, KH, KW) int8
     stride: tuple[int, int]
     pads: tuple[int, int, int, int]
     pad_value: int
     requantize: Requantize               # of as many channels
     tile_rows: int
     groups: int = 0                      # 0: dense, else indexed
-    spread: int = 0
+    words: WordForm = WordForm.PIXELS
 
     def output(self, x: np.ndarray) -> np.ndarray:
         padded = pad(x, self.pads, self.pad_value)
@@ -208,11 +210,12 @@ def layer_program(config: NpuConfig, layer: Layer, memory: Memory, source: int, 
             Instruction(Opcode.LOAD_SIDE, offset=parameters, cols=8, rows=stored, row_pitch=8),
             Instruction(Opcode.COMPUTE_SET, kernel_h=kernel_h, kernel_w=kernel_w, stride=layer.stride[1], rows=rows,
                         cols=out_w, buf_row_pitch=row_pitch, buf_row_step=layer.stride[0] * row_pitch,
-                        buf_block_pitch=block_pitch, spread=layer.spread),
+                        buf_block_pitch=block_pitch, words=layer.words),
             Instruction(Opcode.COMPUTE, buf_base=tile % 2 * half, blocks=blocks, bank=number % 2, first=1,
-                        groups=layer.groups or config.groups_dense, indexed=int(bool(layer.groups)), wait_load=1,
+                        groups=layer.groups or config.groups_dense, wait_load=1,
+                        kind=StepKind.INDEXED if layer.groups else StepKind.DENSE,
                         wait_store=int(number >= 2), post_load=1, post_store=1),
-            layer.requantize.set(rows, out_w, out_w, out_h * out_w, spread=layer.spread),
+            *layer.requantize.set(rows, out_w, out_w, out_h * out_w, words=layer.words),
             Instruction(Opcode.STORE, offset=target + tile * layer.tile_rows * out_w, blocks=stored,
                         bank=number % 2, wait_compute=1, post_compute=1, post_load=1),
         ]

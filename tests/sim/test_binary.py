@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import EntryForm, Opcode, StepKind, WordForm
 from cores.config import NpuConfig
 from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run
@@ -69,15 +70,17 @@ def test_layer(config: NpuConfig, stride: int, pad_value: int, pad_zero: int, bi
     program = [
         Instruction(Opcode.LOAD_SET, cols=size[1], row_pitch=size[1], block_pitch=size[0] * size[1], pad_left=pads[1],
                     pad_right=pads[3], pad_value=pad_value, stride=stride, buf_row_pitch=pitch,
-                    buf_block_pitch=height * pitch, sign=1, pad_zero=pad_zero),
+                    buf_block_pitch=height * pitch, form=EntryForm.SIGNS,
+                    pad_zero=pad_zero),
         Instruction(Opcode.LOAD_ACT, offset=source, blocks=8 * blocks, rows=size[0], pad_top=pads[0], post_compute=1),
         Instruction(Opcode.LOAD_WGT, offset=stream, beats=blocks * 9 * tm),
         Instruction(Opcode.LOAD_SIDE, offset=parameters, cols=8, rows=tm // tn, row_pitch=8),
         Instruction(Opcode.COMPUTE_SET, kernel_h=3, kernel_w=3, stride=stride, rows=rows, cols=cols,
                     buf_row_pitch=pitch, buf_row_step=stride * pitch, buf_block_pitch=height * pitch),
-        Instruction(Opcode.COMPUTE, blocks=blocks, groups=tm // config.binary_rows, first=1, binary=1, wait_load=1,
-                    post_store=1),
-        stage.set(rows, cols, width, rows * width, binary=binary_store),
+        Instruction(Opcode.COMPUTE, blocks=blocks, groups=tm // config.binary_rows, first=1, kind=StepKind.BINARY,
+                    wait_load=1, post_store=1),
+        *stage.set(rows, cols, width, rows * width),
+        *([Instruction(Opcode.STORE_SIGNS)] if binary_store else []),
         Instruction(Opcode.STORE, offset=target, blocks=tm // tn, wait_compute=1),
         END,
     ]
@@ -104,21 +107,22 @@ def test_maps_both_ways(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("changes, set_changes, text", [
-    (dict(indexed=1), {}, "no indices"), (dict(groups=3), {}, "3 groups of output lanes, not 4"),
-    ({}, dict(spread=1), "words are plain")])
+    (dict(groups=3), {}, "3 groups of output lanes, not 4"),
+    ({}, dict(words=WordForm.SPREAD), "words are plain")])
 def test_forms_without_meaning(changes: dict, set_changes: dict, text: str) -> None:
     config = CONFIGS[1]
     fields = dict(kernel_h=1, kernel_w=1, stride=1, rows=1, cols=1, buf_row_pitch=1, buf_row_step=1, buf_block_pitch=1)
+    compute = dict(blocks=1, groups=4, first=1, kind=StepKind.BINARY)
     program = [Instruction(Opcode.COMPUTE_SET, **fields, **set_changes),
-               Instruction(Opcode.COMPUTE, **{**dict(blocks=1, groups=4, first=1, binary=1), **changes}), END]
+               Instruction(Opcode.COMPUTE, **{**compute, **changes}), END]
     with pytest.raises(HazardError, match=text):
         run(config, assemble(*program), np.zeros(1024, np.uint8), write_start=0)
 
 
-def test_other_machines_have_no_such_fields() -> None:
-    config = NpuConfig.preset(16)
-    fields = dict(cols=1, stride=1)
-    program = assemble(Instruction(Opcode.LOAD_SET, **fields, sign=1), END)
-    run(config, program, np.zeros(64, np.uint8), write_start=0)
-    with pytest.raises(MachineError, match="sign needs binary_rows"):
-        run(config, program, np.zeros(64, np.uint8), write_start=0, strict=True)
+@pytest.mark.parametrize("fields, text", [
+    (dict(form=EntryForm.SIGNS), "LOAD_SET has no form SIGNS"), (dict(pad_zero=1), "LOAD_SET has no pad_zero")])
+def test_other_machines_have_no_such_fields(fields: dict, text: str) -> None:
+    program = assemble(Instruction(Opcode.LOAD_SET, cols=1, stride=1, **fields), END)
+    with pytest.raises(MachineError, match=text) as caught:
+        run(NpuConfig.preset(16), program, np.zeros(64, np.uint8), write_start=0)
+    assert caught.value.code == ErrorCode.ILLEGAL

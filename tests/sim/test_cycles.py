@@ -8,7 +8,7 @@ import pytest
 from boards.registry import get_board
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode
-from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue
+from cores.arch.isa import INSTRUCTION_BYTES, Opcode, Queue, StepKind
 from cores.arch.registers import ENGINE_STATES
 from cores.compute.compute_engine import ComputeEngine
 from cores.config import NpuConfig
@@ -25,7 +25,7 @@ from sim.timing.bus import burst_lengths
 from sim.timing.fifo import NEVER, TimedFifo, earliest
 from tests.random_cases import MACHINES, compile_case
 
-from .cases import CONFIGS, SMALL, chain, compute_set, load_set, pool_program
+from .cases import CONFIGS, SMALL, chain, compute_set, load_set, pool_program, requant
 from .programs import END, assemble
 
 
@@ -138,8 +138,9 @@ def test_short_steps_equal_the_rtl(rng):
                 Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, post_compute=1),
                 Instruction(Opcode.LOAD_WGT, offset=0, beats=beats),
                 Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=cols),
-                *(Instruction(Opcode.COMPUTE, blocks=1, groups=config.groups_dense, first=1, indexed=int(kind),
-                              wait_load=int(number == 0)) for number, kind in enumerate(indexed)),
+                *(Instruction(Opcode.COMPUTE, blocks=1, groups=config.groups_dense, first=1,
+                              kind=StepKind.INDEXED if kind else StepKind.DENSE, wait_load=int(number == 0))
+                  for number, kind in enumerate(indexed)),
                 END)
             result = run_program(machine, code, image, write_start=512)
             timing = estimate(config, code)
@@ -160,7 +161,7 @@ def test_short_rows_wait_for_responses(cols):
     code = assemble(
         Instruction(Opcode.LOAD_SIDE, offset=0, cols=8, rows=1),
         Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=rows, cols=cols),
-        Instruction(Opcode.STORE_SET, rows=rows, cols=cols, row_pitch=16),
+        Instruction(Opcode.STORE_SET, rows=rows, cols=cols, row_pitch=16), requant(),
         Instruction(Opcode.POOL, blocks=1),
         Instruction(Opcode.STORE, offset=512, blocks=1, pooled=1),
         END,
@@ -261,15 +262,15 @@ def test_operations_that_the_machine_does_not_have(instruction):
         estimate(SMALL, assemble(load_set(), instruction, END))
 
 
-def test_fields_of_units_that_are_not_there_are_zero():
-    """As the hardware and the functional simulator take them."""
-    def program(**fields):
-        compute = dict(blocks=1, groups=4, first=1)
-        return assemble(Instruction(Opcode.LOAD_WGT, offset=0, beats=4 * SMALL.weight_beats), compute_set(),
-                        Instruction(Opcode.COMPUTE, **{**compute, **fields}), END)
-
-    assert not SMALL.binary_rows and not SMALL.winograd
-    assert estimate(SMALL, program(binary=1, acc_base=5)).cycles == estimate(SMALL, program()).cycles
+@pytest.mark.parametrize("fields, text", [
+    ({"acc_base": 5}, "acc_base"), ({"kind": StepKind.BINARY}, "kind BINARY"),
+    ({"kind": StepKind.WINDOW}, "kind WINDOW")])
+def test_fields_of_units_that_are_not_there(fields, text):
+    """They are illegal, as to the hardware and the functional simulator."""
+    code = assemble(Instruction(Opcode.LOAD_WGT, offset=0, beats=4 * SMALL.weight_beats), compute_set(),
+                    Instruction(Opcode.COMPUTE, blocks=1, groups=4, first=1, **fields), END)
+    with pytest.raises(MachineError, match=f"ILLEGAL at instruction 2: this machine's COMPUTE has no {text}"):
+        estimate(SMALL, code)
 
 
 # -- against the RTL -----------------------------------------------------------------------------------------------

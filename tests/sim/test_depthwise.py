@@ -7,7 +7,7 @@ import pytest
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction, decode, encode
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import Opcode, Queue, StepKind, WordForm
 from cores.config import NpuConfig
 from sim.cycles import estimate
 from sim.errors import HazardError, MachineError
@@ -15,7 +15,7 @@ from sim.functional import ORDERS, run
 from sim.hazards import Hazards, Stage
 from sim.rtl import RtlMachine, run_program
 
-from .cases import check, place, pool_program, random_layer
+from .cases import check, place, pool_program, random_layer, requant
 from .depthwise import Depthwise, depthwise_program
 from .programs import END, assemble, from_blocks
 from .test_cycles import spent
@@ -53,7 +53,7 @@ def test_narrow_convolution(seed, name, kernel, stride, pads, size, indexed):
     channels = int(rng.integers(1, 2 * config.ic_lanes + 1))
     groups = int(rng.integers(1, config.groups_dense + 1)) if indexed else 0
     layer = random_layer(rng, config, channels, kernel=kernel, stride=stride, pads=pads, tile_rows=2, groups=groups,
-                         spread=1)
+                         words=WordForm.SPREAD)
     x = rng.integers(-128, 128, (channels, *size)).astype(np.int8)
     check(config, *place(config, [layer, layer] if channels == config.ic_lanes else [layer], x))
 
@@ -117,28 +117,20 @@ def fails(config: NpuConfig, program: list[Instruction], image: np.ndarray, star
 def test_needs_the_configuration(seed):
     program, image, start, _ = depthwise_case(seed, ONE, (3, 3), (1, 1), SAME, (5, 7), 2)
     plain = dataclasses.replace(ONE, depthwise=0)
-    with pytest.raises(MachineError, match="spread needs depthwise") as caught:
-        run(plain, assemble(*program, END), image.copy(), write_start=start, strict=True)
+    with pytest.raises(MachineError, match="COMPUTE_SET has no (words SPREAD|reads)") as caught:
+        run(plain, assemble(*program, END), image.copy(), write_start=start)
     assert caught.value.code == ErrorCode.ILLEGAL
-    # Such hardware has no such fields.
-    found, expected = image.copy(), image.copy()
-    run(plain, assemble(*program, END), found, write_start=start)
-    program = replaced(program, Opcode.COMPUTE_SET, spread=0, window=0)
-    run(plain, assemble(*replaced(program, Opcode.STORE_SET, spread=0), END), expected, write_start=start)
-    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("opcode,fields,text", [
-    (Opcode.COMPUTE_SET, dict(window=0), "alternate without window"),
-    (Opcode.COMPUTE_SET, dict(alternate=0), "shift without alternate"),
-    (Opcode.COMPUTE_SET, dict(alternate=0, shift=0), "either spread or alternate"),
-    (Opcode.COMPUTE_SET, dict(spread=1), "either spread or alternate"),
+    (Opcode.COMPUTE, dict(kind=StepKind.DENSE), "rows alternate that are no windows"),
+    (Opcode.COMPUTE_SET, dict(words=WordForm.SPREAD), "its rows do not alternate"),
+    (Opcode.COMPUTE_SET, dict(words=WordForm.PIXELS, shift=0), "spread, or alternate"),
     (Opcode.COMPUTE_SET, dict(stride=2), "stride 1"),
     (Opcode.COMPUTE, dict(blocks=2), "one block"),
     (Opcode.COMPUTE, dict(groups=2), "one group"),
-    (Opcode.COMPUTE, dict(indexed=1), "no indices"),
     (Opcode.COMPUTE_SET, dict(reads=2), "2 reads make 3 words|2 reads end before"),
-    (Opcode.STORE_SET, dict(spread=1), "not spread"),
+    (Opcode.STORE_SET, dict(words=WordForm.SPREAD), "never computed|no longer"),
 ])
 def test_without_meaning(seed, opcode, fields, text):
     program, image, start, _ = depthwise_case(seed, TWO, (3, 3), (2, 2), SAME, (9, 9), 4, shift=1)
@@ -146,9 +138,11 @@ def test_without_meaning(seed, opcode, fields, text):
 
 
 @pytest.mark.parametrize("program", [
-    [Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=4, reads=4, window=1, alternate=1),
-     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)],
-    [Instruction(Opcode.STORE_SET, rows=1, cols=4, alternate=1), Instruction(Opcode.STORE, blocks=1)],
+    [Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=1, cols=4, reads=4,
+                 words=WordForm.ALTERNATE),
+     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, kind=StepKind.WINDOW)],
+    [Instruction(Opcode.STORE_SET, rows=1, cols=4, words=WordForm.ALTERNATE), requant(),
+     Instruction(Opcode.STORE, blocks=1)],
 ])
 def test_one_group_cannot_alternate(program):
     fails(ONE, program, np.zeros(512, np.uint8), 0, HazardError, "alternate between two groups")
@@ -166,15 +160,15 @@ def test_reads_too_few(seed, kernel, pads):
 def test_reads_stay_inside_the_buffer(stride, shift):
     """Every read counts, also those that nobody needs."""
     geometry = dict(kernel_h=3 + 2 * (stride - 1) - shift, kernel_w=1, stride=1, rows=1 + stride // 2, cols=8,
-                    buf_row_pitch=4, reads=5 - stride // 2, window=1, shift=shift, buf_row_step=4 * stride ** 2)
-    form = dict(spread=1) if stride == 1 else dict(alternate=1)
+                    buf_row_pitch=4, reads=5 - stride // 2, shift=shift, buf_row_step=4 * stride ** 2,
+                    words=WordForm.SPREAD if stride == 1 else WordForm.ALTERNATE)
     last = 2 * 4 + 4 if stride == 1 else 16 + 4 * geometry["kernel_h"] - 1
     if shift:
         last = max(last, 2 * 16 + 3)
     for base, good in [(TWO.input_depth - 1 - last, True), (TWO.input_depth - last, False)]:
         program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=geometry["kernel_h"] * TWO.weight_beats),
-                   Instruction(Opcode.COMPUTE_SET, **geometry, **form),
-                   Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1)]
+                   Instruction(Opcode.COMPUTE_SET, **geometry),
+                   Instruction(Opcode.COMPUTE, buf_base=base, blocks=1, groups=1, first=1, kind=StepKind.WINDOW)]
         memory = np.zeros(64 * 8, np.uint8)
         if good:
             run(TWO, assemble(*program, END), memory, write_start=0)
@@ -183,17 +177,19 @@ def test_reads_stay_inside_the_buffer(stride, shift):
                 run(TWO, assemble(*program, END), memory, write_start=0)
 
 
-@pytest.mark.parametrize("form,rows,good", [
-    (dict(), 33, False), (dict(), 32, True), (dict(spread=1), 64, True), (dict(spread=1), 65, False),
-    (dict(window=1, spread=1), 64, True), (dict(window=1, spread=1), 65, False),
-    (dict(window=1, alternate=1), 32, True), (dict(window=1, alternate=1), 33, False),
-    (dict(window=1, alternate=1, shift=1), 32, True),
+@pytest.mark.parametrize("kind,words,shift,rows,good", [
+    (StepKind.DENSE, WordForm.PIXELS, 0, 33, False), (StepKind.DENSE, WordForm.PIXELS, 0, 32, True),
+    (StepKind.DENSE, WordForm.SPREAD, 0, 64, True), (StepKind.DENSE, WordForm.SPREAD, 0, 65, False),
+    (StepKind.WINDOW, WordForm.SPREAD, 0, 64, True), (StepKind.WINDOW, WordForm.SPREAD, 0, 65, False),
+    (StepKind.WINDOW, WordForm.ALTERNATE, 0, 32, True), (StepKind.WINDOW, WordForm.ALTERNATE, 0, 33, False),
+    (StepKind.WINDOW, WordForm.ALTERNATE, 1, 32, True),
 ])
-def test_words_stay_inside_the_bank(form, rows, good):
+def test_words_stay_inside_the_bank(kind, words, shift, rows, good):
     """Four columns: one spread word, two others; a pair of rows shares its words."""
     program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=TWO.weight_beats),
-               Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=rows, cols=4, reads=2, **form),
-               Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)]
+               Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=rows, cols=4, reads=2,
+                           words=words, shift=shift),
+               Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, kind=kind)]
     memory = np.zeros(64 * 8, np.uint8)
     if good:
         run(TWO, assemble(*program, END), memory, write_start=0)
@@ -202,9 +198,10 @@ def test_words_stay_inside_the_bank(form, rows, good):
             run(TWO, assemble(*program, END), memory, write_start=0)
 
 
-@pytest.mark.parametrize("form", ["spread", "alternate"])
-def test_store_of_two_blocks(form):
-    program = [Instruction(Opcode.STORE_SET, rows=1, cols=4, **{form: 1}), Instruction(Opcode.STORE, blocks=2)]
+@pytest.mark.parametrize("words", [WordForm.SPREAD, WordForm.ALTERNATE])
+def test_store_of_two_blocks(words):
+    program = [Instruction(Opcode.STORE_SET, rows=1, cols=4, words=words), requant(),
+               Instruction(Opcode.STORE, blocks=2)]
     fails(TWO, program, np.zeros(512, np.uint8), 0, MachineError, "BUFFER.*2 blocks of a bank of 1")
 
 
@@ -318,8 +315,8 @@ def test_busy_for_every_read(seed, stride, shift):
 def test_narrow_convolution_is_twice_as_fast(seed):
     rng = np.random.default_rng(seed)
     times = []
-    for spread in (0, 1):
-        layer = random_layer(rng, TWO, 8, kernel=(3, 3), stride=(1, 1), pads=SAME, tile_rows=6, spread=spread)
+    for words in (WordForm.PIXELS, WordForm.SPREAD):
+        layer = random_layer(rng, TWO, 8, kernel=(3, 3), stride=(1, 1), pads=SAME, tile_rows=6, words=words)
         x = rng.integers(-128, 128, (8, 12, 16)).astype(np.int8)
         code, *_ = place(TWO, [layer], x)
         timing = estimate(TWO, code)
@@ -329,18 +326,18 @@ def test_narrow_convolution_is_twice_as_fast(seed):
 
 def test_windows_keep_their_distance():
     """A step of something else waits until a window's words are complete."""
-    def last(second: dict[str, int]) -> int:
+    def last(second: StepKind) -> int:
         beats = 2 * TWO.weight_beats
         loads = [Instruction(Opcode.LOAD_WGT, offset=0, beats=beats), Instruction(Opcode.SYNC)]
         work = []
-        for fields in (dict(window=1, spread=1), second):
+        for kind in (StepKind.WINDOW, second):
             work += [Instruction(Opcode.COMPUTE_SET, kernel_h=1, kernel_w=1, stride=1, rows=8, cols=16, reads=4,
-                                 **fields),
-                     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)]
+                                 words=WordForm.SPREAD),
+                     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, kind=kind)]
         timing = estimate(TWO, b"".join(map(encode, [*loads, *work, END])))
         return int(timing.last[Queue.COMPUTE - 1, 5]) - int(timing.last[Queue.COMPUTE - 1, 3])
-    assert last(dict(window=1, spread=1)) == 32
-    assert last(dict(spread=1)) == 32 + TWO.window_reads + 2
+    assert last(StepKind.WINDOW) == 32
+    assert last(StepKind.DENSE) == 32 + TWO.window_reads + 2
 
 
 # -- against the RTL -----------------------------------------------------------------------------------------------
@@ -356,11 +353,12 @@ def programs(seed: int, config: NpuConfig):
         program, *rest = depthwise_case(seed, config, kernel, stride, pads, (11, 13), 3, shift=shift, slack=slack)
         yield f"window {kernel} {stride}", assemble(*program, END), *rest
     rng = np.random.default_rng(seed)
-    for spread, stride, groups in [(0, 1, 1), (0, 3, 0), (1, 1, 0), (1, 2, 1), (1, 3, 0)]:
+    pixels, spread = WordForm.PIXELS, WordForm.SPREAD
+    for words, stride, groups in [(pixels, 1, 1), (pixels, 3, 0), (spread, 1, 0), (spread, 2, 1), (spread, 3, 0)]:
         layer = random_layer(rng, config, config.ic_lanes, kernel=(3, 3), stride=(stride, stride), pads=SAME,
-                             tile_rows=2, groups=groups, spread=spread)
+                             tile_rows=2, groups=groups, words=words)
         x = rng.integers(-128, 128, (config.ic_lanes, 9, 11)).astype(np.int8)
-        yield f"spread {spread}, stride {stride}", *place(config, [layer], x)
+        yield f"{words.name}, stride {stride}", *place(config, [layer], x)
     for stride in (1, 2):
         instructions, *rest = pool_program(rng, config, maximum=True, add=False, kernel=(3, 2), stride=(2, stride))
         yield f"pool, stride {stride}", assemble(*instructions), *rest
@@ -387,12 +385,14 @@ def test_equals_the_rtl(seed, name):
 
 def test_distances_equal_the_rtl():
     """Windows and others in turn, all weights there: every COMPUTE ends in the cycle that the model says."""
-    forms = [dict(window=1, spread=1), dict(spread=1), dict(window=1, alternate=1, shift=1), {},
-             dict(window=1, spread=1), dict(window=1, alternate=1)]
+    window, dense = StepKind.WINDOW, StepKind.DENSE
+    forms = [(window, WordForm.SPREAD, 0), (dense, WordForm.SPREAD, 0), (window, WordForm.ALTERNATE, 1),
+             (dense, WordForm.PIXELS, 0), (window, WordForm.SPREAD, 0), (window, WordForm.ALTERNATE, 0)]
     program = [Instruction(Opcode.LOAD_WGT, offset=0, beats=2 * len(forms) * TWO.weight_beats)]
-    for form in forms:
-        program += [Instruction(Opcode.COMPUTE_SET, kernel_h=2, kernel_w=1, stride=1, rows=4, cols=16, reads=9, **form),
-                    Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)]
+    for kind, words, shift in forms:
+        program += [Instruction(Opcode.COMPUTE_SET, kernel_h=2, kernel_w=1, stride=1, rows=4, cols=16, reads=9,
+                                words=words, shift=shift),
+                    Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, kind=kind)]
     code = assemble(*program, END)
     with RtlMachine(TWO) as machine:
         result = run_program(machine, code, np.zeros(1024 * 8, np.uint8), write_start=0)

@@ -14,7 +14,7 @@ from sim.functional import run
 from sim.machine import TOKEN_MAXIMUM
 from sim.rtl import RtlMachine, run_program
 
-from .cases import PARAMETERS, compute_set, load_set, store_set
+from .cases import PARAMETERS, compute_set, load_set, requant, store_set
 from .programs import END, assemble
 
 CONFIG = NpuConfig.preset(16)
@@ -47,11 +47,12 @@ PROGRAMS: dict[str, tuple[ErrorCode, int | None, list[Instruction]]] = {
     "weights outside": (ErrorCode.READ_RANGE, 0, [Instruction(Opcode.LOAD_WGT, offset=BEATS - 4, beats=5), END]),
     "side data outside": (ErrorCode.READ_RANGE, 0, [
         Instruction(Opcode.LOAD_SIDE, offset=BEATS - 24, cols=4, rows=3, row_pitch=11), END]),
-    "store below": (ErrorCode.WRITE_RANGE, 5, [
-        PARAMETERS, WEIGHTS, compute_set(), compute(post_store=1), store_set(),
+    "store without a chain": (ErrorCode.ILLEGAL, 1, [store_set(), store(), END]),
+    "store below": (ErrorCode.WRITE_RANGE, 6, [
+        PARAMETERS, WEIGHTS, compute_set(), compute(post_store=1), store_set(), requant(),
         store(offset=511, wait_compute=1), END]),
-    "store beyond": (ErrorCode.WRITE_RANGE, 5, [
-        PARAMETERS, WEIGHTS, compute_set(), compute(post_store=1), store_set(),
+    "store beyond": (ErrorCode.WRITE_RANGE, 6, [
+        PARAMETERS, WEIGHTS, compute_set(), compute(post_store=1), store_set(), requant(),
         store(offset=1009, wait_compute=1), END]),
     "load past the buffer": (ErrorCode.BUFFER, 1, [
         load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=4, buf_base=LAST - 6), END]),
@@ -68,15 +69,15 @@ PROGRAMS: dict[str, tuple[ErrorCode, int | None, list[Instruction]]] = {
     "unwanted pixel past the buffer": (ErrorCode.BUFFER, 2, [
         Instruction(Opcode.LOAD_WGT, offset=0, beats=2 * CONFIG.weight_beats), compute_set(kernel_w=2, rows=1, cols=3),
         compute(buf_base=LAST - 1), END]),
-    "pool past the buffer": (ErrorCode.BUFFER, 4, [
-        PARAMETERS, compute_set(), store_set(), store(pooled=1),
+    "pool past the buffer": (ErrorCode.BUFFER, 5, [
+        PARAMETERS, compute_set(), store_set(), requant(), store(pooled=1),
         Instruction(Opcode.POOL, buf_base=LAST - 6, blocks=1), END]),
     "tile larger than a bank": (ErrorCode.BUFFER, 2, [
         WEIGHTS, compute_set(rows=1, cols=2 * CONFIG.acc_depth + 1, buf_row_step=0), compute(), END]),
-    "more blocks than a bank": (ErrorCode.BUFFER, 1, [store_set(), store(blocks=CONFIG.oc_groups + 1), END]),
+    "more blocks than a bank": (ErrorCode.BUFFER, 2, [store_set(), requant(), store(blocks=CONFIG.oc_groups + 1), END]),
     "missing token": (ErrorCode.TIMEOUT, 1, [compute_set(), compute(wait_load=1), END]),
     "no weights": (ErrorCode.TIMEOUT, 1, [compute_set(), compute(), END]),
-    "no parameters": (ErrorCode.TIMEOUT, 1, [store_set(), store(), END]),
+    "no parameters": (ErrorCode.TIMEOUT, 2, [store_set(), requant(), store(), END]),
     "load and compute stuck": (ErrorCode.TIMEOUT, 0, [
         Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=1), compute_set(), compute(wait_load=1), END]),
     "too many tokens": (ErrorCode.TOKEN, None, [

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cores.arch.instruction import Instruction, encode
-from cores.arch.isa import Opcode
+from cores.arch.instruction import Instruction, decode, encode
+from cores.arch.isa import Opcode, StepKind
 from sim import golden
 from sim.functional import run
 
@@ -57,9 +57,9 @@ def test_more_groups_than_dense_add_up(seed):
     x = rng.integers(-128, 128, (3, 2, 4)).astype(np.int8)
     code, image, start, [(target, _)] = place(config, [layer], x)
     parts = [code[16 * i:16 * i + 16] for i in range(len(code) // 16)]
-    compute = next(i for i, part in enumerate(parts) if part[0] & 15 == Opcode.COMPUTE)
-    weights = next(i for i, part in enumerate(parts) if part[0] & 15 == Opcode.LOAD_WGT)
-    fields = dict(buf_base=0, blocks=1, groups=2, indexed=1)
+    compute = next(i for i, part in enumerate(parts) if decode(part).opcode == Opcode.COMPUTE)
+    weights = next(i for i, part in enumerate(parts) if decode(part).opcode == Opcode.LOAD_WGT)
+    fields = dict(buf_base=0, blocks=1, groups=2, kind=StepKind.INDEXED)
     parts[compute] = (encode(Instruction(Opcode.COMPUTE, **fields, first=1, wait_load=1))
                       + encode(Instruction(Opcode.COMPUTE, **fields, post_store=1)))
     parts[weights] *= 2
@@ -109,9 +109,8 @@ def test_residual_on_a_convolution(seed):
     program, _ = layer_program(config, layer, memory, source, (25, 25), target)
     side = next(i for i, instruction in enumerate(program) if instruction.opcode == Opcode.LOAD_SIDE)
     program.insert(side + 1, Instruction(Opcode.LOAD_SIDE, offset=residual, cols=25, rows=25, row_pitch=25))
-    program.insert(0, Instruction(Opcode.STORE_ADD, **second))
-    at = next(i for i, instruction in enumerate(program) if instruction.opcode == Opcode.STORE_SET)
-    program[at] = layer.requantize.set(25, 25, 25, 625, add=1)
+    at = next(i for i, instruction in enumerate(program) if instruction.opcode == Opcode.STORE_REQUANT)
+    program.insert(at + 1, Instruction(Opcode.STORE_ADD, **second))
     # The residual blocks the load queue until the STORE runs: the STORE must be in its queue by then.
     expected = golden.residual_add(layer.output(x), other, *second.values())
     check(config, assemble(*program, END), memory.image(), 0, [(target, expected)])

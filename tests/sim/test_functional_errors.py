@@ -15,7 +15,7 @@ from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run
 from sim.machine import TOKEN_MAXIMUM
 
-from .cases import PARAMETERS, SMALL, chain, check, compute_set, load_set, pool_program, store_set
+from .cases import PARAMETERS, SMALL, chain, check, compute_set, load_set, pool_program, requant, store_set
 from .programs import END, assemble
 
 # -- errors --------------------------------------------------------------------------------------------------------
@@ -32,9 +32,9 @@ def fails(code: ErrorCode, index: int, *instructions: Instruction, config: NpuCo
 
 
 @pytest.mark.parametrize("word", [
-    0, 15,                                                              # no such operation
+    0, 127 - 1,                                                         # no such operation
     Opcode.END | 1 << 127,                                              # reserved bit
-    Opcode.END | 1 << 4,                                                # token flag of another queue
+    Opcode.END | 1 << HEADER[0].bits,                                   # token flag of another queue
     Opcode.LOAD_WGT,                                                    # no beats
     Opcode.COMPUTE | 1 << HEADER[0].bits + 6,                           # stores on the compute queue
     Opcode.LOAD_ACT | 1 << 60,                                          # a block without rows
@@ -60,6 +60,11 @@ def test_illegal(word):
 ])
 def test_no_geometry(setter, instruction):
     fails(ErrorCode.ILLEGAL, 0, instruction, END, text=f"no {setter}")
+
+
+def test_no_chain():
+    fails(ErrorCode.ILLEGAL, 1, store_set(), Instruction(Opcode.STORE, offset=600, blocks=1), END,
+          text="no STORE_REQUANT")
 
 
 def test_no_end():
@@ -93,8 +98,8 @@ def test_write_range(offset, row_pitch, written):
     """Rows are written up to the first that is not wholly inside."""
     compute = Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, post_store=1)
     weights = Instruction(Opcode.LOAD_WGT, offset=0, beats=2)
-    memory = fails(ErrorCode.WRITE_RANGE, 6, PARAMETERS, weights, compute_set(), compute, Instruction(Opcode.SYNC),
-                   store_set(row_pitch=row_pitch, low=1),
+    memory = fails(ErrorCode.WRITE_RANGE, 7, PARAMETERS, weights, compute_set(), compute, Instruction(Opcode.SYNC),
+                   store_set(row_pitch=row_pitch), requant(low=1),
                    Instruction(Opcode.STORE, offset=offset, blocks=1, wait_compute=1), END)
     expected = np.zeros((1024, 8), np.uint8)
     for row in range(written):
@@ -107,11 +112,11 @@ def test_write_range(offset, row_pitch, written):
     [load_set(buf_block_pitch=125), Instruction(Opcode.LOAD_ACT, blocks=3, rows=4)],
     [load_set(pad_right=1), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, buf_base=254)],
     [compute_set(rows=9, cols=15), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)],      # 9 * 8 words
-    [store_set(rows=9, cols=15), Instruction(Opcode.STORE, offset=600, blocks=1)],
-    [store_set(), Instruction(Opcode.STORE, offset=600, blocks=2)],
+    [store_set(rows=9, cols=15), requant(), Instruction(Opcode.STORE, offset=600, blocks=1)],
+    [store_set(), requant(), Instruction(Opcode.STORE, offset=600, blocks=2)],
 ])
 def test_buffer(instructions):
-    fails(ErrorCode.BUFFER, 1, *instructions, END)
+    fails(ErrorCode.BUFFER, len(instructions) - 1, *instructions, END)
 
 
 def test_buffer_of_windows():
@@ -123,7 +128,7 @@ def test_buffer_of_windows():
     compute = Instruction(Opcode.COMPUTE, buf_base=254, blocks=1, groups=1, first=1)
     fails(ErrorCode.BUFFER, 2, weights, odd, compute, END)
     store = Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1)
-    fails(ErrorCode.BUFFER, 4, PARAMETERS, compute_set(), store_set(), store,
+    fails(ErrorCode.BUFFER, 5, PARAMETERS, compute_set(), store_set(), requant(), store,
           Instruction(Opcode.POOL, buf_base=249, blocks=1), END)
 
 
@@ -137,7 +142,7 @@ def test_starved_rings():
     compute, store = Instruction(Opcode.COMPUTE, blocks=1, groups=1), Instruction(Opcode.STORE, offset=600, blocks=1)
     pool = Instruction(Opcode.POOL, blocks=1)
     fails(ErrorCode.TIMEOUT, 1, compute_set(), compute, END, text="weights")
-    fails(ErrorCode.TIMEOUT, 1, store_set(), store, END, text="channel parameters")
+    fails(ErrorCode.TIMEOUT, 2, store_set(), requant(), store, END, text="channel parameters")
     fails(ErrorCode.TIMEOUT, 0, Instruction(Opcode.LOAD_WGT, offset=0, beats=513), END, text="room in the weight ring")
     fails(ErrorCode.TIMEOUT, 1, compute_set(), pool, END, text="a STORE to take pooled pixels")
 
@@ -206,14 +211,16 @@ def test_never_there():
     hazard("never loaded", weights, compute_set(), compute)
     hazard("accumulators that were never computed", load_set(), act, weights, Instruction(Opcode.SYNC), compute_set(),
            Instruction(Opcode.COMPUTE, blocks=1, groups=1))
-    hazard("stores accumulators that were never computed", PARAMETERS, store_set(), store)
-    hazard("no STORE_ADD", store_set(add=1), store)
+    hazard("stores accumulators that were never computed", PARAMETERS, store_set(), requant(),
+           store)
+    leaky = Instruction(Opcode.STORE_LEAKY, shift=20)
+    hazard("a second stage already", requant(), Instruction(Opcode.STORE_ADD, shift=20), leaky)
     pool = (load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1), PARAMETERS, Instruction(Opcode.SYNC),
             compute_set(rows=1, cols=1), Instruction(Opcode.POOL, blocks=1))
     pooled = Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1)
-    hazard("bounds are not in order", *pool, store_set(rows=1, cols=1, low=5, high=4), pooled)
-    hazard("bounds beyond int8", *pool, store_set(rows=1, cols=1, high=128), pooled)
-    hazard("bounds beyond int8", *pool, store_set(rows=1, cols=1, low=-129), pooled)
+    hazard("bounds are not in order", *pool, store_set(rows=1, cols=1), requant(low=5, high=4), pooled)
+    hazard("bounds beyond int8", *pool, store_set(rows=1, cols=1), requant(high=128), pooled)
+    hazard("bounds beyond int8", *pool, store_set(rows=1, cols=1), requant(low=-129), pooled)
 
 
 def test_leftovers_and_oddities():
@@ -253,7 +260,8 @@ def test_pools_of_many_windows_take_little_memory():
         load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, post_compute=1), PARAMETERS,
         compute_set(kernel_h=20, kernel_w=20, rows=300, cols=100, buf_row_pitch=0, buf_row_step=0, buf_block_pitch=0),
         Instruction(Opcode.POOL, blocks=1, maximum=1, wait_load=1),
-        store_set(rows=300, cols=100, row_pitch=0), Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1), END)
+        store_set(rows=300, cols=100, row_pitch=0), requant(),
+        Instruction(Opcode.STORE, offset=600, blocks=1, pooled=1), END)
     memory = np.zeros(1024 * SMALL.beat_bytes, np.uint8)
     tracemalloc.start()
     try:
@@ -287,7 +295,7 @@ def test_every_token_of_a_chain_matters(seed):
 #: A tile of one pixel row, stored to beats 512..515.
 ROW = [
     load_set(), Instruction(Opcode.LOAD_ACT, blocks=1, rows=1, post_compute=1), PARAMETERS,
-    Instruction(Opcode.LOAD_WGT, offset=0, beats=2), compute_set(rows=1), store_set(rows=1),
+    Instruction(Opcode.LOAD_WGT, offset=0, beats=2), compute_set(rows=1), store_set(rows=1), requant(),
     Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1, post_store=1),
 ]
 

@@ -44,7 +44,7 @@ class Program:
 def program(seed) -> Program:
     code = chain(seed)[0]
     count = len(code) // 16
-    half = 22                       # a LOAD_SET and three tiles of seven instructions
+    half = 25                       # a LOAD_SET and three tiles of eight instructions
     assert decode(code[16 * half:16 * half + 16]).opcode == Opcode.LOAD_SET
     layers = (Layer("first", "conv", "dense", 46656, 23328), Layer("second", "conv", "dense", 5184, 5184))
     return Program(SMALL, code, layers, (0,) * half + (1,) * (count - half - 1) + (-1,))

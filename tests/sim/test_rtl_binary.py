@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, StepKind
 from cores.config import NpuConfig
 from gen.bench.binary import BinaryLayer, binary_layers, layer_graph
 from gen.bench.layers import measure_graph
@@ -87,7 +87,7 @@ def test_time_of_switching(machine, rng, kinds):
     beats = {"i": config.groups_dense * config.weight_beats, "b": config.binary_groups * config.binary_rows}
     computes = [
         Instruction(Opcode.COMPUTE, blocks=1, groups=config.binary_groups if kind == "b" else config.groups_dense,
-                    first=1, binary=int(kind == "b"), wait_load=int(number == 0))
+                    first=1, kind=StepKind.BINARY if kind == "b" else StepKind.DENSE, wait_load=int(number == 0))
         for number, kind in enumerate(kinds)]
     code = assemble(
         Instruction(Opcode.LOAD_SET, cols=7, row_pitch=7, stride=1, buf_row_pitch=7),

@@ -21,7 +21,7 @@ from sim.rtl.machine import RunStatus
 from tests.compiled import compile_random, random_image
 from tests.random_layers import random_inputs
 
-from .cases import PARAMETERS, compute_set, load_set, store_set
+from .cases import PARAMETERS, compute_set, load_set, requant, store_set
 from .on_rtl import random_bus
 from .programs import END, assemble
 
@@ -171,10 +171,11 @@ def test_abort_on_a_silent_bus_is_a_timeout(machine, seed):
     [compute_set(), Instruction(Opcode.POOL, blocks=1)],            # as many windows as the pool unit keeps
     [compute_set(rows=5), Instruction(Opcode.POOL, blocks=1)],      # more
     [compute_set(rows=1), Instruction(Opcode.POOL, blocks=1)],      # fewer
-    [store_set(), Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1)],
+    [store_set(), requant(), Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1)],
     [Instruction(Opcode.LOAD_WGT, beats=1, wait_compute=1), Instruction(Opcode.LOAD_WGT, beats=1),
      compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1, wait_load=1),
-     store_set(), Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1), Instruction(Opcode.SYNC)],
+     store_set(), requant(), Instruction(Opcode.STORE, offset=512, blocks=1, wait_compute=1),
+     Instruction(Opcode.SYNC)],
 ])
 def test_a_deadlock_names_what_each_queue_lacks(machine, instructions):
     """In the words of the functional simulator, which finds the same."""
@@ -194,9 +195,9 @@ def test_a_deadlock_names_what_each_queue_lacks(machine, instructions):
     ([load_set(cols=1), Instruction(Opcode.LOAD_SIDE, cols=1, rows=CONFIG.side_depth + 10)],
      "load 1 waits for room in the side ring"),
     ([compute_set(), Instruction(Opcode.COMPUTE, blocks=1, groups=1, first=1)], "compute 1 waits for weights"),
-    ([store_set(), Instruction(Opcode.STORE, offset=512, blocks=1)], "store 1 waits for channel parameters"),
-    ([store_set(), Instruction(Opcode.STORE, offset=512, blocks=1, pooled=1), PARAMETERS],
-     "store 1 waits for the pool unit"),
+    ([store_set(), requant(), Instruction(Opcode.STORE, offset=512, blocks=1)], "store 2 waits for channel parameters"),
+    ([store_set(), requant(), Instruction(Opcode.STORE, offset=512, blocks=1, pooled=1), PARAMETERS],
+     "store 2 waits for the pool unit"),
 ])
 def test_a_starved_engine_names_what_it_lacks(machine, instructions, reason):
     image = np.zeros(2048 * CONFIG.beat_bytes, np.uint8)

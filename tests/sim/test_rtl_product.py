@@ -38,12 +38,12 @@ def check(machine: RtlMachine, seed: int, *, max_size: int) -> list[tuple[int, i
     check_on_rtl(machine, program, graph, seed, reused=True)
     result = check_on_rtl(machine, program, graph, seed, bus=Bus(), reused=True)
     assert estimate(machine.config, program.code).cycles == pytest.approx(result.counters["cycles"], rel=0.02, abs=60)
-    return [(i["product"], i["broadcast"]) for i in program.instructions if i.opcode is Opcode.STORE_ADD]
+    return [(i.opcode, i["broadcast"]) for i in program.instructions if i.opcode is Opcode.STORE_MULTIPLY]
 
 
 def test_random_layers(machine, seed):
     kinds = [kind for number in range(10) for kind in check(machine, seed + number, max_size=16)]
-    assert {(1, 0), (1, 1)} <= set(kinds)
+    assert {(Opcode.STORE_MULTIPLY, 0), (Opcode.STORE_MULTIPLY, 1)} <= set(kinds)
 
 
 def test_time_model(machine, seed):

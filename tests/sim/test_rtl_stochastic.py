@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode, Queue
+from cores.arch.isa import Opcode, Queue, StepKind
 from cores.arch.stochastic import Circuit
 from cores.config import NpuConfig
 from gen.ir.errors import CompileError
@@ -55,11 +55,11 @@ class RandomTiles:
                                                    dtype=np.int8))
         loads, computes, stores = [], [], []
         for number in range(tiles):
-            kinds = rng.choice(["stochastic", "array", *(["binary"] if config.binary_rows else [])],
-                               int(rng.integers(1, 4)))
+            units = [StepKind.STOCHASTIC, StepKind.DENSE, *([StepKind.BINARY] if config.binary_rows else [])]
+            kinds = rng.choice(units, int(rng.integers(1, 4)))
             for part, kind in enumerate(kinds):
                 beats, compute = self.compute(
-                    str(kind), first=int(part == 0), bank=number % 2, post_store=int(part == len(kinds) - 1),
+                    StepKind(kind), first=int(part == 0), bank=number % 2, post_store=int(part == len(kinds) - 1),
                     wait_load=int((number, part) == (0, 0)), wait_store=int(number >= 2 and part == 0))
                 offset = self.memory.put(rng.integers(-128, 128, beats * config.beat_bytes, dtype=np.int8))
                 loads.append(Instruction(Opcode.LOAD_WGT, offset=offset, beats=beats))
@@ -72,7 +72,7 @@ class RandomTiles:
         pixels, ends = self.rows * self.cols, []
         for stage, bank in stores:
             target = self.memory.reserve(config.oc_groups * pixels)
-            ends += [stage.set(self.rows, self.cols, self.cols, pixels),
+            ends += [*stage.set(self.rows, self.cols, self.cols, pixels),
                      Instruction(Opcode.STORE, offset=target, blocks=config.oc_groups, bank=bank, wait_compute=1,
                                  post_compute=1)]
         self.code = assemble(*self.loading(), *self.interleaved(loads, computes, ends), END)
@@ -99,18 +99,15 @@ class RandomTiles:
                         cols=self.cols, buf_row_pitch=self.row_pitch, buf_row_step=self.row_pitch,
                         buf_block_pitch=block_pitch)]
 
-    def compute(self, kind: str, **fields: int) -> tuple[int, Instruction]:
+    def compute(self, kind: StepKind, **fields: int) -> tuple[int, Instruction]:
         """Its beats of weights, and it."""
         config = self.config
-        if kind == "stochastic":
-            fields |= {"groups": config.stochastic_groups, "stochastic": 1, **random_streams(self.rng, most=64).fields}
-        elif kind == "binary":
-            fields |= {"groups": config.binary_groups, "binary": 1}
-        else:
-            fields |= {"groups": config.groups_dense}
-        compute = Instruction(Opcode.COMPUTE, blocks=self.blocks, **fields)
-        step = config.step_beats(binary=kind == "binary", stochastic=kind == "stochastic")
-        return self.blocks * self.kernel ** 2 * compute["groups"] * step, compute
+        groups = {StepKind.STOCHASTIC: config.stochastic_groups, StepKind.BINARY: config.binary_groups,
+                  StepKind.DENSE: config.groups_dense}
+        if kind == StepKind.STOCHASTIC:
+            fields |= random_streams(self.rng, most=64).fields
+        compute = Instruction(Opcode.COMPUTE, blocks=self.blocks, groups=groups[kind], kind=kind, **fields)
+        return self.blocks * self.kernel ** 2 * compute["groups"] * config.step_beats(kind), compute
 
     def interleaved(self, loads, computes, ends) -> list[Instruction]:
         """In an order in which no queue waits for what is behind it in another."""
@@ -120,7 +117,7 @@ class RandomTiles:
             if load.opcode == Opcode.LOAD_WGT:
                 program.append(computes.pop(0))
             else:
-                program += [ends.pop(0), ends.pop(0)]
+                program += [ends.pop(0) for _ in range(3)]
         return program
 
 
@@ -153,11 +150,12 @@ def test_time(machine, rng, cols, kinds):
             if kind == "p":
                 work.append(Instruction(Opcode.POOL, blocks=1, maximum=1))
                 continue
-            fields = {"groups": config.groups_dense}
+            fields = {"groups": config.groups_dense, "kind": StepKind.DENSE}
             if kind == "s":
-                fields = {"groups": config.stochastic_groups, "stochastic": 1, **random_streams(rng, most=256).fields}
+                fields = {"groups": config.stochastic_groups, "kind": StepKind.STOCHASTIC,
+                          **random_streams(rng, most=256).fields}
             work.append(Instruction(Opcode.COMPUTE, blocks=1, first=1, **fields))
-            beats += fields["groups"] * config.step_beats(stochastic=kind == "s")
+            beats += fields["groups"] * config.step_beats(StepKind(fields["kind"]))
         pools = kinds.count("p")
         code = assemble(
             Instruction(Opcode.LOAD_SET, cols=cols, row_pitch=cols, stride=1, buf_row_pitch=cols),
@@ -165,6 +163,7 @@ def test_time(machine, rng, cols, kinds):
             Instruction(Opcode.LOAD_WGT, offset=0, beats=beats),
             Instruction(Opcode.LOAD_SIDE, offset=0, cols=8, rows=max(1, pools), row_pitch=8),
             Instruction(Opcode.STORE_SET, rows=1, cols=cols, row_pitch=cols, block_pitch=cols),
+            Instruction(Opcode.STORE_REQUANT),
             *[Instruction(Opcode.STORE, offset=256, blocks=1, pooled=1)] * pools,
             Instruction(Opcode.COMPUTE_SET, **row),
             Instruction(work[0].opcode, **{**work[0].fields, "wait_load": 1}), *work[1:], END)
@@ -194,13 +193,12 @@ def test_random_layers(machine, seed, rng):
 
 @pytest.mark.parametrize("change, message", [
     ({"groups": 1}, "1 groups of output lanes, not 4"),
-    ({"indexed": 1}, "a row's weights have no indices"),
     ({"length": 1, "made": 2}, "more bits are made than streams have"),
 ])
 def test_fields_that_mean_nothing_together(change, message, rng):
     config = CONFIGS["and_loop"]
     tiles = RandomTiles(config, rng, 1)
-    compute = Instruction(Opcode.COMPUTE, blocks=1, stochastic=1, first=1, **{"groups": 4, **change})
+    compute = Instruction(Opcode.COMPUTE, blocks=1, kind=StepKind.STOCHASTIC, first=1, **{"groups": 4, **change})
     code = assemble(*tiles.loading(), compute, END)
     with pytest.raises(HazardError, match=message):
         functional.run(config, code, tiles.memory.image(), write_start=tiles.write_start, strict=True)

@@ -9,7 +9,7 @@ import pytest
 
 from cores.arch.error_codes import ErrorCode
 from cores.arch.instruction import Instruction
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
 from sim import golden
 from sim.errors import HazardError, MachineError
@@ -161,7 +161,7 @@ def tile_program(config: NpuConfig, seed: int, *, size=(5, 7)):
                 first=int(not block), bank=1, acc_base=position * words, wait_load=int(not (block or position)),
                 post_store=block * position // 15))
     program += [
-        requantize.set(rows, cols, cols, rows * cols, winograd=1, position_words=words),
+        *requantize.set(rows, cols, cols, rows * cols, words=WordForm.TILES, position_words=words),
         Instruction(Opcode.STORE, offset=target, blocks=config.oc_groups, bank=1, wait_compute=1),
     ]
     return program, memory.image(), target, requantize.apply(sums)
@@ -184,7 +184,7 @@ def changed(program: list[Instruction], number: int, **fields: int) -> list[Inst
     return result
 
 
-LAST_COMPUTE, STORE_SET = -3, -2
+LAST_COMPUTE, STORE_SET = -4, -3
 
 
 @pytest.mark.parametrize(("number", "fields", "at", "text"), [
@@ -209,30 +209,28 @@ def test_buffer_errors(number, fields, at, text, seed):
 
 
 def test_other_machines(seed):
-    """No machine without the unit has its operation, and strict mode does not let its fields pass."""
+    """No machine without the unit has its operation, fields and kinds."""
     program, image, target, _ = tile_program(NARROW, seed)
     plain = dataclasses.replace(NARROW, winograd=0)
     with pytest.raises(MachineError, match="no LOAD_WINOGRAD") as caught:
         run(plain, assemble(*program, END), image.copy(), write_start=target)
     assert (caught.value.code, caught.value.index) == (ErrorCode.ILLEGAL, 1)
     for instruction in program[LAST_COMPUTE:STORE_SET + 1]:
-        with pytest.raises(MachineError, match="needs winograd in the configuration"):
-            run(plain, assemble(instruction, END), image.copy(), write_start=target, strict=True)
+        with pytest.raises(MachineError, match="has no (acc_base|words TILES)"):
+            run(plain, assemble(instruction, END), image.copy(), write_start=target)
 
 
 @pytest.mark.parametrize(("number", "fields", "text"), [
     (1, {"shifts": 3}, "a shift of 3"),
-    (-4, {"acc_base": 122}, "adds to accumulators that were never computed"),
-    (STORE_SET, {"spread": 1}, "neither spread nor alternate"),
+    (LAST_COMPUTE - 1, {"acc_base": 122}, "adds to accumulators that were never computed"),
     (-1, {"pooled": 1}, "pooled pixels are not sums of tiles"),
     (3, {"post_compute": 1}, "its token may come before the tiles of instruction 2 are there"),
 ])
 def test_hazards(number, fields, text, seed):
-    config = CONFIGS["narrow-4banks"] if "spread" in fields else NARROW
-    program, image, target, _ = tile_program(config, seed)
+    program, image, target, _ = tile_program(NARROW, seed)
     program = changed(changed(program, number, **fields), -1, blocks=1)
     with pytest.raises(HazardError, match=text):
-        run(config, assemble(*program, END), image, write_start=target, strict=True)
+        run(NARROW, assemble(*program, END), image, write_start=target, strict=True)
 
 
 def test_load_set_ends_the_mode(seed):

@@ -60,7 +60,7 @@ class BinaryEngine(wiring.Component):
             sequencer.weights_ready.eq(loader.ready),
             buffer.read_address.eq(sequencer.address),
             loader.fill_valid.eq(sequencer.fill_valid),
-            loader.fill_binary.eq(1),
+            loader.fill_kinds.binary.eq(1),
             loader.level.eq(self.weights_level),
             loader.release.eq(words[InputBuffer.LATENCY - 1].step_start),
             unit.pixels.eq(buffer.read_data),

@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...arch.instruction_layout import instruction_layout
-from ...arch.isa import Opcode
+from ...arch.instruction_layout import instruction_layout, is_kind
+from ...arch.isa import EntryForm, Opcode
 from ...config import NpuConfig
 
 __all__ = ["PaddedBytes"]
@@ -57,7 +57,7 @@ class PaddedBytes(wiring.Component):
             with m.If(entered):
                 m.d.sync += [before.eq(Cat(self.bytes[lane] for lane in range(lanes)[own])),
                              there.eq(self.present[own])]
-            with m.If(geometry.sign):
+            with m.If(~is_kind(geometry.form, EntryForm.BYTES, self.config)):
                 m.d.comb += self.present[:count].eq(there)
                 for lane in range(count):
                     signs = Cat(~beat[8 * channel + 7] for channel in range(8 * lane, 8 * lane + 8))

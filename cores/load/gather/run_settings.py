@@ -4,8 +4,8 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...arch.instruction_layout import field_shape, queue_layout
-from ...arch.isa import Opcode, Queue
+from ...arch.instruction_layout import field_shape, is_kind, queue_layout
+from ...arch.isa import EntryForm, Opcode, Queue
 from ...config import NpuConfig
 from ..load_context import EXTENT_BITS
 from ..load_dispatch import Setting
@@ -80,8 +80,8 @@ class RunSettings(wiring.Component):
                 cols.eq(plain.cols),
             ]
         if self.config.binary_rows:
-            one, paired = self.config.sign_bytes, plain.sign & plain.pair
-            with m.If(self.setting.load_set & plain.sign):
+            one, paired = self.config.sign_bytes, is_kind(plain.form, EntryForm.SIGN_PAIRS, self.config)
+            with m.If(self.setting.load_set & (paired | is_kind(plain.form, EntryForm.SIGNS, self.config))):
                 m.d.sync += [
                     self.runs.outputs.eq(self.extent - paired),
                     self.runs.length.eq(Mux(paired, 2 * one, one)),

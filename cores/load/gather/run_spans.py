@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ...arch.instruction_layout import queue_layout
+from ...arch.instruction_layout import is_operation, queue_layout
 from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
 from ...lib.fifo import Fifo
@@ -61,7 +61,7 @@ class RunSpans(wiring.Component):
             length.eq(run_length(gather, lanes)),
             distance.eq(steps * step),
             end.eq(begin + length + (lanes - 1)),
-            gathers.eq(self.hand_on & (gather.opcode == Opcode.LOAD_GATHER)),
+            gathers.eq(self.hand_on & is_operation(gather, Opcode.LOAD_GATHER)),
         ]
         m.d.comb += [fifo.w_en.eq(gathers), fifo.w_data.eq((distance + end) >> shift)]
         connect(m, fifo.r_stream, flipped(self.spans))

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cores.arch.isa import MAX_TILE_COLS, Opcode, Queue, largest_field
+from cores.arch.isa import MAX_TILE_COLS, Opcode, Queue, WordForm, largest_field
 from cores.arch.numerics import POSITIONS
 from cores.config import NpuConfig
 from cores.store.winograd_sums import WinogradSums
@@ -92,7 +92,7 @@ class WinogradGeometry(Geometry):
         """Fields of COMPUTE_SET: a position's tiles are a row of pixels."""
         return {
             "kernel_h": 1, "kernel_w": 1, "stride": 1, "rows": 1, "cols": self.tiles(window),
-            "buf_row_pitch": 0, "buf_row_step": 0, "buf_block_pitch": window.entries, "spread": 0,
+            "buf_row_pitch": 0, "buf_row_step": 0, "buf_block_pitch": window.entries,
         }
 
     def tile_fields(self, window: Window) -> dict[str, int]:
@@ -103,7 +103,7 @@ class WinogradGeometry(Geometry):
         }
 
     def store_fields(self, window: Window, config: NpuConfig, *, narrow: bool = False) -> Mapping[str, int]:
-        return {"spread": 0, "alternate": 0, "winograd": 1, "position_words": self.words(window, config)}
+        return {"words": WordForm.TILES, "position_words": self.words(window, config)}
 
     def fits(self, window: Window, config: NpuConfig) -> bool:
         tiles = self.tiles(window)
@@ -175,7 +175,7 @@ class WinogradMapping(ConvMapping):
             base = chunk.place.base + (block.block - chunk.blocks.start) * tile.window.entries
             for position in range(POSITIONS):
                 tile.emit(Opcode.COMPUTE, after, buf_base=base + position * tile.window.row_pitch, blocks=1,
-                          groups=part.groups, indexed=int(part.indexed), first=int(first), acc_base=position * words)
+                          groups=part.groups, kind=part.kind, first=int(first), acc_base=position * words)
             if first:
                 tile.flush_stores()
             first, ahead = False, 0
