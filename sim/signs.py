@@ -23,9 +23,9 @@ def pack_map(values: np.ndarray) -> np.ndarray:
 
 
 def sign_runs(box: np.ndarray, padding: np.ndarray, *, pair: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What a load with ``sign`` brings into entries of a padded box, int8 (blocks, rows, cols, tn): int8 (blocks, rows,
+    """What a load of signs brings into entries of a padded box, int8 (blocks, rows, cols, tn): int8 (blocks, rows,
     entries, bytes); and of ``padding``, bool (blocks, rows, cols), what it says of them: bool (blocks, rows, entries,
-    2), of the pixel that each half has. With ``pair`` an entry has a pixel and its right neighbour.
+    2), of the pixel that each half has. Of ``pair`` an entry has a pixel and its right neighbour.
     """
     signs = pack_signs(box).view(np.int8)
     if not pair:

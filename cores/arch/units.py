@@ -35,7 +35,7 @@ def telling_bits(kind: Kind, config: object) -> dict[int, int]:
         for bits in combinations(range(width), count):
             if all(any((kind ^ other) >> bit & 1 for bit in bits) for other in others):
                 return {bit: kind >> bit & 1 for bit in bits}
-    raise ValueError(f"{type(kind).__name__} has two kinds of the number {int(kind)}")
+    raise AssertionError("members of an enumeration differ")
 
 
 def used_bits(opcode: Opcode, config: object) -> int:

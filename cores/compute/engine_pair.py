@@ -19,7 +19,7 @@ _STATE = STATE_CODES["compute"]
 
 
 class EnginePair(wiring.Component):
-    """Executes the compute queue with two engines: COMPUTEs with ``binary`` on a `BinaryEngine`, all else on the other.
+    """Executes the compute queue with two engines: binary COMPUTEs on a `BinaryEngine`, all else on the other.
 
     In order: an instruction goes to an engine when the other has finished, a COMPUTE_SET to both. So only one of them
     wants weights, and tokens need no order. Writes go to both input buffers; a read of a bank is of the engine that

@@ -37,15 +37,15 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 
 
 class Requantizer(wiring.Component):
-    """Requantise a pixel of a block a cycle, or with ``add`` requantise and add (or bend, or multiply) one in
+    """Requantise a pixel of a block a cycle, or with a second stage requantise and add (or scale, or multiply) one in
     `ADD_CYCLES`.
 
-    Latency: `LATENCY` cycles, `ADD_LATENCY` with ``add``. Cycle 0 is that of ``issue``; ``pooled`` is taken then,
-    ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. With ``winograd`` in the configuration a source is a
-    sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later; with
-    ``bare_blocks`` a word has a register in front of the selection, and the same is a cycle later. With ``add`` every
-    pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with ``bend``, which has no residual, none
-    sets out `SECOND` cycles behind another. ``chain`` stands still while pixels are under way.
+    Latency: `LATENCY` cycles, `ADD_LATENCY` with a second stage. Cycle 0 is that of ``issue``; ``pooled`` is taken
+    then, ``accumulators`` in cycle 1, ``residual`` in cycle `RESIDUAL`. With ``winograd`` in the configuration a source
+    is a sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later; with
+    ``bare_blocks`` a word has a register in front of the selection, and the same is a cycle later. With a second stage
+    every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with STORE_LEAKY, which has no
+    residual, none sets out `SECOND` cycles behind another. ``chain`` stands still while pixels are under way.
     ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
     ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``.
 
@@ -65,8 +65,8 @@ class Requantizer(wiring.Component):
     #: Those to the turn of a residual that is multiplied: with the lane's five and the register of the sources its
     #: total is there at the result's. Like the residual's other turn it is one behind a multiple of `ADD_CYCLES`.
     FACTOR = SECOND - 4
-    #: Cycles of a pixel with ``add``: its own, and two in which the residual and the first stage's result of pixels
-    #: further behind go through the multipliers.
+    #: Cycles of a pixel with a second stage: its own, and two in which the residual and the first stage's result of
+    #: pixels further behind go through the multipliers.
     ADD_CYCLES = 3
     #: Cycle in which the residual is taken.
     RESIDUAL = 2
@@ -172,7 +172,7 @@ class Requantizer(wiring.Component):
             early["accumulate"] &= ~multiplies
         if config.binary_rows:
             packer, low_negative, high_negative = self._packer(m, valid, issue.row_end, early)
-            # Only first results that ``add`` wants back are clipped; all else is zero, for the packer's beats.
+            # Only first results that a second stage wants back are clipped; all else is zero, for the packer's beats.
             for limit in ("low", "high"):
                 early[limit] = Mux(chain.signs & ~(valid[8] & add), 0, early[limit])
         for field, value in early.items():

@@ -33,8 +33,8 @@ def PixelPosition(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a lay
 class StorePixels(wiring.Component):
     """Counts through a STORE's pixels: for block, row, column. ``restart`` begins, when the last STORE's are taken.
 
-    A pixel's group is its block's, or in a STORE of one block goes with the column (``spread``) or with the row
-    (``alternate``). With ``winograd``, a pixel has nine positions, a word each; four pixels share a place. With
+    A pixel's group is its block's, or in a STORE of one block goes with the column (SPREAD) or with the row
+    (ALTERNATE). Of TILES a pixel has nine positions, a word each; four pixels share a place. With
     ``repeats`` so many columns more have the same pixel, up to the end of the row.
 
     A position a cycle, the first `latency` cycles behind ``restart``. They are counted ahead, into a `StreamBuffer`:

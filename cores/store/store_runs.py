@@ -17,7 +17,7 @@ __all__ = ["StoreRuns"]
 
 
 class StoreRuns(wiring.Component):
-    """For every block and row of the STORE given with ``start``: a run of its beats, of ``cols`` or with ``binary`` an
+    """For every block and row of the STORE given with ``start``: a run of its beats, of ``cols`` or with ``signs`` an
     eighth of these.
 
     A run that is not between ``write_start`` and ``data_beats`` is not issued; ``failed`` rises instead. A local

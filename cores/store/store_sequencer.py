@@ -22,11 +22,11 @@ _STATE = STATE_CODES["store"]
 class StoreSequencer(wiring.Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
-    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with
-    ``add`` a residual unless it bends, or has that of the block's first pixel, with ``pooled`` a beat of the pool unit.
-    With ``winograd``, the words of its sum are read first, one a cycle, and ``issue`` is valid with the last. Between
-    blocks there is no gap if the next parameters are there. The set operations wait until the requantizer has
-    ``drained``, as it reads ``chain``.
+    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with a
+    second stage a residual unless that is STORE_LEAKY, or has that of the block's first pixel, with ``pooled`` a beat
+    of the pool unit. Of Winograd tiles the words of its sum are read first, one a cycle, and ``issue`` is valid with
+    the last. Between blocks there is no gap if the next parameters are there. The set operations wait until the
+    requantizer has ``drained``, as it reads ``chain``.
 
     The word of the next position is read in every cycle, whether a pixel sets out or not; a residual is taken
     `RESIDUAL_CYCLES` behind its pixel's first word: neither the accumulators' enable nor the side ring waits for all

@@ -133,7 +133,7 @@ def _take_side(machine: Machine, count: int, name: str) -> Generator[str | None,
 
 def _take_pooled(machine: Machine, rows: int, columns: np.ndarray,
                  add: bool) -> Generator[str | None, None, tuple[np.ndarray, np.ndarray | None]]:
-    """Pixels of the pool unit, each with the residual beats of its columns if ``add``; returns both, or None.
+    """Pixels of the pool unit, each with the residual beats of its columns, if it ``add``s; returns both, or None.
 
     ``columns``: for each beat of a row, which of the pixels it is made of.
     """

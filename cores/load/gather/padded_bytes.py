@@ -12,7 +12,7 @@ __all__ = ["PaddedBytes"]
 
 
 class PaddedBytes(wiring.Component):
-    """Replace the bytes of a beat that are not ``data`` by padding, a cycle later; with ``sign`` keep its channels'
+    """Replace the bytes of a beat that are not ``data`` by padding, a cycle later; of signs keep its channels'
     signs.
 
     The signs of a beat are bytes behind those of the pixel that entered before it, which are its first: runs that go

@@ -19,7 +19,7 @@ __all__ = ["RunSettings"]
 class RunSettings(wiring.Component):
     """The runs of a row, and the beats of padding in front of its data and behind them.
 
-    Behind LOAD_SET a run is a pixel, with ``sign`` the second eighth of one, with ``pair`` too the first two of all but
+    Behind LOAD_SET a run is a pixel, of SIGNS the second eighth of one, of SIGN_PAIRS the first two of all but
     the row's first (`PaddedBytes`). ``data_beats`` and ``data_bytes``: where data end in a row, counted from its first
     fetched beat; what is behind them counts as padding. Settings are good when ``ready``: a cycle behind ``setting``,
     and for LOAD_GATHER `GATHER_CYCLES` more. The span of a LOAD_GATHER has to be there when it is taken.
