@@ -2,9 +2,8 @@
 
 from amaranth.hdl import Cat, Const, Shape, Value, signed, unsigned
 from amaranth.lib import data
-from amaranth.utils import exact_log2
 
-from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, QUEUE_OPERATIONS, Field, Kind, Opcode, Queue
+from .isa import HEADER, INSTRUCTION_BYTES, LAYOUTS, Field, Kind, Opcode, Queue
 from .units import telling_bits
 
 __all__ = [
@@ -44,16 +43,20 @@ def opcode_of(word: Value | data.View) -> Value:
     return Value.cast(word)[:HEADER[0].bits]
 
 
-def is_operation(word: Value | data.View, opcode: Opcode) -> Value:
-    """Whether an instruction of a queue is this one of its operations."""
-    return opcode_of(word)[:exact_log2(QUEUE_OPERATIONS)] == opcode % QUEUE_OPERATIONS
+def is_operation(word: Value | data.View, opcode: Opcode, config: object) -> Value:
+    """Whether a legal instruction of a queue is this one of its operations, by no more bits than it takes."""
+    return _equals(opcode_of(word), opcode, config)
 
 
 def is_kind(field: Value, kind: Kind, config: object) -> Value:
     """Whether a legal instruction's field names this kind, by no more bits than the machine needs to know."""
     if kind.unit and not getattr(config, kind.unit):
         return Const(0)
-    return Cat(field[bit] == value for bit, value in telling_bits(kind, config).items()).all()
+    return _equals(field, kind, config)
+
+
+def _equals(field: Value, chosen: Kind | Opcode, config: object) -> Value:
+    return Cat(field[bit] == value for bit, value in telling_bits(chosen, config).items()).all()
 
 
 def kind_flags(kinds: type[Kind], config: object) -> data.StructLayout:

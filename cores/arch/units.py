@@ -27,15 +27,19 @@ def kinds_of(field: Field, config: object) -> tuple[Kind, ...]:
     return tuple(kind for kind in field.kinds if _has(kind.unit, config))
 
 
-def telling_bits(kind: Kind, config: object) -> dict[int, int]:
-    """The fewest bits of a field, and their values, that tell a kind from all others that the machine has."""
-    others = [other for other in type(kind) if other != kind and _has(other.unit, config)]
-    width = max(type(kind)).bit_length()
-    for count in range(width + 1):
-        for bits in combinations(range(width), count):
-            if all(any((kind ^ other) >> bit & 1 for bit in bits) for other in others):
-                return {bit: kind >> bit & 1 for bit in bits}
-    raise AssertionError("members of an enumeration differ")
+def telling_bits(chosen: Kind | Opcode, config: object) -> dict[int, int]:
+    """The fewest bits, and their values, that tell a kind from all others of its field, or an operation from all others
+    of its queue, that a machine of this `NpuConfig` has.
+    """
+    if isinstance(chosen, Opcode):
+        rivals = [op for op in Opcode if op.queue == chosen.queue and is_supported(op, config)]
+    else:
+        rivals = [kind for kind in type(chosen) if _has(kind.unit, config)]
+    differences = [chosen ^ other for other in rivals if other != chosen]
+    width = max(difference.bit_length() for difference in [0, *differences])
+    return next({bit: chosen >> bit & 1 for bit in bits} for count in range(width + 1)
+                for bits in combinations(range(width), count)
+                if all(any(difference >> bit & 1 for bit in bits) for difference in differences))
 
 
 def used_bits(opcode: Opcode, config: object) -> int:

@@ -51,8 +51,8 @@ class EnginePair(wiring.Component):
         other_works = Signal()
         m.d.sync += [
             looked.eq(self.queue.valid & ~self.queue.ready),
-            is_set.eq(is_operation(word, Opcode.COMPUTE_SET)),
-            is_binary.eq(is_operation(word, Opcode.COMPUTE)
+            is_set.eq(is_operation(word, Opcode.COMPUTE_SET, self.config)),
+            is_binary.eq(is_operation(word, Opcode.COMPUTE, self.config)
                          & is_kind(instruction_layout(Opcode.COMPUTE)(word).kind, StepKind.BINARY, self.config)),
         ]
         m.d.comb += [

@@ -122,7 +122,7 @@ class TileSequencer(wiring.Component):
         m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)
         with m.If(~following.valid):
             m.d.sync += [
-                following.pool.eq(is_operation(entry.word, Opcode.POOL)),
+                following.pool.eq(is_operation(entry.word, Opcode.POOL, config)),
                 following.index.eq(entry.index),
                 Value.cast(following.word).eq(entry.word),
                 # Of a POOL its reserved bits: none.
@@ -130,7 +130,7 @@ class TileSequencer(wiring.Component):
                 following.geometry.eq(geometry),
             ]
         with m.If(self.queue.valid & self.queue.ready):
-            with m.If(is_operation(entry.word, Opcode.COMPUTE_SET)):
+            with m.If(is_operation(entry.word, Opcode.COMPUTE_SET, config)):
                 m.d.sync += Value.cast(geometry).eq(entry.word)
             with m.Else():
                 m.d.sync += following.valid.eq(1)

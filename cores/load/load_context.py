@@ -5,6 +5,7 @@ from amaranth.lib import data
 
 from ..arch.instruction_layout import QueueEntry, field_shape, is_operation, queue_layout
 from ..arch.isa import Opcode, Queue
+from ..config import NpuConfig
 
 __all__ = ["EXTENT_BITS", "ExtentParts", "LoadContext", "LoadKind", "extent_of", "extent_parts"]
 
@@ -26,15 +27,15 @@ ExtentParts = data.StructLayout({
 })
 
 
-def extent_parts(m: Module, word: Value) -> data.View:
+def extent_parts(m: Module, word: Value, config: NpuConfig) -> data.View:
     """The parts of the instruction ``word``. They are chosen in one cycle and added in the next (`extent_of`)."""
     parts, instruction = Signal(ExtentParts, name="extent_parts"), data.View(queue_layout(Queue.LOAD), word)
     plain, act, side = instruction.load_set, instruction.load_act, instruction.load_side
-    with m.If(is_operation(word, Opcode.LOAD_SET)):
+    with m.If(is_operation(word, Opcode.LOAD_SET, config)):
         m.d.comb += [parts.before.eq(plain.pad_left), parts.inside.eq(plain.cols), parts.behind.eq(plain.pad_right)]
-    with m.Elif(is_operation(word, Opcode.LOAD_ACT)):
+    with m.Elif(is_operation(word, Opcode.LOAD_ACT, config)):
         m.d.comb += [parts.before.eq(act.pad_top), parts.inside.eq(act.rows), parts.behind.eq(act.pad_bottom)]
-    with m.Elif(is_operation(word, Opcode.LOAD_SIDE)):
+    with m.Elif(is_operation(word, Opcode.LOAD_SIDE, config)):
         m.d.comb += parts.inside.eq(side.rows)
     with m.Else():
         m.d.comb += parts.inside.eq(1)

@@ -124,12 +124,12 @@ class LoadDispatch(wiring.Component):
         with m.If(taken | take_set):
             m.d.sync += index.eq(entry.index)
         with m.If(take_set):
-            with m.If(is_operation(act, Opcode.LOAD_SET)):
+            with m.If(is_operation(act, Opcode.LOAD_SET, self.config)):
                 m.d.comb += self.setting.load_set.eq(1)
                 m.d.sync += self.geometry.eq(word.load_set)
             for opcode in (Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD):
                 if is_supported(opcode, self.config):
-                    with m.If(is_operation(act, opcode)):
+                    with m.If(is_operation(act, opcode, self.config)):
                         m.d.comb += self.setting[opcode.name.lower()].eq(1)
                         m.d.sync += self.geometry.form.eq(EntryForm.BYTES)
         return m

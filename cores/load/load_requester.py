@@ -69,7 +69,7 @@ class LoadRequester(wiring.Component):
             {name: field_shape(Opcode.LOAD_SET, name) for name in ("cols", "row_pitch", "block_pitch")}))
         parts, kind = Signal(ExtentParts), Signal(LoadKind)
         startable, accept = Signal(), Signal()
-        is_set, is_box, is_weights, is_side = (is_operation(act, opcode) for opcode in (
+        is_set, is_box, is_weights, is_side = (is_operation(act, opcode, self.config) for opcode in (
             Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))
         lacks_stores, asks, was_set = Signal(), Signal(), Signal()
         next_row = Signal.like(wgt.beats)       # beats of its rows, less one
@@ -89,7 +89,7 @@ class LoadRequester(wiring.Component):
             asks.eq(is_weights | is_side | (is_box & (act.rows != 0) & (geometry.cols != 0))),
             kind.eq(Cat(is_box, is_weights, is_side)),
             was_set.eq(is_set),
-            parts.eq(extent_parts(m, self.queue.payload.word)),
+            parts.eq(extent_parts(m, self.queue.payload.word, self.config)),
             next_row.eq(Mux(is_box, geometry.cols, Mux(is_weights, wgt.beats, side.cols)) - 1),
         ]
         with m.If(accept & was_set):

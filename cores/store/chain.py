@@ -36,11 +36,11 @@ def _flags(config: NpuConfig) -> dict[str, tuple[Opcode, ...]]:
 def take_operation(m: Module, chain: data.View, word: Value, config: NpuConfig) -> None:
     """The chain with the operation ``word``, or as it is where that is none of a chain's."""
     flags = _flags(config)
-    with m.If(is_operation(word, Opcode.STORE_REQUANT)):
+    with m.If(is_operation(word, Opcode.STORE_REQUANT, config)):
         m.d.sync += [chain.requant.eq(instruction_layout(Opcode.STORE_REQUANT)(word)),
                      chain.begun.eq(1), *[chain[name].eq(0) for name in flags]]
     for name, opcodes in flags.items():
-        with m.If(Cat(is_operation(word, opcode) for opcode in opcodes).any()):
+        with m.If(Cat(is_operation(word, opcode, config) for opcode in opcodes).any()):
             m.d.sync += chain[name].eq(1)
             if name == "adds":
                 m.d.sync += Value.cast(chain.second).eq(word)

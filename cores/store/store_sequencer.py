@@ -206,21 +206,21 @@ class StoreSequencer(wiring.Component):
             table = instruction_layout(Opcode.STORE_TABLE)(word)
             is_table, loads, begins = (Signal(name=name) for name in ("is_table", "loads_table", "begins_table"))
             m.d.comb += [
-                is_table.eq(is_operation(word, Opcode.STORE_TABLE)),
+                is_table.eq(is_operation(word, Opcode.STORE_TABLE, config)),
                 loads.eq(is_table & table.load),
                 begins.eq(resting & ~self.halt & self.drained & loads & self.queue.valid),
             ]
             m.d.sync += self.table_wanted.eq(begins & ~self.table_loaded)
             may_leave, in_hand = Mux(loads, self.table_loaded, may_leave), in_hand | begins
         m.d.comb += [
-            is_store.eq(is_operation(word, Opcode.STORE)),
+            is_store.eq(is_operation(word, Opcode.STORE, config)),
             self.queue.ready.eq(resting & ~self.halt & may_leave),
             taken.eq(resting & ~self.halt & self.queue.valid & is_store),
         ]
         with m.If(self.queue.valid & in_hand):
             m.d.sync += self.index.eq(self.queue.p.index)
         with m.If(resting & ~self.halt & self.drained & self.queue.valid):
-            with m.If(is_operation(word, Opcode.STORE_SET)):
+            with m.If(is_operation(word, Opcode.STORE_SET, config)):
                 m.d.sync += Value.cast(geometry).eq(word)
             take_operation(m, chain, word, config)
         m.d.sync += begin.eq(taken)

@@ -19,7 +19,7 @@ from cores.arch.isa import (
     StepKind,
     WordForm,
 )
-from cores.arch.units import kinds_of, missing, telling_bits
+from cores.arch.units import is_supported, kinds_of, missing, telling_bits
 from cores.config import NpuConfig
 
 #: Fields that choose a kind, and their operations.
@@ -137,6 +137,17 @@ def test_telling_bits(kinds, name):
         assert [other for other in there
                 if all(other >> bit & 1 == value for bit, value in bits.items())] == [kind]
     assert len(there) > 1 or telling_bits(there[0], config) == {}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("queue", [Queue.LOAD, Queue.COMPUTE, Queue.STORE])
+def test_telling_bits_of_operations(queue, name):
+    config = CONFIGS[name]
+    there = [opcode for opcode in Opcode if opcode.queue == queue and is_supported(opcode, config)]
+    for opcode in there:
+        bits = telling_bits(opcode, config)
+        assert [other for other in there
+                if all(other >> bit & 1 == value for bit, value in bits.items())] == [opcode]
 
 
 @pytest.mark.parametrize("kinds", [Opcode, StepKind, WordForm, EntryForm])

@@ -61,7 +61,7 @@ class RunSpans(wiring.Component):
             length.eq(run_length(gather, lanes)),
             distance.eq(steps * step),
             end.eq(begin + length + (lanes - 1)),
-            gathers.eq(self.hand_on & is_operation(gather, Opcode.LOAD_GATHER)),
+            gathers.eq(self.hand_on & is_operation(gather, Opcode.LOAD_GATHER, self.config)),
         ]
         m.d.comb += [fifo.w_en.eq(gathers), fifo.w_data.eq((distance + end) >> shift)]
         connect(m, fifo.r_stream, flipped(self.spans))
