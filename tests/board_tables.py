@@ -12,7 +12,7 @@ from pathlib import Path
 from boards.board import Board
 from boards.registry import BOARDS
 from cores.bus.axi import LITE_ADDRESS_BITS
-from tests.file_map import ROOT
+from tests import ROOT
 
 __all__ = ["FOLDER", "boards_of", "page"]
 

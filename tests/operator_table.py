@@ -11,7 +11,7 @@ from itertools import groupby
 from gen.onnx.handlers import HANDLERS
 from gen.onnx.handlers.refused import REFUSALS
 from gen.onnx.model import MICROSOFT
-from tests.file_map import ROOT
+from tests import ROOT
 
 __all__ = ["PAGE", "page"]
 

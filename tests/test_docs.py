@@ -1,5 +1,6 @@
 """What the documents promise exists: commands parse, targets and links are there, the example of the API runs."""
 
+import ast
 import re
 import shlex
 from pathlib import Path
@@ -7,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from gen.cli import make_parser
-from tests.file_map import PAGE, file_map
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = "\n".join(path.read_text() for path in DOCUMENTS).replace("\\\n", " ")     # long commands in two lines
 
 
@@ -48,8 +48,13 @@ def test_lines_have_at_most_120_columns(document: Path):
     assert [line for line in document.read_text().splitlines() if len(line) > 120 and not line.startswith("|")] == []
 
 
-def test_the_file_map_is_complete():
-    assert PAGE.read_text() == file_map(), "docs/file-map.md is not up to date: run `python -m tests.file_map`"
+@pytest.mark.parametrize("folder", ["boards", "cores", "gen", "npudriver", "sim"])
+def test_every_module_says_what_it_is(folder: str):
+    """In its docstring, or in that of the first thing it defines: a package in one line what is in it."""
+    for path in (ROOT / folder).rglob("*.py"):
+        module = ast.parse(path.read_text())
+        defined = [node for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        assert any(ast.get_docstring(node) for node in (module, *defined)) or path.parent.name == "cli", path
 
 
 def test_the_example_of_the_api_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

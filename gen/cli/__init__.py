@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gen.cli.errors import FAILED, INTERRUPTED, one_line, status_of
-from gen.name import called, speaker
+from gen.name import called, speaker, version
 
 __all__ = ["COMMANDS", "main", "make_parser"]
 
@@ -53,6 +53,17 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{name}: error: {' '.join(message.split())} (help: {self.prog} --help)\n")
 
 
+class _Version(argparse.Action):
+    """Says what this is; looked up only when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: object) -> NoReturn:
+        print(version())
+        parser.exit()
+
+
 class _CommandParser(_Parser):
     """A command's own parser, which names the command when it does not know an option."""
 
@@ -69,6 +80,7 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
         prog=called(), description="CNN accelerators for small FPGAs, from ONNX to Verilog.",
         epilog="example: %(prog)s run examples/digits/digits_int8.onnx --input examples/digits/digits_test.npz "
                "--limit 10 --target rtl")
+    parser.add_argument("--version", action=_Version, help="show the program's version and the instruction set's")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command",
                                      parser_class=_CommandParser)
     for name, text in COMMANDS.items():

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from boards.registry import BOARDS
+from tests import ROOT
 from tests.board_tables import FOLDER, boards_of, page
-from tests.file_map import ROOT
 
 PAGES = [path for path in sorted(FOLDER.glob("*.md")) if path.name != "linux.md"]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from tests import ROOT
 from tests.coverage.architectures import ARCHITECTURES
 from tests.coverage.figures import Figures, Recorded
-from tests.file_map import ROOT
 
 __all__ = ["PAGE", "page", "row", "table"]
 

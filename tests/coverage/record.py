@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tests import ROOT
 from tests.coverage.architectures import ARCHITECTURES
 from tests.coverage.export import VERSIONS
 from tests.coverage.figures import Figures, Recorded
 from tests.coverage.measure import OPTIONS
-from tests.file_map import ROOT
 
 __all__ = ["record"]
 

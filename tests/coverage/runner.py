@@ -13,9 +13,9 @@ from typing import Any
 from gen.files.sources import sources_digest
 from gen.hw.kept import kept
 from sim.folders import cache_folder
+from tests import ROOT
 from tests.coverage import measure
 from tests.coverage.figures import Figures
-from tests.file_map import ROOT
 
 __all__ = ["run_all"]
 

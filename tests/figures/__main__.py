@@ -6,23 +6,19 @@ import json
 import sys
 from collections.abc import Iterator
 
+from tests import ROOT
 from tests.figures.page import Constants, Page
 from tests.figures.record import FOLDER, load, measure, save
-from tests.file_map import ROOT
 
 __all__ = ["complaints", "constants_of", "pages"]
 
 _CONSTANTS = FOLDER / "constants.json"
-#: Pages that other commands write as a whole.
-_WRITTEN = ("docs/file-map.md",)
 
 
 def pages() -> Iterator[Page]:
     """Every page that may have figures."""
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        name = path.relative_to(ROOT).as_posix()
-        if name not in _WRITTEN:
-            yield Page(name, path.read_text(), load)
+        yield Page(path.relative_to(ROOT).as_posix(), path.read_text(), load)
 
 
 def constants_of(page: str, constants: Constants) -> dict[str, str]:

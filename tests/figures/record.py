@@ -17,7 +17,7 @@ import msgspec
 
 from gen.files.sources import sources_digest
 from gen.hw.hardware import delay_model_digest, hardware_digest
-from tests.file_map import ROOT
+from tests import ROOT
 
 __all__ = ["FOLDER", "Record", "digest", "load", "measure", "numbers", "save"]
 
