@@ -3,7 +3,7 @@
 import os
 import sys
 
-__all__ = ["called", "speaker", "version"]
+__all__ = ["called", "speaker"]
 
 _SCRIPT = "npugen"
 
@@ -16,16 +16,3 @@ def called() -> str:
 def speaker(command: str | None = None) -> str:
     """Who says so, at the start of a line on stderr: ``gen run``."""
     return " ".join([called().removeprefix("python -m "), *([command] if command else [])])
-
-
-def version() -> str:
-    """What is installed, of the program and of the machines it makes."""
-    from importlib import metadata
-
-    from cores.arch.registers import VERSION
-
-    try:
-        installed = metadata.version(_SCRIPT)
-    except metadata.PackageNotFoundError:
-        installed = "of a checkout that is not installed"
-    return f"{_SCRIPT} {installed}, instruction set {VERSION}"

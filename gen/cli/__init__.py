@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gen.cli.errors import FAILED, INTERRUPTED, one_line, status_of
-from gen.name import called, speaker, version
+from gen.name import called, speaker
 
 __all__ = ["COMMANDS", "main", "make_parser"]
 
@@ -54,13 +54,21 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Says what this is; looked up only when it is asked for."""
+    """Says what is installed, and of which instruction set; looked up only when it is asked for."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *arguments: object) -> NoReturn:
-        print(version())
+        from importlib import metadata
+
+        from cores.arch.registers import VERSION
+
+        try:
+            installed = metadata.version("npugen")
+        except metadata.PackageNotFoundError:
+            installed = "of a checkout that is not installed"
+        print(f"npugen {installed}, instruction set {VERSION}")
         parser.exit()
 
 
