@@ -18,8 +18,8 @@ from sim.signs import pack_map
 from tests.cores.store_values import random_clip
 
 __all__ = [
-    "Operations", "chain_of", "chain_result", "kept_chain", "random_chain", "random_second_stage", "second_stage",
-    "takes_residuals",
+    "Operations", "chain_of", "chain_result", "kept_chain", "random_chain", "random_second_stage", "second_result",
+    "second_stage", "takes_residuals",
 ]
 
 Operations = Mapping[Opcode, Instruction]
@@ -74,13 +74,14 @@ def chain_result(chain: Operations, source: np.ndarray, channels, residual: np.n
     result = requantize(source, *channels, *(requant[name] for name in ("zero_point", "low", "high")))
     stage = second_stage(chain)
     if stage is not None:
-        result = _second_result(stage, result, residual)
+        result = second_result(stage, result, residual)
     if Opcode.STORE_SIGNS in chain:
         result = pack_map(result.transpose(1, 2, 0)).transpose(2, 0, 1)
     return result
 
 
-def _second_result(stage: Instruction, own: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
+def second_result(stage: Instruction, own: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
+    """What a second stage makes of the first one's result and of the other operand, if it has one."""
     last = [stage[name] for name in ("shift", "zero_point", "low", "high")]
     match stage.opcode:
         case Opcode.STORE_LEAKY:

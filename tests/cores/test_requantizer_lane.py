@@ -1,25 +1,25 @@
 """Requantizer lane against the golden model: pixels a cycle or three apart, with one stage and with two."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
+from cores.arch.instruction import Instruction
+from cores.arch.isa import Opcode
 from cores.arch.numerics import FIRST_BITS, MIN_SHIFT
+from cores.config import NpuConfig
 from cores.store.requantizer_lane import RequantizerLane
 from sim.golden import requantize
 from tests.cores.simulation import Bench, random_fields
-from tests.cores.store_values import (
-    random_channels,
-    random_clip,
-    random_second_stage,
-    random_sources,
-    second_result,
-)
+from tests.cores.store_chain import random_second_stage, second_result
+from tests.cores.store_values import random_channels, random_clip, random_sources
 
 LATENCY = 10
 #: Cycles that a pixel's residual and its first stage's result are behind it at the multiplier.
 RESIDUAL, RESULT = 7, 8
+PLAIN = NpuConfig()
 
 
 class Schedule:
@@ -44,7 +44,7 @@ class Schedule:
             self.channel[cycle + after][field] = value
             self.control[cycle + after][f"load_{'factor' if field == 'multiplier' else field}"] = 1
 
-    def _clip(self, cycle: int, clip: dict[str, int]) -> None:
+    def _clip(self, cycle: int, clip: Mapping[str, int]) -> None:
         self.control[cycle + 8]["zero_point"] = clip["zero_point"]
         self.control[cycle + 9] |= {"low": clip["low"], "high": clip["high"]}
 
@@ -69,29 +69,33 @@ class Schedule:
         self.outputs[cycle + LATENCY] = value
         self.cycles = cycle + LATENCY + 1
 
-    def two_stages(self, cycle: int, channels, *, clip: dict[str, int], second: dict[str, int]) -> None:
-        """A pixel to which a residual is added, or that is bent: ``multiplier_b`` is for what is negative."""
+    def two_stages(self, cycle: int, channels, *, clip: dict[str, int], second: Instruction) -> None:
+        """A pixel to which a residual is added, or whose factor goes by its sign."""
         source, residual = self.source(channels), int(self.rng.choice([-128, 127, self.rng.integers(-128, 128)]))
         self._load(cycle, channels)
         self.ports[cycle + 2]["source"] = source
         self.control[cycle + 2] |= {"factor": 0, "negative_factor": 0}
         self.control[cycle + 4]["subtrahend"] = 0
         self._clip(cycle, clip)
-        positive, other, bends = second["multiplier_a"], second["multiplier_b"], second["bend"]
-        for turn, operand, factors in (
-                (cycle + RESIDUAL, "residual", (0, 0) if bends else (-other, -other)),
-                (cycle + RESULT, "result", (positive, other if bends else positive))):
+        leaky = second.opcode == Opcode.STORE_LEAKY
+        if leaky:
+            of_residual, of_result = (0, 0), (second["multiplier"], second["negative"])
+        else:
+            of_residual, of_result = (-second["multiplier_b"],) * 2, (second["multiplier_a"],) * 2
+            self.control[cycle + RESIDUAL + 4]["subtrahend"] = second["constant"]
+        for turn, operand, factors in ((cycle + RESIDUAL, "residual", of_residual),
+                                       (cycle + RESULT, "result", of_result)):
             self.control[turn + 1]["clear_bias"] = 1
             self.control[turn + 2] |= {"take_factor": 1, "residual": int(operand == "residual"), "factor": factors[0],
                                        "negative_factor": factors[1]}
             self.ports[turn + 2]["source"] = 0
         self.ports[cycle + RESIDUAL + 2]["residual"] = residual
-        self.control[cycle + RESIDUAL + 4]["subtrahend"] = second["constant"]
-        self.control[cycle + RESULT + 4] |= {"accumulate": 1 - bends, "subtrahend": 0, "take_shift": 1,
+        self.control[cycle + RESULT + 4] |= {"accumulate": int(not leaky), "subtrahend": 0, "take_shift": 1,
                                              "shift": second["shift"] - MIN_SHIFT}
-        self._clip(cycle + RESULT, second)
+        self._clip(cycle + RESULT, second.fields)
         first = requantize(np.full((1, 1, 1), source), *channels, clip["zero_point"], clip["low"], clip["high"])
-        self.outputs[cycle + RESULT + LATENCY] = int(second_result(first, residual, second)[0, 0, 0])
+        result = second_result(second, first, np.full((1, 1, 1), residual))
+        self.outputs[cycle + RESULT + LATENCY] = int(result[0, 0, 0])
         self.cycles = cycle + RESULT + LATENCY + 1
 
     async def play(self, ctx, *, cycles: int | None = None) -> None:
@@ -149,11 +153,11 @@ def test_two_stages(acc_width, halves, idle, rng):
 
     async def compare(ctx):
         for count in (4, 150):
-            schedule, second = Schedule(lane, rng), random_second_stage(rng)
+            schedule, second = Schedule(lane, rng), random_second_stage(PLAIN, rng)
             cycle = 0
             for _ in range(count):
                 schedule.two_stages(cycle, random_channels(rng, 1, acc_width), clip=random_clip(rng, FIRST_BITS),
-                                    second=second if rng.random() < 0.5 else random_second_stage(rng))
+                                    second=second if rng.random() < 0.5 else random_second_stage(PLAIN, rng))
                 cycle += 3
                 while bench.pauses(idle):
                     cycle += 3

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
+from gen.files.entry import read_entry, write_entry
 from tests.coverage.__main__ import main
 from tests.coverage.architectures import ARCHITECTURES
 from tests.coverage.figures import Figures, Recorded
@@ -55,7 +56,7 @@ def test_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert not found.refused and found.macs and found.compared and not found.different
     # What was kept is taken, and another model is not taken for this one.
     (kept,) = (folder / "build" / "coverage").iterdir()
-    kept.write_text(json.dumps({**json.loads(kept.read_text()), "switches": 77}))
+    write_entry(kept, json.dumps({**json.loads(read_entry(kept)), "switches": 77}))
     recorded(monkeypatch, folder / "recorded.json", part=Figures(macs=found.macs + 1))
     assert main(["run", str(folder), "part"]) == 1
     out, err = capsys.readouterr()

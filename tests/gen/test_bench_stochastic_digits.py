@@ -12,6 +12,7 @@ from gen.bench import stochastic_digits
 from gen.bench.classifier import Classifier, digits_classifier
 from gen.bench.stochastic_digits import measure_digits
 from gen.bench.stochastic_network import plot
+from gen.files.entry import write_entry
 from tests.gen.stochastic.few_digits import ROOT, few_digits
 
 
@@ -47,7 +48,7 @@ def test_rows(tmp_path: Path, few: Classifier, monkeypatch: pytest.MonkeyPatch):
     assert plot(rows).startswith(b"\x89PNG")
 
     for path in tmp_path.iterdir():
-        path.write_text(json.dumps({"right": 0.125}))
+        write_entry(path, json.dumps({"right": 0.125}))
     assert [row.right for row in measure_digits(few, tmp_path, few=2)] == [0.125] * len(rows)
     others = replace(few, images=np.flip(few.images, axis=-1).copy())
     monkeypatch.setattr(stochastic_digits, "lengths_of", lambda circuit: (8,) if circuit in looked_up else ())
