@@ -101,7 +101,7 @@ class Bench:
         dut.rst.value = 1
         await ClockCycles(dut.clk, 4)
         dut.rst.value = 0
-        if cocotb.SIM_NAME.startswith("Icarus"):
+        if cocotb.SIM_NAME.startswith("Icarus") and not bench_parameters().get("watched"):
             for path, member, _ in Npu(CONFIG).signature.flatten(Npu(CONFIG)):
                 if member.flow is Out:
                     cocotb.start_soon(watch_resolved(getattr(dut, "__".join(map(str, path)))))

@@ -1,12 +1,19 @@
 """Verilog that stops a simulation of four states where the machine shows or keeps something undefined."""
 
+import random
 import re
 
-__all__ = ["watch_unknowns"]
+__all__ = ["forget_contents", "watch_unknowns"]
 
 _MODULE = re.compile(r"^module (\S+) ?\(.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _REGISTER = re.compile(r"^  always @\(posedge clk\)\n    (\\\S+ |\w+)\s*<=", re.MULTILINE)
 _OUTPUT = re.compile(r"^  output (?:\[\d+:0\] )?(\w+);", re.MULTILINE)
+
+_MEMORY = re.compile(r"(^  reg \[\d+:0\] (?:\\\S+ |\w+) *\[\d+:0\];\n)  initial begin\n((?:    .*;\n)+)  end\n",
+                     re.MULTILINE)
+#: Modules whose memories are read where nothing was written: the input buffer's banks, and the queue whose head is the
+#: next word's address before there is one.
+_READ_AHEAD = re.compile(r"\\top\.(compute\.buffer|fetch\.compute_queue)")
 
 #: Outputs of the machine that need not have a value without that ``valid``.
 _QUALIFIED = {rf"m_axi(?:_read\d_)?__{channel}(?!valid|ready)\w+": f"{channel}valid" for channel in ("ar", "aw", "w")}
@@ -50,6 +57,25 @@ def _is_data(module: str, register: str) -> bool:
 def _check(what: str, condition: str) -> str:
     report = f'$display("UNDEFINED: %m has {what} at %0t", $time)'
     return f"    if ({condition}) begin\n      {report};\n      $fatal;\n    end\n"
+
+
+def forget_contents(verilog: str, seed: int) -> str:
+    """``verilog`` whose memories start with nothing in place of zeros: all bits are X.
+
+    Those of `_READ_AHEAD` have random ones. What is read there unwritten is multiplied by weights that are zero
+    (channels that a layer does not have), or as the vacant second pixel of a row's last word, in one multiplier with
+    the first. A simulator makes X of both products, the hardware what is right: the results decide.
+    """
+    chance = random.Random(seed)
+
+    def filled(match: re.Match) -> str:
+        declaration, values = match.groups()
+        anything = re.sub(r"(\d+)'h\w+", lambda value: f"{value[1]}'h{chance.getrandbits(int(value[1])):x}", values)
+        return f"{declaration}  initial begin\n{anything}  end\n"
+
+    def forgotten(module: re.Match) -> str:
+        return _MEMORY.sub(filled if _READ_AHEAD.fullmatch(module[1]) else r"\1", module[0])
+    return _MODULE.sub(forgotten, verilog)
 
 
 def watch_unknowns(verilog: str) -> str:
