@@ -2,7 +2,7 @@
 
     python -m tests.snapshot FILE                       record
     python -m tests.snapshot FILE --against EARLIER     and say what is different from an earlier recording
-    python -m tests.snapshot FILE --synth               and what synthesis makes of the machines (an hour)
+    python -m tests.snapshot FILE --synth               and what synthesis makes of the machines (long)
 
 Of each model on each machine: outputs of the functional simulator on a seeded sample, its segments on the processor
 included, cycles by the time model, instructions, memory and the processor's seconds to compile it. Of each machine: the

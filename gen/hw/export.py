@@ -13,7 +13,7 @@ import jinja2
 from boards.board import Board
 from cores.arch.error_codes import ERROR_TEXTS, ErrorCode
 from cores.arch.instruction_layout import INDEX_BITS
-from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, Opcode
+from cores.arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, QUEUE_OPERATIONS, Opcode, Queue
 from cores.arch.registers import (
     BASE_ALIGNMENT,
     COUNTERS,
@@ -75,9 +75,15 @@ def _tables(config: NpuConfig) -> dict[str, Any]:
         "config": config, "magic": MAGIC, "version": VERSION, "registers": registers_of(config),
         "control": list(Control), "status": list(Status), "errors": list(ErrorCode), "error_texts": ERROR_TEXTS,
         "base_alignment": BASE_ALIGNMENT, "counters": COUNTERS, "states": ENGINE_STATES,
-        "header": header, "operations": _operations(config), "instruction_bytes": INSTRUCTION_BYTES,
+        "header": header, "operations": _operations(config), "room": _room(), "instruction_bytes": INSTRUCTION_BYTES,
         "instruction_limit": 1 << INDEX_BITS, "stream_shift_most": (1 << LENGTH_BITS) - 1,
     }
+
+
+def _room() -> dict[str, int]:
+    """Opcodes of each queue that no operation of any machine has."""
+    return {queue.name.lower(): QUEUE_OPERATIONS - sum(opcode.queue == queue for opcode in Opcode) - (not queue)
+            for queue in Queue}
 
 
 def register_map(config: NpuConfig) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from boards.registry import BOARDS, get_board
 from cores.arch.error_codes import ErrorCode
-from cores.arch.isa import Opcode
+from cores.arch.isa import Opcode, Queue
 from cores.arch.registers import address_of, registers_of
 from cores.arch.units import is_supported
 from cores.config import NpuConfig
@@ -44,6 +44,8 @@ def test_register_map_lists_everything():
         assert (f"| {opcode.name} | {opcode.value} |" in text) == is_supported(opcode, CONFIG)
     assert "`pad_value` 92..85 signed" in text  # after 21 header bits and 12 + 20 + 24 + 4 + 4 bits of fields
     assert "`kind` 54..51 (DENSE 0, INDEXED 1)" in text
+    free = 32 - sum(opcode.queue == Queue.LOAD for opcode in Opcode)
+    assert f"load {free}, " in text
 
 
 @pytest.mark.parametrize("name", ["zu3eg", "zynq7020"])
