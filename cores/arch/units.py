@@ -31,6 +31,7 @@ def telling_bits(chosen: Kind | Opcode, config: object) -> dict[int, int]:
     """The fewest bits, and their values, that tell a kind from all others of its field, or an operation from all others
     of its queue, that a machine of this `NpuConfig` has.
     """
+    rivals: list[Kind] | list[Opcode]
     if isinstance(chosen, Opcode):
         rivals = [op for op in Opcode if op.queue == chosen.queue and is_supported(op, config)]
     else:

@@ -65,7 +65,9 @@ class InstructionCheck(wiring.Component):
         for bit in range(HEADER[0].bits, _BITS):
             if operations := frozenset(op for op in forbidden if bit in forbidden[op]):
                 groups.setdefault(operations, []).append(bit)
-        rules = [(sorted(operations), Cat(self.word[bit] for bit in bits).any()) for operations, bits in groups.items()]
+        rules: list[tuple[Collection[Opcode], Value]] = [
+            (sorted(operations), Cat(self.word[bit] for bit in bits).any()) for operations, bits in groups.items()
+        ]
         for op in self._operations:
             position, some = HEADER_BITS, []
             for field in LAYOUTS[op]:
