@@ -256,7 +256,7 @@ def verdicts(operator: str) -> Iterator[Verdict]:
 def _verdict(form: _Model, label: str, path: Path, bound: float) -> Verdict:
     onnx.save(form.model, path)
     try:
-        imported = load_model(path, machine=Machine(tables=form.function, products=True))
+        imported = load_model(path, machine=Machine.having("product", *(["table"] if form.function else [])))
     except GraphError as error:
         message = str(error)
         assert message.startswith(f"{path}: ") and "\n" not in message, (label, message)

@@ -1,7 +1,8 @@
 """What a machine is: fields, what follows from them, rules, presets and optional units."""
 
+from cores.config.core import ConfigError
 from cores.config.npu_config import NpuConfig
 from cores.config.presets import FEATURES, PRESET_MACS
-from cores.config.rules import ConfigError
+from cores.config.units import UNITS, Unit
 
-__all__ = ["FEATURES", "PRESET_MACS", "ConfigError", "NpuConfig"]
+__all__ = ["FEATURES", "PRESET_MACS", "UNITS", "ConfigError", "NpuConfig", "Unit"]

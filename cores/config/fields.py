@@ -1,4 +1,4 @@
-"""What a machine is chosen by."""
+"""What every machine is chosen by; each optional unit has its own fields (`cores.config.units`)."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Fields"]
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """The fields of `NpuConfig`, which checks them.
+    """The fields of `NpuConfig` that belong to no optional unit.
 
     A *beat* is ``ic_lanes`` bytes: one pixel of one channel block, one word of the AXI data bus and one entry of an
     input-buffer bank. Depths are counted in beats unless said otherwise.
@@ -48,30 +48,3 @@ class Fields:
     address_width: int = 40
     #: AxPROT of all bursts (docs/integration.md): bit 1 marks them as not secure.
     axi_prot: int = 0
-    #: 1: groups of output lanes can work on different pixels, and reduction lanes on different taps: layers with few
-    #: output channels and depthwise layers fill the array (docs/architecture.md, "Spread words").
-    depthwise: int = 0
-    #: 1: loads gather runs of bytes: layers of few input channels take kernel rows as channels, and signs come as bits.
-    gather: int = 0
-    #: Output lanes of the binary unit, each with 8 * ic_lanes bits of each of ``pixel_lanes`` pixels; 0: no unit.
-    #: ``oc_lanes * nnz_lanes / ic_lanes`` make eight times the MACs, ``oc_lanes`` populate it fully.
-    binary_rows: int = 0
-    #: 1: the binary unit is an engine of its own, with its own input buffer and accumulators, instead of a part of the
-    #: compute engine. Binary and other COMPUTEs then cannot add to the same sums.
-    binary_engine: int = 0
-    #: Winograd F(2x2,3x3): 0 without, 1 narrow (transformed values of 8 bits), 2 exact (all activations have 10 bits in
-    #: the machine, all weights 12).
-    winograd: int = 0
-    #: 1: a STORE can write to the input buffer, so that a pointwise layer follows a depthwise one without memory.
-    local_store: int = 0
-    #: 1: a STORE can look its results up in a table of 256 bytes: any function of a value.
-    table: int = 0
-    #: 1: a STORE can multiply its results by those of another tensor, or by a vector of one number a channel.
-    product: int = 0
-    #: Output lanes of the stochastic unit, each with streams of ic_lanes channels of each of ``pixel_lanes`` pixels; 0:
-    #: no unit.
-    stochastic_rows: int = 0
-    #: How they add the products of their streams: a `cores.arch.stochastic.Circuit`.
-    stochastic_circuit: int = 0
-    #: Bits of a stream that are made in a cycle; 0 without the unit.
-    stochastic_bits: int = 0

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from cores.config.derived import Derived
+from cores.config.core import ConfigError
 from cores.config.presets import feature_fields, features_of, preset_fields
-from cores.config.rules import ConfigError, check
+from cores.config.units import UNITS, Settings
 from npudriver.files import read_text
 
 __all__ = ["NpuConfig"]
 
 #: Fields that files made before them lack: a machine without the unit is the one that it was, with its programs.
-_LATER = frozenset({"axi_prot", "table", "product", "stochastic_rows", "stochastic_circuit", "stochastic_bits"})
+_LATER = frozenset({"axi_prot", *(field for unit in UNITS if not unit.always_written for field in unit.fields)})
 #: Bytes of a ``config.json`` beyond any.
 _MAX_FILE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class NpuConfig(Derived):
-    """Parameters of one generated NPU: `Fields`, with what follows from them, checked.
+class NpuConfig(Settings):
+    """Parameters of one generated NPU: those of the core and of all units, with what follows from them, checked.
 
     Raises ConfigError (a ValueError) for a value or a combination that cannot be built.
     """
@@ -31,7 +31,7 @@ class NpuConfig(Derived):
     def __post_init__(self) -> None:
         if self.select_fanin == 0:
             object.__setattr__(self, "select_fanin", self.ic_lanes)
-        check(self)
+        self.check()
 
     @classmethod
     def preset(cls, macs: int, **overrides: int) -> Self:

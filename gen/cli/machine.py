@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from boards.board import Board
 from boards.registry import BOARDS, get_board
-from cores.config import FEATURES, PRESET_MACS, ConfigError, NpuConfig
+from cores.config import FEATURES, PRESET_MACS, UNITS, ConfigError, NpuConfig
 from gen.cli.calibration import chosen_calibration, say
 from gen.cli.common import messages, status
 from gen.cli.errors import UsageError
@@ -31,7 +31,7 @@ _LANES = ("oc_lanes", "ic_lanes", "nnz_lanes", "pixel_lanes")
 #: Of --features.
 _ALL = "all"
 #: Fields that --features alone sets: those that are either there or not.
-_FLAGS = ("depthwise", "gather", "local_store", "table", "product")
+_FLAGS = frozenset(name for unit in UNITS if unit.switch for name in unit.fields)
 _BY_HAND = tuple(field.name for field in dataclasses.fields(NpuConfig) if field.name not in _FLAGS)
 
 

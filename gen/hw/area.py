@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from boards.board import Board
-from cores.arch.stochastic import Circuit
-from cores.config import NpuConfig
+from cores.config import UNITS, NpuConfig
 from gen.files.read import read_file
 
 from .area_counts import counted
@@ -101,31 +100,14 @@ def machines() -> tuple[Machine, ...]:
                  for one in json.loads(read_file(TABLE))["machines"])
 
 
-#: LUTs of a stochastic unit of each circuit against those of AND-LOOP (docs/stochastic.md, Cost).
-_CIRCUITS = {Circuit.XNOR_MUX: 0.9, Circuit.AND_SEP_OR: 0.9, Circuit.AND_SEP_COUNTER: 1.4, Circuit.UGEMM: 2.3,
-             Circuit.AND_ACC: 1.5, Circuit.AND_LOOP: 1.0}
-
-
-def _streams(config: NpuConfig) -> float:
-    """What a stochastic unit's area grows with: bits of products in a cycle."""
-    if not config.stochastic_rows:
-        return 0
-    bits = config.stochastic_rows * config.pixel_lanes * config.ic_lanes * config.stochastic_bits
-    return bits * _CIRCUITS[config.circuit]
-
-
-#: Component -> what its area grows with; of terms that fit alike the first is taken. Components that are not named are
-#: as large in every machine.
+#: Component -> what its area grows with; optional units add terms of their own. Of terms that fit alike the first is
+#: taken. Components that are not named are as large in every machine.
 _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
     # A MAC has a multiplexer, and adders that cost as 5.4 of its inputs do (xcup, 256 MACs of 4, 16 and 32 inputs,
     # before slices had sums). Sums of products of 27 bits stay packed, in slices; narrower ones are added beside them.
-    # Then the reads of spread words, the binary unit and the stochastic one.
-    "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), (c.multiplier_width < 27) * c.macs,
-                          c.depthwise * c.macs,
-                          c.depthwise * c.oc_groups, c.binary_rows * c.binary_bits, _streams(c)),
-    "load": lambda c: (c.ic_lanes, 1, c.gather * c.ic_lanes, c.winograd * c.ic_lanes),
-    "store": lambda c: (c.ic_lanes, 1, (c.multiplier_width < 27) * c.ic_lanes, c.local_store * c.ic_lanes,
-                        (c.binary_rows > 0) * c.ic_lanes, c.table * c.ic_lanes, c.product * c.ic_lanes),
+    "compute": lambda c: (1, c.ic_lanes, c.macs * (5.4 + c.select_fanin), (c.multiplier_width < 27) * c.macs),
+    "load": lambda c: (c.ic_lanes, 1),
+    "store": lambda c: (c.ic_lanes, 1, (c.multiplier_width < 27) * c.ic_lanes),
     "weight_ring": lambda c: (c.ic_lanes, 1),
     "side_ring": lambda c: (c.ic_lanes, 1),
     "registers": lambda c: (1, c.address_width),
@@ -133,7 +115,8 @@ _TERMS: dict[str, Callable[[NpuConfig], Sequence[float]]] = {
 
 
 def _terms(component: str, config: NpuConfig) -> Sequence[float]:
-    return _TERMS.get(component, lambda c: (1,))(config)
+    own = _TERMS.get(component, lambda c: (1,))(config)
+    return (*own, *(term for unit in UNITS if component in unit.area for term in unit.area[component](config)))
 
 
 def _fitted(rows: Sequence[Sequence[float]], wanted: Sequence[float]) -> np.ndarray:
@@ -232,8 +215,8 @@ def _spanned(number: int) -> bool:
 def _has_all_terms(config: NpuConfig) -> bool:
     """Whether every term that a machine has is there in one of the table."""
     shared = _known(_SIX_INPUTS, None)
-    return all(any(terms(one.config)[number] for one in shared)
-               for terms in _TERMS.values() for number, term in enumerate(terms(config)) if term)
+    return all(any(_terms(component, one.config)[number] for one in shared)
+               for component in _TERMS for number, term in enumerate(_terms(component, config)) if term)
 
 
 @functools.cache

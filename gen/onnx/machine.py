@@ -1,37 +1,45 @@
 """What the importer has to know of the machine: which optional units some operators need."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
-from cores.config import NpuConfig
+from cores.config import UNITS, NpuConfig
 
 __all__ = ["Machine", "Units"]
+
+#: Units that make other layers of a model.
+_ASKED = tuple(unit for unit in UNITS if unit.imports)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """``tables`` of functions, of one value each; ``products`` of two tensors."""
+    """``features``: names of the optional units that it has, of those that make a difference to the importer."""
 
-    tables: bool = False
-    products: bool = False
+    features: frozenset[str] = frozenset()
 
-    #: Feature of the configuration -> field here.
-    FIELDS: ClassVar[Mapping[str, str]] = {"table": "tables", "product": "products"}
+    @classmethod
+    def having(cls, *names: str) -> Self:
+        return cls(frozenset(names))
 
     @classmethod
     def of(cls, config: NpuConfig) -> Self:
-        return cls(tables=bool(config.table), products=bool(config.product))
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """Features that would make it complete."""
-        return tuple(name for name, field in self.FIELDS.items() if not getattr(self, field))
+        return cls.having(*(unit.name for unit in _ASKED if unit.is_in(config)))
 
     @classmethod
     def complete(cls) -> Self:
         """One that lacks nothing."""
-        return cls(tables=True, products=True)
+        return cls.having(*(unit.name for unit in _ASKED))
+
+    def has(self, name: str) -> bool:
+        return name in self.features
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Features that would make it complete."""
+        return tuple(unit.name for unit in _ASKED if not self.has(unit.name))
+
+    def with_units(self, *names: str) -> Self:
+        return self.having(*self.features, *names)
 
 
 class Units:

@@ -1,7 +1,7 @@
 """What a model would gain from optional units that the machine lacks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gen.ir.errors import GraphError
 from gen.onnx.machine import Machine
@@ -29,7 +29,7 @@ def gains(now: Partition, machine: Machine, again: Callable[[Machine], Partition
     def cut(names: tuple[str, ...]) -> Partition | None:
         if names not in cuts:
             try:
-                cuts[names] = again(replace(machine, **{Machine.FIELDS[name]: True for name in names}))
+                cuts[names] = again(machine.with_units(*names))
             except GraphError:
                 cuts[names] = None
         return cuts[names]

@@ -58,7 +58,7 @@ def test_squeeze_and_excite(number: type, rng: Rng, seed: int, tmp_path: Path) -
     assert isinstance(layer, Pool) and layer.residual and layer.residual.product and is_broadcast(graph, layer)
     simulate(graph, seed)
     assert partition(tmp_path / "model.onnx", machine=MACHINE).subgraphs == 1
-    apart = partition(tmp_path / "model.onnx", machine=Machine(tables=True))
+    apart = partition(tmp_path / "model.onnx", machine=Machine.having("table"))
     assert apart.subgraphs > 1 and any("--features product" in reason for reason in apart.host.values())
 
 

@@ -55,7 +55,7 @@ def exact(b: Builder, folder: Path) -> Imported:
     shape = [d.dim_value for d in value.type.tensor_type.shape.dim[1:]]
     x = np.resize(np.arange(limits.min, limits.max + 1), (1, *shape)).astype(b.number)
     theirs = ort.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"]).run(None, {value.name: x})
-    imported = load_model(path, machine=Machine(tables=True))
+    imported = load_model(path, machine=Machine.having("table"))
     ours, _ = reference.run(imported.graph, {value.name: x})
     for mine, expected in zip(ours.values(), theirs, strict=True):
         np.testing.assert_array_equal(mine, expected)
@@ -99,7 +99,7 @@ def test_chains_in_the_layer_in_front(name: str, function: Callable, number: typ
     y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 9, 9)), b.weights(20, 3, 3, 3)))
     b.output(b.quantize(function(b, y)))
     path = b.save(tmp_path)
-    imported = load_model(path, machine=Machine(tables=True))
+    imported = load_model(path, machine=Machine.having("table"))
     (layer,) = imported.graph.layers
     assert isinstance(layer, Conv) and layer.table
     rows = compare_model(imported, b.samples()).layers
@@ -113,7 +113,7 @@ def test_behind_a_sum(rng: Rng, seed: int, tmp_path: Path) -> None:
     x = b.dequantize(b.input(1, 8, 6, 6))
     y = b.requantize(silu(b, b.requantize(b.node("Conv", x, b.weights(8, 8, 1, 1)))))
     b.output(b.quantize(silu(b, b.requantize(b.node("Add", x, y)))))
-    graph = load_model(b.save(tmp_path), machine=Machine(tables=True)).graph
+    graph = load_model(b.save(tmp_path), machine=Machine.having("table")).graph
     assert [(type(layer), bool(layer.residual), bool(layer.table)) for layer in graph.layers] == [
         (Conv, False, True), (Pool, True, True)]
     simulate(graph, seed)
@@ -125,7 +125,7 @@ def test_two_readers(rng: Rng, seed: int, tmp_path: Path) -> None:
     y = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(8, 3, 3, 3)))
     b.output(b.quantize(silu(b, y)))
     b.output(b.quantize(b.node("Conv", y, b.weights(4, 8, 1, 1))))
-    graph = load_model(b.save(tmp_path), machine=Machine(tables=True)).graph
+    graph = load_model(b.save(tmp_path), machine=Machine.having("table")).graph
     assert sorted((layer.op, bool(layer.table)) for layer in graph.layers) == [
         ("conv", False), ("conv", False), ("pool", True)]
     simulate(graph, seed)
@@ -144,7 +144,7 @@ def test_without_tables(rng: Rng, tmp_path: Path) -> None:
     assert found is not None and [node.partition(" ")[0][:7] for node in found.host] == ["sigmoid"]
     assert open_application(path, CONFIG).partition is None
     with pytest.raises(CompileError, match="needs a table of its function, .*; --features table gives it one"):
-        compile_kept(load_model(path, machine=Machine(tables=True)).graph, NpuConfig.preset(16))
+        compile_kept(load_model(path, machine=Machine.having("table")).graph, NpuConfig.preset(16))
 
 
 def test_a_rearranged_tensor_is_quantised_first(rng: Rng, tmp_path: Path) -> None:
@@ -154,10 +154,10 @@ def test_a_rearranged_tensor_is_quantised_first(rng: Rng, tmp_path: Path) -> Non
         y = b.node("Reshape", y, b.constant([1, 4, 2, 36]))
         b.output(b.quantize(b.node("Sigmoid", b.requantize(y) if between else y)))
         if between:
-            assert load_model(b.save(tmp_path), machine=Machine(tables=True)).graph.layers[-1].table
+            assert load_model(b.save(tmp_path), machine=Machine.having("table")).graph.layers[-1].table
             continue
         with pytest.raises(GraphError, match=r"\(Sigmoid\): its input is a rearrangement .*; put QuantizeLinear"):
-            load_model(b.save(tmp_path), machine=Machine(tables=True))
+            load_model(b.save(tmp_path), machine=Machine.having("table"))
 
 
 def test_no_function_of_one_tensor(rng: Rng, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_no_function_of_one_tensor(rng: Rng, tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         with pytest.raises(GraphError, match="two activations|not single numbers|unquantised result of node conv"):
-            load_model(b.save(folder), machine=Machine(tables=True))
+            load_model(b.save(folder), machine=Machine.having("table"))
 
 
 @pytest.mark.parametrize("behind", ["another scale", "LeakyRelu", "Relu", "Resize", "Sigmoid"])
@@ -190,7 +190,7 @@ def test_copies_go_into_the_table(behind: str, rng: Rng, seed: int, tmp_path: Pa
         case _:
             result = b.quantize(b.node(behind, z), 0.03)
     b.output(result)
-    imported = load_model(b.save(tmp_path), machine=Machine(tables=True))
+    imported = load_model(b.save(tmp_path), machine=Machine.having("table"))
     (layer,) = imported.graph.layers
     assert isinstance(layer, Conv) and layer.table and not layer.bend
     assert compare_model(imported, b.samples()).largest <= 1

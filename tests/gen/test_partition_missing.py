@@ -1,6 +1,5 @@
 """Optional units that a machine lacks: which of them a cut of a model finds use for, and what is cut for that."""
 
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -17,9 +16,8 @@ from tests.gen.architecture_parts import PARTS
 
 
 def _machines() -> list[Machine]:
-    fields = list(Machine.FIELDS.values())
-    return [Machine(**dict.fromkeys(chosen, True))
-            for count in range(len(fields) + 1) for chosen in combinations(fields, count)]
+    units = Machine().lacks
+    return [Machine.having(*chosen) for count in range(len(units) + 1) for chosen in combinations(units, count)]
 
 
 def _cut(path: Path, machine: Machine) -> Partition | None:
@@ -55,7 +53,7 @@ def test_what_no_node_has_use_for_changes_nothing(model: Path) -> None:
             continue
         assert cut.missed <= set(machine.lacks)
         for name in set(machine.lacks) - cut.missed:
-            larger = replace(machine, **{Machine.FIELDS[name]: True})
+            larger = machine.with_units(name)
             assert _same(cut, cuts[larger]), f"{name} beside {machine}"
 
 

@@ -20,7 +20,7 @@ from gen.run.runner import run_model
 from tests.gen.qdq import Builder
 from tests.gen.test_partition import onnxruntime
 
-TABLES = Machine(tables=True, products=True)
+TABLES = Machine.having("table", "product")
 
 
 def leads_to(edges: list[set[int]]) -> np.ndarray:

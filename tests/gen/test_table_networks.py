@@ -36,7 +36,7 @@ def imported(request: pytest.FixtureRequest, rng: Rng, tmp_path: Path) -> tuple[
     samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)
     model = quantize(make(rng), {"x": samples}, QuantizeOptions()).model
     onnx.save(model, tmp_path / "q.onnx")
-    return load_model(tmp_path / "q.onnx", machine=Machine(tables=True)), samples
+    return load_model(tmp_path / "q.onnx", machine=Machine.having("table")), samples
 
 
 def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
@@ -65,7 +65,7 @@ def test_squeeze_and_excitation(rng: Rng, seed: int, tmp_path: Path) -> None:
     assert len(products) == 2 and all(is_broadcast(model.graph, layer) for layer in products)
     assert max(row.largest for row in compare_layers(model, {"x": samples[:2]})) <= 1
     run_and_compare(*compile_kept(model.graph, NpuConfig.preset(16, table=1, product=1)), seed, ("load", "store"))
-    assert partition(tmp_path / "q.onnx", machine=Machine(tables=True)).subgraphs == 3
+    assert partition(tmp_path / "q.onnx", machine=Machine.having("table")).subgraphs == 3
 
 
 @pytest.mark.full

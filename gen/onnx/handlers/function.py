@@ -24,7 +24,7 @@ HANDLERS = Registry()
 @HANDLERS.handles("Gelu", "FastGelu", "QuickGelu", domains=[MICROSOFT], conditions="by a table, as the others")
 def function(context: Context, inputs: Inputs) -> Value:
     real = context.activation(inputs[0])
-    tables = context.units.machine.tables   # this node has no use for them, so it does not ask
+    tables = context.units.machine.has("table")   # this node has no use for them, so it does not ask
     if tables and not any(isinstance(value, Constant | QuantisedConstant) for value in inputs[1:]):
         raise NodeError(f"its input is a rearrangement or a part of tensor {real.quantised.tensor}; put QuantizeLinear "
                         "and DequantizeLinear in between, and it is a table")

@@ -1,0 +1,25 @@
+"""Optional units of the machine, a module each, and their registration: one line in each of both lists here."""
+
+from dataclasses import dataclass
+
+from cores.config.units import binary, depthwise, fusion, gather, product, stochastic, table, winograd
+from cores.config.units.base import Unit
+
+__all__ = ["UNITS", "Settings", "Unit"]
+
+UNITS: tuple[Unit, ...] = tuple(
+    module.UNIT for module in (depthwise, fusion, gather, binary, winograd, table, product, stochastic))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(
+    stochastic.StochasticSettings,
+    product.ProductSettings,
+    table.TableSettings,
+    fusion.FusionSettings,
+    winograd.WinogradSettings,
+    binary.BinarySettings,
+    gather.GatherSettings,
+    depthwise.DepthwiseSettings,
+):
+    """The fields of all units, the last to be checked first."""
