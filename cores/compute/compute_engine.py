@@ -11,12 +11,13 @@ from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BufferWrite, InputBuffer
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
-from .binary.binary_unit import BinaryUnit
+from .array_unit import ArrayUnit
+from .array_units import units_of
 from .mac_array import MacArray
 from .pool_unit import PoolUnit
-from .stochastic.stochastic_words import StochasticWords
-from .tile_sequencer import TileSequencer, WordIssue, issue_stages
+from .tile_sequencer import TileSequencer
 from .weight_loader import WeightLoader
+from .word_issue import WordIssue, issue_stages
 
 __all__ = ["ComputeEngine", "compute_ports"]
 
@@ -72,7 +73,7 @@ class ComputeEngine(wiring.Component):
 
         A window's step begins ``window_reads`` - 1 cycles later.
         """
-        if kind in (StepKind.BINARY, StepKind.STOCHASTIC):
+        if kind in config.unit_rows:
             return WeightLoader.rows_taken(config, kind)
         return (TileSequencer.LATENCY + InputBuffer.LATENCY + MacArray.align(config)
                 + (config.window_reads - 1 if kind == StepKind.WINDOW else 0))
@@ -84,13 +85,15 @@ class ComputeEngine(wiring.Component):
 
     @staticmethod
     def sums_latency(config: NpuConfig) -> int:
-        """Cycles from the input buffer's data to the sums: of the slower unit, the other one waits."""
-        return max(MacArray.latency(config), BinaryUnit.shortest_latency(config) if config.binary_rows else 0)
+        """Cycles from the input buffer's data to the sums of the slowest unit that does not lag; others wait for it."""
+        return max([MacArray.latency(config),
+                    *(unit.shortest_latency(config) for unit in units_of(config) if not unit.LAGS)])
 
     @classmethod
-    def stream_lag(cls, config: NpuConfig) -> int:
-        """Cycles by which sums of streams come later than others; they wait for those where these are slower."""
-        return max(0, StochasticWords.shortest_latency(config) - cls.sums_latency(config))
+    def lag(cls, config: NpuConfig) -> int:
+        """Cycles by which sums of units that lag come later than others; they wait for those where these are slower."""
+        return max([0, *(unit.shortest_latency(config) - cls.sums_latency(config)
+                         for unit in units_of(config) if unit.LAGS)])
 
     @classmethod
     def distance(cls, config: NpuConfig) -> int:
@@ -98,21 +101,28 @@ class ComputeEngine(wiring.Component):
 
         So an earlier word is in the accumulators before a later one is read.
         """
-        lags = [config.window_reads - 1 if config.depthwise else 0]
-        if config.stochastic_rows:
-            lags.append(cls.stream_lag(config))
-        return max(lags) + Accumulators.HAZARD - 2
+        return max(config.window_reads - 1 if config.depthwise else 0, cls.lag(config)) + Accumulators.HAZARD - 2
 
-    def _later_streams(self, m: Module, issued: Signal) -> tuple[Signal, list[Signal]]:
-        """Issues as their sums come, those of streams `stream_lag` cycles later; and the registers for it."""
-        stages = issue_stages(m, self.config, issued, self.stream_lag(self.config), "stream")
+    def _lagging(self, m: Module, issued: Signal) -> tuple[Signal, list[Signal]]:
+        """Issues as their sums come, those of units that lag `lag` cycles later; and the registers for it."""
+        names = [unit.KIND.name.lower() for unit in units_of(self.config) if unit.LAGS]
+        stages = issue_stages(m, self.config, issued, self.lag(self.config) if names else 0, "lagging")
         if len(stages) == 1:
             return issued, []
+
+        def lags(word: Signal) -> Value:
+            return Cat(word[name] for name in names).any()
+
         later = Signal(WordIssue(self.config), name="later")
-        m.d.comb += Value.cast(later).eq(Mux(stages[-1].stochastic, stages[-1], issued))
-        with m.If(issued.stochastic & ~stages[-1].stochastic):
+        m.d.comb += Value.cast(later).eq(Mux(lags(stages[-1]), stages[-1], issued))
+        with m.If(lags(issued) & ~lags(stages[-1])):
             m.d.comb += later.eq(0)
         return later, stages[1:]
+
+    def _units(self, latency: int) -> list[ArrayUnit]:
+        """The units beside the array, whose sums come ``latency`` cycles after the pixels, or later if they lag."""
+        return [unit(self.config, latency=latency + (self.lag(self.config) if unit.LAGS else 0))
+                for unit in units_of(self.config)]
 
     def elaborate(self, platform):
         m = Module()
@@ -142,6 +152,9 @@ class ComputeEngine(wiring.Component):
             self.read_data.eq(accumulators.read_data),
         ]
 
+        if config.stochastic_rows:
+            m.d.comb += sequencer.stream_shift.eq(self.stream_shift)
+
         # Stage 0 is the cycle of the buffer's address; the sums of stage 0's word appear at stage ``sums_stage``.
         # ``found`` goes with the pixels, ``words`` with the sums. Pixels are there at ``pixels_stage``, and in the
         # multipliers' rows at ``rows_stage``.
@@ -153,7 +166,6 @@ class ComputeEngine(wiring.Component):
         reads = issue_stages(m, config, sequencer.issue, pixels_stage, "read")
         found = reads[-1]
         issued = sequencer.issue
-        streams: list[Signal] = []
         if config.depthwise:
             # A window's word is complete when its last read is there.
             windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
@@ -161,68 +173,46 @@ class ComputeEngine(wiring.Component):
             m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
             with m.If(sequencer.issue.window & ~windows[-1].window):
                 m.d.comb += issued.eq(0)
-        if config.stochastic_rows:
-            issued, streams = self._later_streams(m, issued)
+        issued, lagging = self._lagging(m, issued)
         words = issue_stages(m, config, issued, address_stage + Accumulators.LATENCY, "stage")
         written = words[address_stage]
 
+        units = self._units(self.sums_latency(config))
         sums, carries = array.sums, array.carries
-        if config.binary_rows:
-            m.submodules.binary = binary = BinaryUnit(config, latency=self.sums_latency(config))
-            before = words[sums_stage - 1]
-            m.d.sync += binary.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
-            m.d.comb += [
-                binary.pixels.eq(buffer.read_data),
-                binary.zeros.eq(buffer.read_zero),
-                binary.first_bank.eq(words[pixels_stage].turn + words[pixels_stage].lane),
-                binary.weights.eq(loader.rows),
-                binary.weight_parities.eq(loader.row_parities),
-                binary.load.eq(words[pixels_stage].step_start & words[pixels_stage].binary),
-                binary.take.eq(words[sums_stage].take),
-                array.clear_weights.eq(words[rows_stage].step_start & words[rows_stage].binary),
-            ]
-            for cycle in range(MacArray.latency(config), self.sums_latency(config)):
-                late_sums = Signal.like(sums, name=f"sums{cycle}", reset_less=True)
-                late_carries = Signal.like(carries, name=f"carries{cycle}", reset_less=True)
-                m.d.sync += [late_sums.eq(sums), late_carries.eq(carries)]
-                sums, carries = late_sums, late_carries
-            # Of the two only one is not zero.
-            either = Signal.like(sums, name="either")
-            m.d.comb += [total.eq(sums[lane] | binary.counts[lane]) for lane, total in enumerate(either)]
-            sums = either
+        for cycle in range(MacArray.latency(config), self.sums_latency(config)):
+            late_sums = Signal.like(sums, name=f"sums{cycle}", reset_less=True)
+            late_carries = Signal.like(carries, name=f"carries{cycle}", reset_less=True)
+            m.d.sync += [late_sums.eq(sums), late_carries.eq(carries)]
+            sums, carries = late_sums, late_carries
 
-        # A cycle ahead of the weights' being copied; for the multipliers that is known another one ahead. Rows of the
-        # binary unit belong to words that are neither windows nor streams, so they are seen in front of those.
-        copies, before = Signal(), words[rows_stage - 2]
-        units = (("binary", config.binary_rows), ("stochastic", config.stochastic_rows))
-        m.d.sync += copies.eq(before.step_start & ~Cat(before[name] for name, rows in units if rows).any())
-        release = copies
-        if config.binary_rows:
-            of_rows = reads[pixels_stage - 1]
-            release = release | (of_rows.step_start & of_rows.binary)
-        if config.stochastic_rows:
-            m.submodules.stochastic = stochastic = StochasticWords(
-                config, latency=self.sums_latency(config) + self.stream_lag(config))
-            start, cleared = reads[pixels_stage - 1], words[rows_stage]
-            taken = issue_stages(m, config, start, StochasticWords.weights_taken(config), "taken")[-1]
-            release = release | (taken.step_start & taken.stochastic)
+        # A cycle ahead of the weights' being copied; for the multipliers that is known another one ahead. Words of
+        # other units are not windows, so they are seen in front of those.
+        copies, before, cleared = Signal(), words[rows_stage - 2], words[rows_stage]
+        of_units = Cat(before[unit.KIND.name.lower()] for unit in units)
+        m.d.sync += copies.eq(before.step_start & ~of_units.any())
+        m.d.comb += loader.release.eq(Cat(copies, *(unit.release for unit in units)).any())
+        for unit in units:
+            m.submodules[unit.KIND.name.lower()] = unit
             m.d.comb += [
-                sequencer.stream_shift.eq(self.stream_shift),
-                stochastic.start.eq(start.word_start),
-                stochastic.length.eq(start.length),
-                stochastic.made.eq(start.made),
-                stochastic.pixels.eq(buffer.read_data),
-                stochastic.first_bank.eq(found.turn + found.lane),
-                stochastic.load.eq(found.step_start & found.stochastic),
-                stochastic.weights.eq(loader.stochastic_weights),
-                stochastic.take.eq(words[sums_stage].stochastic_take),
+                unit.following.eq(reads[pixels_stage - 1]),
+                unit.word.eq(found),
+                Value.cast(unit.pixels).eq(buffer.read_data),
+                unit.rows.eq(loader.rows(unit.KIND)),
+                unit.row_taken.eq(loader.row_taken),
+                unit.finishing.eq(words[sums_stage - 1]),
+                *([unit.zeros.eq(buffer.read_zero)] if "zeros" in unit.signature.members else []),
             ]
-            with m.If(cleared.step_start & cleared.stochastic):
+            with m.If(unit.starts(cleared)):
                 m.d.comb += array.clear_weights.eq(1)
+        if units:
+            # Of all of them only one is not zero.
             joined = Signal(accumulators.sums.shape(), name="joined")
-            m.d.comb += [total.eq(sums[lane] | stochastic.sums[lane]) for lane, total in enumerate(joined)]
+            for lane, total in enumerate(joined):
+                either = sums[lane]
+                for unit in units:
+                    either = either | unit.sums[lane]
+                m.d.comb += total.eq(either)
             sums = joined
-        m.d.comb += loader.release.eq(release)
 
         activations = Value.cast(buffer.read_data)
         if config.activation_bits > 8:      # the pool unit takes the int8 that they are in plain tiles
@@ -265,7 +255,7 @@ class ComputeEngine(wiring.Component):
             ]
         # A window's step can start with a word that only the upper group has, and end with one that neither has.
         in_flight = 0
-        for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else []), *streams]:
+        for stage in [*reads[1:], *words[1:], *(windows if config.depthwise else []), *lagging]:
             in_flight = in_flight | stage.gemm | stage.pool | stage.step_start | stage.post_store
         at_work = Signal()
         m.d.comb += at_work.eq(~sequencer.idle | in_flight)

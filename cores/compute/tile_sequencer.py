@@ -18,54 +18,16 @@ from ..arch.isa import Opcode, Queue, StepKind, WordForm
 from ..arch.registers import STATE_CODES
 from ..arch.stochastic import LENGTH_BITS
 from ..buffers.accumulators import Accumulators
-from ..buffers.input_buffer import BankShape, buffer_address_bits
+from ..buffers.input_buffer import buffer_address_bits
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
-from .stochastic.stream_source import LogShape
 from .stochastic.word_pace import WordPace
 from .tile_loops import TileLoops
+from .word_issue import WordIssue
 
-__all__ = ["WordIssue", "TileSequencer", "issue_stages"]
+__all__ = ["TileSequencer"]
 
 _STATE = STATE_CODES["compute"]
-
-
-class WordIssue(data.StructLayout):
-    """What one issued cycle means, for the pipeline behind the input buffer."""
-
-    def __init__(self, config: NpuConfig):
-        super().__init__({
-            "gemm": 1,             # a word for the multiplier array
-            "pool": 1,             # a window tap for the pool unit
-            "turn": BankShape(config),  # the bank of pixel 0
-            "step_start": 1,       # first word of a step: take the weights over
-            "first": 1,            # accumulate from zero
-            "bank": 1,
-            "acc_address": range(config.acc_depth),
-            "post_store": 1,       # last word of a COMPUTE that posts a token
-            "lane": BankShape(config),  # pixel of the read: of POOL's tap, of a plain word's pixel 0
-            "window_start": 1,     # POOL: first tap
-            "window_end": 1,       # POOL: last tap
-            "maximum": 1,
-            **({"spread": 1, "window": 1, "alternate": 1} if config.depthwise else {}),
-            # ``take``: the group of output lanes that the binary unit's rows belong to.
-            **({"binary": 1, "take": config.binary_groups} if config.binary_rows else {}),
-            # Of a word of streams: in all of its cycles, of which ``gemm`` is in the last; in its first; what they are;
-            # the group of output lanes that the rows belong to.
-            **({"stochastic": 1, "word_start": 1, "length": LogShape, "made": LogShape,
-                "stochastic_take": config.stochastic_groups} if config.stochastic_rows else {}),
-            **({"upper_gemm": 1, "upper_address": range(config.acc_depth)} if Accumulators.split(config) else {}),
-        })
-
-
-def issue_stages(m: Module, config: NpuConfig, first: Signal, count: int, name: str) -> list[Signal]:
-    """What ``first``, of `WordIssue`, was in the last ``count`` cycles, the present one first."""
-    chain = [first]
-    for number in range(1, count + 1):
-        stage = Signal(WordIssue(config), name=f"{name}{number}")
-        m.d.sync += Value.cast(stage).eq(chain[-1])
-        chain.append(stage)
-    return chain
 
 
 class TileSequencer(wiring.Component):
@@ -247,18 +209,19 @@ class TileSequencer(wiring.Component):
                 issue.window.eq(go & window),
                 issue.alternate.eq(is_kind(g.words, WordForm.ALTERNATE, config)),
             ]
-        if config.binary_rows:
-            groups = range(config.binary_groups)
-            m.d.sync += issue.binary.eq(loops.kinds.binary)
-            m.d.sync += issue.take.eq(Cat(loops.kinds.binary & (loops.group == group) for group in groups))
-        if config.stochastic_rows:
-            groups = range(config.stochastic_groups)
+        for kind in config.unit_rows:
+            name = kind.name.lower()
+            own = loops.kinds[name]
             m.d.sync += [
-                issue.stochastic.eq(works & loops.kinds.stochastic),
+                issue[name].eq(works & own),
+                issue[f"{name}_take"].eq(Cat(own & (loops.group == group)
+                                             for group in range(config.unit_groups(kind)))),
+            ]
+        if config.stochastic_rows:
+            m.d.sync += [
                 issue.word_start.eq(begins & loops.kinds.stochastic),
                 issue.length.eq(pace.length_log),
                 issue.made.eq(pace.made_log),
-                issue.stochastic_take.eq(Cat(loops.kinds.stochastic & (loops.group == group) for group in groups)),
             ]
         if Accumulators.split(config):
             m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]

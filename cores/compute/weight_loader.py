@@ -8,11 +8,14 @@ from ..arch.instruction_layout import field_shape, kind_flags
 from ..arch.isa import Opcode, StepKind
 from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
-from .binary.popcount import entry_parities
-from .stochastic.stochastic_words import StochasticWords
+from .array_units import ARRAY_UNITS
 from .tile_sequencer import TileSequencer
 
 __all__ = ["WeightLoader"]
+
+
+def _rows_port(kind: StepKind) -> str:
+    return f"{kind.name.lower()}_rows"
 
 
 class WeightLoader(wiring.Component):
@@ -25,8 +28,7 @@ class WeightLoader(wiring.Component):
     both kinds look alike to the array. ``fill_*`` describe the step to gather in the cycle before its first beat can be
     taken, and until it is.
 
-    A binary step takes ``binary_rows`` cycles, a row's bits in each, and has the parities that its rows need beside it
-    (`cores.compute.binary.popcount`). A stochastic one takes ``stochastic_rows``, a row's weights in each.
+    A step of another unit takes a cycle for each of its rows, a row's weights in each.
 
     ``taken``: cycles from a step's first issue until its weights are copied; the array takes the indices a cycle
     earlier, the other units their rows after `rows_taken`. The next step may not start before that.
@@ -39,21 +41,24 @@ class WeightLoader(wiring.Component):
     LATENCY = 1
 
     @staticmethod
-    def rows_taken(config: NpuConfig, kind: StepKind = StepKind.BINARY) -> int:
-        """Cycles from a binary or stochastic step's first issue until its rows are copied: they are behind the buffer's
+    def rows_taken(config: NpuConfig, kind: StepKind) -> int:
+        """Cycles from the first issue of a step of a unit's rows until these are copied: they are behind the buffer's
         registers.
         """
-        taken = TileSequencer.LATENCY + InputBuffer.LATENCY
-        return taken + StochasticWords.weights_taken(config) if kind == StepKind.STOCHASTIC else taken
+        return TileSequencer.LATENCY + InputBuffer.LATENCY + ARRAY_UNITS[kind].rows_copied(config)
 
     @staticmethod
     def lead(config: NpuConfig, kind: StepKind = StepKind.DENSE, *, taken: int) -> int:
         """How many beats of a step, at most, may be missing in the cycle before it starts."""
-        if kind in (StepKind.BINARY, StepKind.STOCHASTIC):
+        if kind in config.unit_rows:
             return min(WeightLoader.rows_taken(config, kind) + 1, config.step_beats(kind))
         # Indices that come last must be there a cycle earlier; those made here are the first to be complete.
         late = kind == StepKind.INDEXED or config.index_beats == config.weight_beats
         return min(taken + 1 - late, config.step_beats(kind))
+
+    def rows(self, kind: StepKind) -> Value:
+        """The port with the weights of each row of the next step of a unit."""
+        return getattr(self, _rows_port(kind))
 
     def __init__(self, config: NpuConfig, *, taken: int):
         if taken < 2:
@@ -73,26 +78,18 @@ class WeightLoader(wiring.Component):
             # Of each reduction lane of each output lane.
             "weights": Out(data.ArrayLayout(signed(config.weight_bits), lanes)),
             "indices": Out(data.ArrayLayout(unsigned(config.index_bits), lanes)),  # of the same lanes
-            **({
-                # Of a binary step: the bits of each row.
-                "rows": Out(data.ArrayLayout(config.binary_bits, config.binary_rows)),
-                # Their `entry_parities`.
-                "row_parities": Out(data.ArrayLayout(config.binary_bits // 2, config.binary_rows)),
-            } if config.binary_rows else {}),
-            **({
-                # Of a stochastic step: the weights of each row.
-                "stochastic_weights": Out(data.ArrayLayout(config.beat_bits, config.stochastic_rows)),
-            } if config.stochastic_rows else {}),
+            # Of a step of another unit: the weights of each row, and whether the last of them came a cycle ago.
+            **{_rows_port(kind): Out(data.ArrayLayout(config.beat_bits, rows))
+               for kind, rows in config.unit_rows.items()},
+            **({"row_taken": Out(1)} if config.unit_rows else {}),
         })
 
     def _rows_steps(self, step: data.View) -> list[tuple[Value, Value, int, int]]:
         """Of the kinds of steps that have a beat for each row: the port that describes one, the same of the step at
         hand, its beats, its `lead`.
         """
-        of_rows = [(kind, kind.name.lower()) for kind in (StepKind.BINARY, StepKind.STOCHASTIC)]
-        return [(self.fill_kinds[name], step.kinds[name], self.config.step_beats(kind),
-                 self.lead(self.config, kind, taken=self.taken))
-                for kind, name in of_rows if name in step.kinds.shape().members]
+        return [(self.fill_kinds[kind.name.lower()], step.kinds[kind.name.lower()], rows,
+                 self.lead(self.config, kind, taken=self.taken)) for kind, rows in self.config.unit_rows.items()]
 
     def _dense_indices(self, group: Signal) -> list[Cat]:
         """The index beats of step ``group`` of a dense block."""
@@ -122,8 +119,7 @@ class WeightLoader(wiring.Component):
         config = self.config
         lanes = config.oc_lanes * config.nnz_lanes
         # Chains of whole beats, filled from above: neither need fill its last one.
-        weights = Signal(max(config.weight_beats, config.binary_rows, config.stochastic_rows) * config.beat_bits,
-                         reset_less=True)
+        weights = Signal(max([config.weight_beats, *config.unit_rows.values()]) * config.beat_bits, reset_less=True)
         indices = Signal(config.index_beats * config.beat_bits, reset_less=True)
         m.d.comb += self.weights.as_value().eq(
             weights[-config.weight_beats * config.beat_bits:][:lanes * config.weight_bits])
@@ -135,7 +131,7 @@ class WeightLoader(wiring.Component):
                      if name.startswith("fill_") and name != "fill_valid"}
         step = Signal(data.StructLayout({name: port.shape() for name, port in described.items()}))
         total = config.weight_beats + config.index_beats
-        most = max(total, config.binary_rows, config.stochastic_rows)
+        most = max([total, *config.unit_rows.values()])
         count, missing = Signal(range(most)), Signal(range(most + 1), init=config.weight_beats)
         within = Signal()           # the step's first beat is taken, its last is not
         complete = Signal()         # all are, and the array has not copied them
@@ -202,21 +198,10 @@ class WeightLoader(wiring.Component):
             m.d.sync += self.ready.eq(1)
         with m.If(taking & in_weights):
             m.d.sync += weights.eq(Cat(weights[config.beat_bits:], self.beats.payload))
-        if config.binary_rows:
-            row_parities = Signal.like(self.row_parities, reset_less=True)
-            m.d.comb += [
-                self.rows.as_value().eq(weights[-config.binary_rows * config.beat_bits:]),
-                self.row_parities.eq(row_parities),
-            ]
-            # The unit takes the parities a cycle after the rows: so much later they may follow them.
-            took = Signal()
-            m.d.sync += took.eq(taking)
-            with m.If(took):
-                arriving = entry_parities(weights[-config.beat_bits:], of_weights=True)
-                m.d.sync += row_parities.eq(Cat(row_parities.as_value()[len(arriving):], arriving))
-
-        if config.stochastic_rows:
-            m.d.comb += self.stochastic_weights.as_value().eq(weights[-config.stochastic_rows * config.beat_bits:])
+        for kind, rows in config.unit_rows.items():
+            m.d.comb += self.rows(kind).as_value().eq(weights[-rows * config.beat_bits:])
+        if config.unit_rows:
+            m.d.sync += self.row_taken.eq(taking)
 
         # -- indices: beats behind the weights, or made beside the first beats of a step that has none ----------------
         index_beat = Signal(config.beat_bits)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cores.arch.isa import StepKind
@@ -116,14 +117,27 @@ class Core(Fields):
         """Beats of the indices of one step (indexed mode only)."""
         return math.ceil(self.oc_lanes * self.nnz_lanes * self.index_bits / self.beat_bits)
 
+    @property
+    def unit_rows(self) -> Mapping[StepKind, int]:
+        """Kinds of steps whose sums are made by another unit than the multiplier array, and the output lanes that each
+        unit has: a step takes a beat of weights for every one of them.
+        """
+        return {}
+
+    def unit_groups(self, kind: StepKind) -> int:
+        """Groups of a unit's output lanes, the steps of a block of its COMPUTE; 0 without the unit."""
+        rows = self.unit_rows.get(kind, 0)
+        return self.oc_lanes // rows if rows else 0
+
     def step_beats(self, kind: StepKind = StepKind.DENSE) -> int:
         """Beats of the weight ring that a step takes."""
-        return self.weight_beats + (self.index_beats if kind == StepKind.INDEXED else 0)
+        own = self.weight_beats + (self.index_beats if kind == StepKind.INDEXED else 0)
+        return self.unit_rows.get(kind, own)
 
     @property
     def joins_sums(self) -> bool:
         """Whether sums of another unit than the multiplier array go to the same accumulators."""
-        return False
+        return bool(self.unit_rows)
 
     @property
     def acc_lanes(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, Queue, StepKind, WordForm
 from cores.buffers.accumulators import Accumulators
-from cores.compute.binary.binary_unit import BinaryUnit
+from cores.compute.binary.binary_words import BinaryWords
 from cores.compute.compute_engine import ComputeEngine
 from cores.compute.engine_pair import EnginePair
 from cores.compute.mac_array import MacArray
@@ -65,9 +65,9 @@ class Compute:
         #: From an issue until its sums are in the accumulators, int8 and binary.
         sums = [ComputeEngine.sums_latency(config)] * 2
         if config.binary_engine:
-            sums = [MacArray.latency(config), BinaryUnit.shortest_latency(config)]
+            sums = [MacArray.latency(config), BinaryWords.shortest_latency(config)]
         self._drains = [ISSUE_TO_DATA + latency - Accumulators.READ_AHEAD + Accumulators.LATENCY for latency in sums]
-        self._stream_lag = ComputeEngine.stream_lag(config) if config.stochastic_rows else 0
+        self._stream_lag = ComputeEngine.lag(config)
         #: First cycle in which the next step may start, and in which its weights may be gathered.
         self._step_free = self._gather_free = NEVER
         self._tiles: dict[int, _Tile] = {}

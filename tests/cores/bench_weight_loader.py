@@ -12,13 +12,12 @@ from cores.arch.isa import StepKind
 from cores.compute.weight_loader import WeightLoader
 from cores.config import NpuConfig
 from tests.bench import bench_parameters
-from tests.cores.binary_values import entry_parity_bits, pack_bits
 from tests.cores.bus_models import start
 from tests.cores.store_values import pack
 
 CONFIG = NpuConfig.from_dict(bench_parameters()["config"])
 TAKEN = bench_parameters()["taken"]
-LANES, DN, ROWS = CONFIG.oc_lanes * CONFIG.nnz_lanes, CONFIG.nnz_lanes, CONFIG.binary_rows
+LANES, DN = CONFIG.oc_lanes * CONFIG.nnz_lanes, CONFIG.nnz_lanes
 KINDS = [kind for kind in StepKind if not kind.unit or getattr(CONFIG, kind.unit)]
 FLAGS = kind_flags(StepKind, CONFIG)
 
@@ -32,19 +31,15 @@ class Step:
     kind: StepKind
     group: int
     beats: list[int]
-    #: What the ports must show: weights and indices, or rows and their parities, or the weights of rows.
+    #: What the ports must show: weights and indices, or the weights of rows.
     values: tuple[int, ...]
 
     @classmethod
     def random(cls, rng: np.random.Generator) -> "Step":
         kind, group = StepKind(rng.choice(KINDS)), int(rng.integers(CONFIG.groups_dense))
-        if kind == StepKind.BINARY:
-            rows = rng.integers(0, 2, (ROWS, CONFIG.binary_bits), dtype=np.uint8)
-            values = pack_bits(rows), pack_bits(entry_parity_bits(rows, of_weights=True))
-            return cls(kind, group, beats_of(values[0], ROWS), values)
-        if kind == StepKind.STOCHASTIC:
-            word = int.from_bytes(rng.bytes(CONFIG.stochastic_rows * CONFIG.beat_bytes), "little")
-            return cls(kind, group, beats_of(word, CONFIG.stochastic_rows), (word,))
+        if kind in CONFIG.unit_rows:
+            word = int.from_bytes(rng.bytes(CONFIG.unit_rows[kind] * CONFIG.beat_bytes), "little")
+            return cls(kind, group, beats_of(word, CONFIG.unit_rows[kind]), (word,))
         weights = rng.integers(0, 1 << CONFIG.weight_bits, LANES)
         lanes = np.arange(LANES)
         bases = np.array([CONFIG.window_base(int(lane)) for lane in lanes % DN])
@@ -60,7 +55,7 @@ class Step:
     @property
     def taken(self) -> int:
         """Cycles from its start until its weights are copied."""
-        if self.kind in (StepKind.BINARY, StepKind.STOCHASTIC):
+        if self.kind in CONFIG.unit_rows:
             return WeightLoader.rows_taken(CONFIG, self.kind)
         return TAKEN
 
@@ -71,10 +66,8 @@ class Step:
 
     def due(self, copied: int) -> list[tuple[str, int]]:
         """The ports that show it, and in which cycle, when it is copied in cycle ``copied``."""
-        if self.kind == StepKind.STOCHASTIC:
-            return [("stochastic_weights", copied)]
-        if self.kind == StepKind.BINARY:
-            return [("rows", copied), ("row_parities", copied + 1)]
+        if self.kind in CONFIG.unit_rows:
+            return [(f"{self.kind.name.lower()}_rows", copied)]
         return [("weights", copied), ("indices", copied - 1)]
 
 

@@ -38,32 +38,34 @@ def test_sums(name, later, rng):
             streams = Streams(16, int(rng.choice([8, 16])))
             pixels, weights = random_values(rng, (banks, tn)), random_values(rng, (rows, tn))
             first, group = int(rng.integers(banks)), int(rng.integers(config.stochastic_groups))
-            for port, value in (("start", 1), ("length", 4), ("made", streams.made.bit_length() - 1)):
-                ctx.set(getattr(words, port), value)
+            start = {"stochastic": 1, "word_start": 1, "step_start": 1, "length": 4,
+                     "made": streams.made.bit_length() - 1, "turn": first}
+            ctx.set(words.following, start)
             await bench.cycles(ctx, 1)
-            ctx.set(words.start, 0)
-            ctx.set(words.load, 1)
-            ctx.set(words.first_bank, first)
+            ctx.set(words.following, {})
+            ctx.set(words.word, start)
             for bank, values in enumerate(pixels):
                 ctx.set(words.pixels[bank], beat(values))
             for row, values in enumerate(weights):
-                ctx.set(words.weights[row], beat(values))
+                ctx.set(words.rows[row], beat(values))
             await bench.cycles(ctx, 1)
-            ctx.set(words.load, 0)
+            ctx.set(words.word, {})
             for bank in range(banks):
                 ctx.set(words.pixels[bank], beat(random_values(rng, (tn,))))
-            await bench.cycles(ctx, StochasticWords.weights_taken(config))
+            await bench.cycles(ctx, StochasticWords.rows_copied(config))
             for row in range(rows):
-                ctx.set(words.weights[row], beat(random_values(rng, (tn,))))
+                ctx.set(words.rows[row], beat(random_values(rng, (tn,))))
             last = streams.made // config.stochastic_bits - 1       # cycles from the word's first to its last
-            await bench.cycles(ctx, last + latency - 1 - StochasticWords.weights_taken(config))
-            ctx.set(words.take, 1 << group)
+            await bench.cycles(ctx, last + latency - 2 - StochasticWords.rows_copied(config))
+            ctx.set(words.finishing, {"stochastic_take": 1 << group})
+            await bench.cycles(ctx, 1)
+            ctx.set(words.finishing, {})
             order = [(first + pixel) % banks for pixel in range(px)]
             sums = accumulate(config.circuit, pixels[order], weights, streams, fan_in=tn)
             expected = np.zeros((px, tm), np.int64)
             expected[:, group * rows:(group + 1) * rows] = sums
             np.testing.assert_array_equal([ctx.get(total) for total in words.sums], expected.ravel())
-            ctx.set(words.take, 0)
+            await bench.cycles(ctx, 1)
             assert not any(ctx.get(total) for total in words.sums)
             await bench.reset(ctx)
 

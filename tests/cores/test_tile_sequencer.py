@@ -203,7 +203,7 @@ class SequencerBench(Bench):
                 geometry["words"] == form for form in (WordForm.SPREAD, WordForm.ALTERNATE))
         if config.binary_rows:
             binary = tile["kind"] == StepKind.BINARY
-            assert (issue.binary, issue.take) == (binary, binary << wanted.group)
+            assert (issue.binary, issue.binary_take) == (binary, binary << wanted.group)
 
     def compare_fill(self, fill) -> None:
         """What the weight loader is told is the first step that has not started."""

@@ -4,14 +4,16 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
+from ...arch.isa import StepKind
 from ...buffers.accumulators import Accumulators
 from ...buffers.input_buffer import InputBuffer
 from ...config import NpuConfig
 from ...control.engine_port import connect_shared
 from ..compute_engine import ComputeEngine, compute_ports
-from ..tile_sequencer import TileSequencer, issue_stages
+from ..tile_sequencer import TileSequencer
 from ..weight_loader import WeightLoader
-from .binary_unit import BinaryUnit
+from ..word_issue import issue_stages
+from .binary_words import BinaryWords
 
 __all__ = ["BinaryEngine"]
 
@@ -35,12 +37,12 @@ class BinaryEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        latency = BinaryUnit.shortest_latency(config)
+        latency = BinaryWords.shortest_latency(config)
         m.submodules.sequencer = sequencer = TileSequencer(
             config, min_step=ComputeEngine.min_step(config), distance=ComputeEngine.distance(config))
         m.submodules.buffer = buffer = InputBuffer(config)
         m.submodules.weights = loader = WeightLoader(config, taken=ComputeEngine.handover(config))
-        m.submodules.unit = unit = BinaryUnit(config, latency=latency)
+        m.submodules.unit = unit = BinaryWords(config, latency=latency)
         accumulators, = self.accumulators
         m.submodules.accumulators = accumulators
 
@@ -54,23 +56,22 @@ class BinaryEngine(wiring.Component):
         counts_stage = InputBuffer.LATENCY + latency
         address_stage = counts_stage - Accumulators.READ_AHEAD
         words = issue_stages(m, config, sequencer.issue, address_stage + Accumulators.LATENCY, "stage")
-        before, written, read = words[counts_stage - 1], words[address_stage], words[InputBuffer.LATENCY]
-        m.d.sync += unit.swap.eq((before.turn + before.lane)[0] if config.pixel_lanes > 1 else 0)
+        written = words[address_stage]
         m.d.comb += [
             sequencer.weights_ready.eq(loader.ready),
             buffer.read_address.eq(sequencer.address),
             loader.fill_valid.eq(sequencer.fill_valid),
             loader.fill_kinds.binary.eq(1),
             loader.level.eq(self.weights_level),
-            loader.release.eq(words[InputBuffer.LATENCY - 1].step_start),
+            loader.release.eq(unit.release),
             unit.pixels.eq(buffer.read_data),
             unit.zeros.eq(buffer.read_zero),
-            unit.first_bank.eq(read.turn + read.lane),
-            unit.weights.eq(loader.rows),
-            unit.weight_parities.eq(loader.row_parities),
-            unit.load.eq(read.step_start),
-            unit.take.eq(words[counts_stage].take),
-            *[total.eq(unit.counts[lane]) for lane, total in enumerate(accumulators.sums)],
+            unit.following.eq(words[InputBuffer.LATENCY - 1]),
+            unit.word.eq(words[InputBuffer.LATENCY]),
+            unit.rows.eq(loader.rows(StepKind.BINARY)),
+            unit.row_taken.eq(loader.row_taken),
+            unit.finishing.eq(words[counts_stage - 1]),
+            *[total.eq(unit.sums[lane]) for lane, total in enumerate(accumulators.sums)],
             accumulators.enable.eq(written.gemm),
             accumulators.first.eq(written.first),
             accumulators.bank.eq(written.bank),

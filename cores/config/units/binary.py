@@ -1,5 +1,6 @@
 """Binary layers: XNOR and popcount of signs, eight channels where the multiplier array has one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cores.arch.isa import StepKind
@@ -31,21 +32,18 @@ class BinarySettings(GatherSettings):
         return self.beat_bytes // SIGN_BLOCKS
 
     @property
-    def binary_groups(self) -> int:
-        """Groups of ``binary_rows`` output lanes, the steps of a block of a binary COMPUTE; 0 without the unit."""
-        return self.oc_lanes // self.binary_rows if self.binary_rows else 0
-
-    @property
     def binary_macs(self) -> int:
         """Products of bits that the binary unit makes in a cycle."""
         return self.binary_bits * self.binary_rows * self.pixel_lanes
 
     @property
-    def joins_sums(self) -> bool:
-        return bool(self.binary_rows) or super().joins_sums
+    def binary_groups(self) -> int:
+        return self.unit_groups(StepKind.BINARY)
 
-    def step_beats(self, kind: StepKind = StepKind.DENSE) -> int:
-        return self.binary_rows if kind == StepKind.BINARY else super().step_beats(kind)
+    @property
+    def unit_rows(self) -> Mapping[StepKind, int]:
+        own = {StepKind.BINARY: self.binary_rows} if self.binary_rows else {}
+        return {**super().unit_rows, **own}
 
     def check(self) -> None:
         super().check()

@@ -1,5 +1,6 @@
 """Stochastic layers: products and sums of streams of bits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cores.arch.isa import StepKind
@@ -28,22 +29,18 @@ class StochasticSettings(WinogradSettings):
         return Circuit(self.stochastic_circuit)
 
     @property
-    def stochastic_groups(self) -> int:
-        """Groups of ``stochastic_rows`` output lanes, the steps of a block of a stochastic COMPUTE; 0 without the unit.
-        """
-        return self.oc_lanes // self.stochastic_rows if self.stochastic_rows else 0
-
-    @property
     def sum_bits(self) -> int:
         streams = stream_sum_bits(self.ic_lanes) if self.stochastic_rows else 0
         return max(super().sum_bits, streams)
 
     @property
-    def joins_sums(self) -> bool:
-        return bool(self.stochastic_rows) or super().joins_sums
+    def stochastic_groups(self) -> int:
+        return self.unit_groups(StepKind.STOCHASTIC)
 
-    def step_beats(self, kind: StepKind = StepKind.DENSE) -> int:
-        return self.stochastic_rows if kind == StepKind.STOCHASTIC else super().step_beats(kind)
+    @property
+    def unit_rows(self) -> Mapping[StepKind, int]:
+        own = {StepKind.STOCHASTIC: self.stochastic_rows} if self.stochastic_rows else {}
+        return {**super().unit_rows, **own}
 
     def check(self) -> None:
         super().check()
