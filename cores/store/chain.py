@@ -4,31 +4,52 @@ from amaranth.hdl import Cat, Module, Value
 from amaranth.lib import data
 
 from ..arch.instruction_layout import instruction_layout, is_operation
-from ..arch.isa import SECOND_STAGES, Opcode
+from ..arch.isa import CHAIN, LAYOUTS, SECOND_STAGES, Opcode
 from ..arch.units import is_supported
 from ..config import NpuConfig
 
-__all__ = ["Chain", "take_operation"]
+__all__ = ["Chain", "chain_name", "keeps_word", "loads", "take_operation"]
 
 
 def Chain(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """``requant``: the STORE_REQUANT that began it, if it has ``begun``. ``second``: the instruction of its second
-    stage, of which it has one if ``adds``: a STORE_LEAKY if ``leaky``, a STORE_MULTIPLY if ``multiplies``. ``signs``,
-    ``table``: it has STORE_SIGNS, STORE_TABLE.
+    stage, of which it has one if ``adds``: a STORE_LEAKY if ``leaky``, a STORE_MULTIPLY if ``multiplies``. Of every
+    other operation that the machine has, by the last part of its name in small letters: ``NAME``, the chain has it;
+    ``NAME_word``, its instruction, if that says more (`keeps_word`).
     """
     return data.StructLayout({
         "requant": instruction_layout(Opcode.STORE_REQUANT),
         "begun": 1,
-        "second": data.UnionLayout({op.name.lower().removeprefix("store_"): instruction_layout(op)
-                                    for op in SECOND_STAGES}),
+        "second": data.UnionLayout({chain_name(op): instruction_layout(op) for op in SECOND_STAGES}),
         **dict.fromkeys(_flags(config), 1),
+        **{f"{chain_name(op)}_word": instruction_layout(op) for op in _further(config) if keeps_word(op)},
     })
+
+
+def chain_name(opcode: Opcode) -> str:
+    return opcode.name.lower().removeprefix("store_")
+
+
+def loads(opcode: Opcode) -> bool:
+    """Whether an operation can take beats from the side ring when it is added."""
+    return any(field.name == "load" for field in LAYOUTS[opcode])
+
+
+def keeps_word(opcode: Opcode) -> bool:
+    """Whether an operation's fields say how values change."""
+    return any(field.name != "load" for field in LAYOUTS[opcode])
+
+
+def _further(config: NpuConfig) -> list[Opcode]:
+    """The machine's operations of a chain after the second stage."""
+    first = (Opcode.STORE_REQUANT, *SECOND_STAGES)
+    return [op for op in CHAIN if op not in first and is_supported(op, config)]
 
 
 def _flags(config: NpuConfig) -> dict[str, tuple[Opcode, ...]]:
     """Flag -> the machine's operations that set it; STORE_REQUANT clears all."""
     found = {"adds": SECOND_STAGES, "leaky": (Opcode.STORE_LEAKY,), "multiplies": (Opcode.STORE_MULTIPLY,),
-             "signs": (Opcode.STORE_SIGNS,), "table": (Opcode.STORE_TABLE,)}
+             **{chain_name(op): (op,) for op in _further(config)}}
     supported = {name: tuple(op for op in opcodes if is_supported(op, config)) for name, opcodes in found.items()}
     return {name: opcodes for name, opcodes in supported.items() if opcodes}
 
@@ -44,3 +65,7 @@ def take_operation(m: Module, chain: data.View, word: Value, config: NpuConfig) 
             m.d.sync += chain[name].eq(1)
             if name == "adds":
                 m.d.sync += Value.cast(chain.second).eq(word)
+    for op in _further(config):
+        if keeps_word(op):
+            with m.If(is_operation(word, op, config)):
+                m.d.sync += Value.cast(chain[f"{chain_name(op)}_word"]).eq(word)

@@ -12,12 +12,13 @@ from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
 from ..lib.fifo import Fifo
+from .chain import chain_name, keeps_word, loads
 from .channel_parameters import ChannelParameters
 from .local_writer import LocalWriter
 from .requantizer import Requantizer
 from .store_runs import StoreRuns
 from .store_sequencer import StoreSequencer
-from .value_table import ValueTable
+from .store_stages import stages_of
 
 __all__ = ["StoreEngine"]
 
@@ -84,19 +85,26 @@ class StoreEngine(wiring.Component):
             m.d.sync += residual.eq(self.side.payload)
         side_ready = parameters.beats.ready | sequencer.take_residual
         results, results_come = requantizer.output, requantizer.output_valid
-        if config.table:
-            m.submodules.table = table = ValueTable(config)
+        loading = 0     # stages that load, so far
+        for stage in (kind(config) for kind in stages_of(config)):
+            name = chain_name(stage.OPCODE)
+            m.submodules[name] = stage
             m.d.comb += [
-                table.enable.eq(sequencer.table_wanted),
-                table.beats.valid.eq(self.side.valid),
-                table.beats.payload.eq(self.side.payload),
-                sequencer.table_loaded.eq(table.loaded),
-                table.use.eq(sequencer.chain.table),
-                table.values.eq(results),
-                table.valid.eq(results_come),
+                stage.use.eq(sequencer.chain[name]),
+                stage.values.eq(results),
+                stage.valid.eq(results_come),
+                *([stage.word.eq(sequencer.chain[f"{name}_word"])] if keeps_word(stage.OPCODE) else []),
             ]
-            side_ready = side_ready | table.beats.ready
-            results, results_come = table.output, table.output_valid
+            if loads(stage.OPCODE):
+                m.d.comb += [
+                    stage.enable.eq(sequencer.load_wanted[loading]),
+                    stage.beats.valid.eq(self.side.valid),
+                    stage.beats.payload.eq(self.side.payload),
+                    sequencer.loaded[loading].eq(stage.loaded),
+                ]
+                side_ready = side_ready | stage.beats.ready
+                loading += 1
+            results, results_come = stage.output, stage.output_valid
         m.d.comb += [
             sequencer.side_valid.eq(self.side.valid),
             sequencer.pooled_valid.eq(self.pooled.valid),

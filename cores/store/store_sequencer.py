@@ -6,11 +6,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import instruction_layout, is_kind, is_operation
-from ..arch.isa import Opcode, Queue, WordForm
+from ..arch.isa import CHAIN, Opcode, Queue, WordForm
 from ..arch.registers import STATE_CODES
+from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
-from .chain import Chain, take_operation
+from .chain import Chain, loads, take_operation
 from .requantizer import PixelIssue, Requantizer
 from .store_pixels import StorePixels
 
@@ -32,8 +33,8 @@ class StoreSequencer(wiring.Component):
     `RESIDUAL_CYCLES` behind its pixel's first word: neither the accumulators' enable nor the side ring waits for all
     that a pixel waits for.
 
-    A STORE_TABLE that loads leaves the queue with the last beat of its table; these are taken from the cycle behind
-    that in which it could have left.
+    An operation that loads leaves the queue with the last beat of what it loads; these are taken from the cycle
+    after that in which it could have left.
 
     The next instruction waits until all runs are taken. A bank that cannot hold the tile is a BUFFER error, as is a
     local row that begins outside the input buffer; a STORE without STORE_SET and STORE_REQUANT in front of
@@ -53,6 +54,7 @@ class StoreSequencer(wiring.Component):
 
     def __init__(self, config: NpuConfig):
         self.config = config
+        self._loading = [op for op in CHAIN if loads(op) and is_supported(op, config)]
         super().__init__({
             **EnginePort(Queue.STORE, without=("post_load",)).members,
             "geometry": Out(instruction_layout(Opcode.STORE_SET)),  # the latest STORE_SET
@@ -71,9 +73,10 @@ class StoreSequencer(wiring.Component):
             "parameters_wanted": Out(1),        # take those of the next block
             "parameters_loaded": In(1),         # they are complete
             **({
-                "table_wanted": Out(1),         # take a table
-                "table_loaded": In(1),          # it is complete
-            } if config.table else {}),
+                # Of each operation that loads, in their order:
+                "load_wanted": Out(len(loading)),  # take what it loads
+                "loaded": In(len(loading)),     # it is complete
+            } if (loading := self._loading) else {}),
             "runs_start": Out(1),               # begin the STORE's runs
             "runs_idle": In(1),                 # they are all taken
             "runs_failed": In(1),               # one would be outside its region
@@ -202,16 +205,16 @@ class StoreSequencer(wiring.Component):
         is_store, taken, ended = (Signal(name=name) for name in ("is_store", "taken", "ended"))
         # What is at the queue's head leaves it; an instruction that is noted there, if only to leave later.
         may_leave, in_hand = is_store | self.drained, self.queue.ready
-        if config.table:
-            table = instruction_layout(Opcode.STORE_TABLE)(word)
-            is_table, loads, begins = (Signal(name=name) for name in ("is_table", "loads_table", "begins_table"))
+        if self._loading:
+            which, begins = Signal(len(self._loading), name="which_loads"), Signal(name="begins_load")
             m.d.comb += [
-                is_table.eq(is_operation(word, Opcode.STORE_TABLE, config)),
-                loads.eq(is_table & table.load),
-                begins.eq(resting & ~self.halt & self.drained & loads & self.queue.valid),
+                which.eq(Cat(is_operation(word, op, config) & instruction_layout(op)(word).load
+                             for op in self._loading)),
+                begins.eq(resting & ~self.halt & self.drained & which.any() & self.queue.valid),
             ]
-            m.d.sync += self.table_wanted.eq(begins & ~self.table_loaded)
-            may_leave, in_hand = Mux(loads, self.table_loaded, may_leave), in_hand | begins
+            m.d.sync += self.load_wanted.eq(which & begins.replicate(len(which)) & ~self.loaded)
+            may_leave = Mux(which.any(), (which & self.loaded).any(), may_leave)
+            in_hand = in_hand | begins
         m.d.comb += [
             is_store.eq(is_operation(word, Opcode.STORE, config)),
             self.queue.ready.eq(resting & ~self.halt & may_leave),
@@ -267,8 +270,8 @@ class StoreSequencer(wiring.Component):
         ]
         with m.If(resting):
             m.d.sync += self.state.eq(_STATE["idle"])
-            if config.table:
-                with m.If(self.table_wanted):
+            if self._loading:
+                with m.If(self.load_wanted.any()):
                     m.d.sync += self.state.eq(Mux(self.side_valid, _STATE["setup"], _STATE["wait_side"]))
         with m.Elif(waiting & ~token & ~refused):
             m.d.sync += self.state.eq(_STATE["wait_compute"])

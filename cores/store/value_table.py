@@ -1,24 +1,25 @@
 """Value table: what becomes of each int8 value, byte by byte from memory."""
 
-from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from ..arch.isa import Opcode
 from ..arch.numerics import TABLE_BYTES
 from ..config import NpuConfig
+from .store_stage import StoreStage
 
 __all__ = ["ValueTable"]
 
 
-class ValueTable(wiring.Component):
+class ValueTable(StoreStage):
     """Replace each byte of a beat by that of the table in its place, or, without ``use``, by itself.
 
-    A beat a cycle, `LATENCY` cycles. While ``enable`` is high, the beats of a table are taken, which are written
-    in `load_cycles` each; no values are under way then. Golden model: ``sim.golden.look_up``.
+    While ``enable`` is high, the beats of a table are taken, which are written in `load_cycles` each. Golden model:
+    ``sim.golden.look_up``.
     """
 
+    OPCODE = Opcode.STORE_TABLE
     LATENCY = 2
     #: Bytes of a word: what a port of a block RAM takes in a cycle, and one look-up table can choose from.
     WORD = 2
@@ -27,27 +28,11 @@ class ValueTable(wiring.Component):
 
     @staticmethod
     def load_cycles(config: NpuConfig) -> int:
-        """Cycles that a beat of a table takes; it leaves in the last of them."""
         return config.beat_bytes // ValueTable.WORD
 
     @staticmethod
     def load_beats(config: NpuConfig) -> int:
-        """Beats of a table."""
         return TABLE_BYTES // config.beat_bytes
-
-    def __init__(self, config: NpuConfig):
-        self.config = config
-        beat = data.ArrayLayout(signed(8), config.ic_lanes)
-        super().__init__({
-            "enable": In(1),        # take the beats of a table
-            "beats": In(stream.Signature(config.beat_bits)),  # from the side ring
-            "loaded": Out(1),       # the last of them is taken
-            "use": In(1),           # look values up; stands still while some are under way
-            "values": In(beat),     # a beat
-            "valid": In(1),         # it is one
-            "output": Out(beat),    # what becomes of it
-            "output_valid": Out(1),  # it is one
-        })
 
     def elaborate(self, platform):
         m = Module()

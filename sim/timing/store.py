@@ -11,12 +11,13 @@ from cores.arch.numerics import MAP_PIXELS, PARAMETER_BYTES
 from cores.buffers.input_buffer import write_latency
 from cores.bus.write_engine import WriteEngine
 from cores.lib.fifo import Fifo
+from cores.store.chain import loads
 from cores.store.local_writer import LocalWriter
 from cores.store.requantizer import Requantizer
 from cores.store.store_engine import StoreEngine
 from cores.store.store_runs import StoreRuns
 from cores.store.store_sequencer import StoreSequencer
-from cores.store.value_table import ValueTable
+from cores.store.store_stages import STORE_STAGES, stages_of
 from cores.store.winograd_sums import WinogradSums
 
 from .bus import burst_lengths
@@ -81,8 +82,8 @@ class Store:
             taken = max(queue.next_readable(), free)
             if instruction.opcode != Opcode.STORE:
                 began = taken = max(taken, drained)
-                if instruction.opcode == Opcode.STORE_TABLE and instruction["load"]:
-                    taken = yield from self._table(index, taken)
+                if loads(instruction.opcode) and instruction["load"]:
+                    taken = yield from self._load(instruction.opcode, index, taken)
                 queue.pop_one(taken)
                 if instruction.opcode == Opcode.STORE_SET:
                     geometry = instruction
@@ -132,7 +133,7 @@ class Store:
         pace = WinogradSums.WORDS if tiles else Requantizer.ADD_CYCLES if add and not in_bursts else 1
         # Pixels of a beat.
         group = MAP_PIXELS if signs else 1
-        latency = Requantizer.latency(config, add=add) + (ValueTable.LATENCY if config.table else 0)
+        latency = Requantizer.latency(config, add=add) + sum(stage.LATENCY for stage in stages_of(config))
         latency += Fifo.LATENCY if local else STORE_TO_BUS
         port = 1 if local or shared.dram is None else shared.dram.timing.write_pace
         if tiles:
@@ -242,13 +243,16 @@ class Store:
         late = StoreSequencer.STATE_CYCLES
         self.shared.in_hand(Queue.STORE, index, first + late, last + late)
 
-    def _table(self, index: int, begin: int) -> TimedSteps:
-        """Take a table from the side ring, from the cycle behind ``begin`` on; returns that of its last beat."""
+    def _load(self, opcode: Opcode, index: int, begin: int) -> TimedSteps:
+        """Take what an operation loads from the side ring, from the cycle after ``begin`` on; returns that of its last
+        beat.
+        """
         shared = self.shared
-        side, cycles, time = shared.side, ValueTable.load_cycles(shared.config), begin
-        for _ in range(ValueTable.load_beats(shared.config)):
+        stage = next(stage for stage in STORE_STAGES if stage.OPCODE == opcode)
+        side, cycles, time = shared.side, stage.load_cycles(shared.config), begin
+        for _ in range(stage.load_beats(shared.config)):
             while not side.available:
-                yield "a table"
+                yield f"what {opcode.name} loads"
             first = max(time + 1, side.next_readable())
             shared.spent(Queue.STORE, "wait_side", index, first - time - 1)
             shared.spent(Queue.STORE, "setup", index, cycles)

@@ -147,9 +147,9 @@ class SequencerBench(Bench):
                                 "parameters_loaded": load, "runs_idle": not self.runs_busy}.items():
                 ctx.set(getattr(sequencer, name), int(value))
             if self.config.table:
-                loaded = ctx.get(sequencer.table_wanted) and not self.pauses(0.9)
+                loaded = ctx.get(sequencer.load_wanted) and not self.pauses(0.9)
                 assert drained or not loaded
-                ctx.set(sequencer.table_loaded, int(loaded))
+                ctx.set(sequencer.loaded, int(loaded))
                 self.tables += loaded
             names = ("issue", "read", "read_address", "pooled_ready", "take_residual", "compute_take", "post_compute",
                      "runs_start", "error", "index", "idle", "geometry", "chain", "store", "state")

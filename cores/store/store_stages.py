@@ -1,0 +1,15 @@
+"""The stages after the requantizer, in the order of their operations."""
+
+from ..arch.units import is_supported
+from ..config import NpuConfig
+from .store_stage import StoreStage
+from .value_table import ValueTable
+
+__all__ = ["STORE_STAGES", "stages_of"]
+
+STORE_STAGES: tuple[type[StoreStage], ...] = tuple(sorted((ValueTable,), key=lambda stage: stage.OPCODE))
+
+
+def stages_of(config: NpuConfig) -> tuple[type[StoreStage], ...]:
+    """Those that a machine has."""
+    return tuple(stage for stage in STORE_STAGES if is_supported(stage.OPCODE, config))
