@@ -6,11 +6,10 @@ from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, Queue, StepKind, WordForm
 from cores.arch.numerics import POOL_WIDTH
 
-from ..binary import check_binary, multiply_binary
 from ..hazards import Stage
 from ..machine import Machine, Steps
-from ..stochastic_compute import check_stochastic, multiply_stochastic
 from ..storage import entry_places
+from ..units import ARRAY_UNITS
 from ..weights import dense_weights
 from ..windows import check_form, multiply_windows
 from .sums import sum_places
@@ -69,10 +68,8 @@ def _compute(machine: Machine, index: int, geometry: Instruction, instruction: I
     rows = geometry["rows"] * (2 if geometry["words"] == WordForm.ALTERNATE else 1)
     places = sum_places(machine, index, geometry, rows, geometry["cols"], instruction["acc_base"])
     multiply, groups = multiply_windows if kind == StepKind.WINDOW else _multiply, instruction["groups"]
-    if kind == StepKind.STOCHASTIC:
-        check_stochastic(machine, index, geometry, instruction)
-    elif kind == StepKind.BINARY:
-        check_binary(machine, index, geometry, instruction)
+    if unit := ARRAY_UNITS.get(kind):
+        unit.check(machine, index, geometry, instruction)
     else:
         machine.require(kind == StepKind.INDEXED or groups <= config.groups_dense, index,
                         f"{groups} groups of a dense block of {config.groups_dense}")
@@ -111,11 +108,8 @@ def _multiply(machine: Machine, index: int, geometry: Instruction, instruction: 
     inputs = _all_rows(geometry, _row_places(machine, index, geometry, bases, ky, kx), range(geometry["rows"]))
     if machine.strict:
         machine.hazards.compute_reads(index, inputs)
-    if instruction["kind"] == StepKind.STOCHASTIC:
-        multiply_stochastic(machine, instruction, places, inputs, first % groups, steps)
-        return
-    if instruction["kind"] == StepKind.BINARY:
-        multiply_binary(machine, bank, places, inputs, first % groups, steps)
+    if unit := ARRAY_UNITS.get(StepKind(instruction["kind"])):
+        unit.multiply(machine, instruction, places, inputs, first % groups, steps)
         return
     weights = dense_weights(config, steps, first % groups, groups, indexed=instruction["kind"] == StepKind.INDEXED)
     # As many taps at a time as keep float32 exact.

@@ -34,7 +34,7 @@ _SOURCES: Mapping[str, tuple[str, ...]] = {
     "hardware": ("cores",),
     "zoo": ("gen/zoo",),
     "driver": ("npudriver", "sim/devices"),
-    "stochastic": ("gen/stochastic", "sim/stochastic", "sim/stochastic_compute.py"),
+    "stochastic": ("gen/stochastic", "sim/stochastic", "sim/units/stochastic.py"),
     "energy": ("gen/energy",),
     "explore": ("gen/explore",),
     "area": ("gen/hw/area.json", "gen/hw/area.py", "gen/hw/area_counts.py"),

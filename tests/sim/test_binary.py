@@ -108,7 +108,7 @@ def test_maps_both_ways(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize("changes, set_changes, text", [
     (dict(groups=3), {}, "3 groups of output lanes, not 4"),
-    ({}, dict(words=WordForm.SPREAD), "words are plain")])
+    ({}, dict(words=WordForm.SPREAD), "steps are plain")])
 def test_forms_without_meaning(changes: dict, set_changes: dict, text: str) -> None:
     config = CONFIGS[1]
     fields = dict(kernel_h=1, kernel_w=1, stride=1, rows=1, cols=1, buf_row_pitch=1, buf_row_step=1, buf_block_pitch=1)
