@@ -1,0 +1,47 @@
+"""The examples of docs/extending.md: each is applied to a copy of the tree, and does there what it is for."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+EXAMPLES = ROOT / "docs" / "examples"
+#: Example -> the module that tries it in the copy, and the most source files that it may touch.
+CASES = {"ternary_unit": ("tests.extending.ternary_check", 10)}
+
+
+def _touched(patch: str) -> list[str]:
+    return re.findall(r"^\+\+\+ b/(\S+)$", patch, re.MULTILINE)
+
+
+def _copy(folder: Path) -> None:
+    """The packages and the tests, without what was built."""
+    for package in ("boards", "cores", "gen", "npudriver", "sim", "tests"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__", "build"))
+
+
+def test_every_example_is_tried() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.patch")} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_example(name: str, tmp_path: Path) -> None:
+    check, most = CASES[name]
+    patch = EXAMPLES / f"{name}.patch"
+    touched = _touched(patch.read_text())
+    assert 0 < len(touched) <= most, touched
+    page = (ROOT / "docs" / "extending.md").read_text()
+    assert all(file in page for file in touched), "docs/extending.md names the files that the example touches"
+    _copy(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NPUGEN_BUILD": str(tmp_path / "build"),
+                   "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, env=environment, check=True)
+    ran = subprocess.run([sys.executable, "-m", check], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    print(ran.stdout)
