@@ -8,7 +8,7 @@ import pytest
 __all__ = ["pairwise", "with_full"]
 
 
-def with_full(names: Iterable[str], *full: str) -> list:
+def with_full(names: Iterable, *full) -> list:
     """``names`` as parameters; those that are also in ``full`` are marked so. KeyError for one that is not there."""
     names = list(names)
     if unknown := set(full) - set(names):
