@@ -15,7 +15,7 @@ PYTEST := $(RUN) -m pytest -n $(JOBS) --dist worksteal
 # What cannot be beside the rest (pyproject.toml says why).
 TCL_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['tcl'])
 
-.PHONY: setup demo test test-full soak bench lint clean
+.PHONY: setup demo check test test-full coverage soak bench lint clean
 
 setup: $(STAMP)
 
@@ -39,12 +39,22 @@ $(TRAINS): $(STAMP)
 demo: $(STAMP)
 	@$(RUN) -m gen demo
 
+# While working: a minute or two. Lint, and the tests of compiler, simulators and components that start no tool.
+check: lint
+	@$(PYTEST) --check
+
+# Before a change goes in.
 test: $(STAMP)
 	@$(PYTEST)
 
 # Also the tests marked `full` and those that need PyTorch, with a new seed.
 test-full: $(TRAINS)
 	@NPUGEN_SEED=$${NPUGEN_SEED:-random} $(PYTEST) --full
+
+# Which lines of the Python code the tests of `make test` reach: the table, and build/coverage with the pages. Benches
+# and commands in processes of their own are not counted.
+coverage: $(STAMP)
+	@$(PYTEST) --cov --cov-report=term:skip-covered --cov-report=html $(COVERED)
 
 # Random programs on the Verilog beside the functional simulator: goes on where an earlier run of the same sources ended.
 soak: $(STAMP)
@@ -57,6 +67,7 @@ bench: $(STAMP)
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
+	@$(RUN) -m tests.lint
 
 clean:
 	rm -rf build

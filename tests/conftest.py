@@ -1,4 +1,4 @@
-"""What all tests share: the folder of real models, the seed, and the marker ``full``."""
+"""What all tests share: the folder of real models, the seed, and which tests a run has (`tests.costs`)."""
 
 import os
 import shutil
@@ -14,6 +14,8 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+from tests.costs import Guard, for_check, mark_by_cost  # noqa: E402
+
 #: Seed of a run that asks for none, so that two runs of `make test` test the same. `make test-full` draws a new one.
 DEFAULT_SEED = 20
 
@@ -23,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", default=bool(os.environ.get("NPUGEN_FULL")),
                      help="run the tests marked `full` too (minutes to hours)")
+    parser.addoption("--check", action="store_true",
+                     help="only tests that no marker calls expensive, a few cases of each (make check)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,13 +36,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["NPUGEN_SEED"] = str(int.from_bytes(os.urandom(4), "little") if draw else DEFAULT_SEED)
     if not config.getoption("--full"):      # most simulations are done before optimising them would pay
         os.environ.setdefault("NPUGEN_RTL_QUICK", "1")
+    config.pluginmanager.register(Guard())
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"NPUGEN_SEED={os.environ['NPUGEN_SEED']}"
 
 
+@pytest.hookimpl(tryfirst=True)     # before `-m` looks at the markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        mark_by_cost(item)
+    if config.getoption("--check"):
+        chosen = for_check(items)
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = chosen
     if config.getoption("--full"):
         return
     skip = pytest.mark.skip(reason="long: run with --full or NPUGEN_FULL=1")

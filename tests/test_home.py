@@ -84,6 +84,7 @@ def test_what_the_user_has_said_stays(home: Path):
             assert done.stdout.strip() == kept, (package, given)
 
 
+@pytest.mark.slow
 def test_nothing_else_imports_onnxruntime():
     """Outside the two packages that switch its telemetry off: examples and tools go through them."""
     importers = []

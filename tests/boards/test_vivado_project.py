@@ -43,6 +43,7 @@ def test_bit_makes_what_pynq_vitis_and_linux_want(tmp_path: Path):
     assert "150 MHz are not reached" in vivado.said[-1]
 
 
+@pytest.mark.rtl
 @pytest.mark.parametrize("board", [board for board in VIVADO if board.read_ports > 1], ids=lambda board: board.name)
 def test_reads_over_two_ports(board, tmp_path: Path):
     """Where a beat is twice as wide as a port: reads on both, writes on the first."""

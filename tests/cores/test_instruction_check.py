@@ -42,6 +42,7 @@ def words_of_every_kind() -> list[bytes]:
     return words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_instruction_check(name):
     """A word a cycle, told `LATENCY` cycles later."""

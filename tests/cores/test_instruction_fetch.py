@@ -13,9 +13,10 @@ from cores.control.instruction_fetch import InstructionFetch
 from tests.bench import run_bench
 from tests.cores.instruction_samples import broken_word, random_word
 from tests.cores.simulation import log_seed, simulate
+from tests.selection import with_full
 
 
-@pytest.mark.parametrize("lanes", [8, 16, 32])
+@pytest.mark.parametrize("lanes", with_full([8, 16, 32], 16))
 def test_instruction_fetch(lanes):
     config = NpuConfig(oc_lanes=32, ic_lanes=lanes)
     run_bench(InstructionFetch(config), module="tests.cores.bench_instruction_fetch",

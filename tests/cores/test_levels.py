@@ -51,11 +51,11 @@ def worst(report: TimingReport) -> str:
 
 
 def _cases():
-    """The plain engines of the data in `make test`, the rest with ``full``: each takes half a minute of a processor."""
+    """Three plain engines in `make test`, the rest with ``full``: each takes half a minute of a processor and more."""
     for engine, limits in LIMITS.items():
         for units, limit in enumerate(limits):
             if limit is not None:
-                quick = not units and engine in (InstructionFetch, LoadEngine, ComputeEngine, StoreEngine)
+                quick = not units and engine in (InstructionFetch, LoadEngine, StoreEngine)
                 marks = () if quick else pytest.mark.full
                 yield pytest.param(engine, bool(units), limit, marks=marks,
                                    id=f"{engine.__name__}-{'all' if units else 'plain'}")

@@ -23,7 +23,7 @@ CONFIGS = {
 
 
 #: Bench -> configurations that are in `make test`.
-QUICK = {"bench_load_engine": ("16", "gather", "winograd"), "bench_load_flow": ("16", "gather")}
+QUICK = {"bench_load_engine": ("16", "gather", "winograd"), "bench_load_flow": ("gather",)}
 
 
 @pytest.mark.parametrize("bench, name", [

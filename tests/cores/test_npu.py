@@ -54,6 +54,7 @@ def test_what_is_read_unwritten_is_found(verilog, seed):
         bench(CONFIG, broken, watched=True, simulator="icarus", testcase="convolutions_run")
 
 
+@pytest.mark.full    # test_read_ports.py has what shares them
 def test_machine_on_two_read_ports():
     run_bench(NpuOnPorts(SMALL), module="tests.cores.bench_npu", name="npu_on_ports",
               parameters={"config": SMALL.to_dict(), "shared": True})

@@ -9,6 +9,7 @@ from cores.control.performance_counters import PerformanceCounters
 from tests.cores.simulation import log_seed, simulate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 21, 32])
 def test_sums_are_exact_when_valid(count, monkeypatch):
     """With few lower bits, so that sums often carry into the upper ones."""

@@ -55,6 +55,7 @@ def test_every_pair_of_short_rows(bits):
     check(Counter(bits=bits), [(x, w) for x in range(1 << bits) for w in range(1 << bits)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 10, 12, 14, 26, 64, 128, 256])
 def test_long_rows(bits, rng):
     """Rows that agree in none of their bits, in each number of them, in all."""

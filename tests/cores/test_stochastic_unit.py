@@ -56,6 +56,7 @@ class Schedule:
                 "weights": self.rng.integers(-128, 128, self.weights.shape).tolist()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("circuit, inputs, bits, rows, pixels, longest", CASES)
 def test_sums(circuit, inputs, bits, rows, pixels, longest):
     """Words follow each other without a cycle between them, or with some; now and then with new weights."""

@@ -20,6 +20,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [0, 2])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_sums(name, later, rng):

@@ -20,6 +20,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idle", [0.0, 0.4])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_store_pixels(name, idle, rng):

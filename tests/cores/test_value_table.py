@@ -54,6 +54,7 @@ class TableBench(Bench):
             came.append(now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idle, disabled", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.4, 0.4)])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_value_table(name, idle, disabled, rng):

@@ -48,6 +48,7 @@ def test_what_is_worse(now: Figures, before: Figures | None, wrong: str) -> None
     assert now.worse_than(before) == wrong
 
 
+@pytest.mark.slow
 def test_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """All that is known of the model, status 1 where it is worse than recorded; kept for the next time."""
     recorded(monkeypatch, folder / "recorded.json")

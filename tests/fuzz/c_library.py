@@ -17,7 +17,7 @@ from pathlib import Path
 from cores.config import NpuConfig
 from gen.hw.export import driver_header
 
-__all__ = ["WAYS", "NotHere", "run"]
+__all__ = ["WAYS", "NotHereError", "run"]
 
 _HERE = Path(__file__).parent / "c"
 _LIBRARY = Path(__file__).parents[2] / "npudriver" / "c"
@@ -35,23 +35,23 @@ WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-class NotHere(Exception):
+class NotHereError(Exception):
     """What a way needs is not installed; the message says what."""
 
 
 def _build(folder: Path, way: str) -> Path:
-    """Raises NotHere; CalledProcessError, with the compiler's messages, where the sources are at fault."""
+    """Raises NotHereError; CalledProcessError, with the compiler's messages, where the sources are at fault."""
     compilers, options, runner = WAYS[way]
     compiler = next((found for name in compilers if (found := shutil.which(name))), None)
     missing = [" or ".join(compilers)] * (compiler is None) + [name for name in runner if not shutil.which(name)]
     if compiler is None or missing:
-        raise NotHere(f"{way} needs {' and '.join(missing)}")
+        raise NotHereError(f"{way} needs {' and '.join(missing)}")
     (folder / "empty.c").write_text("int main(void) { return 0; }\n" if way != "libfuzzer" else
                                     "int LLVMFuzzerTestOneInput(const char *data, unsigned long size);\n"
                                     "int LLVMFuzzerTestOneInput(const char *data, unsigned long size) "
                                     "{ return data && size > 99; }\n")
     if subprocess.run([compiler, *options, "-o", "empty", "empty.c"], cwd=folder, capture_output=True).returncode:
-        raise NotHere(f"{way}: {compiler} does not link {' '.join(options)}")
+        raise NotHereError(f"{way}: {compiler} does not link {' '.join(options)}")
     (folder / "npugen_regs.h").write_text(driver_header(NpuConfig.preset(16)))
     sources = [_HERE / "image.c", *([] if way == "libfuzzer" else [_HERE / "replay.c"]), _LIBRARY / "npugen.c"]
     subprocess.run([compiler, *_STRICT, *options, f"-I{folder}", f"-I{_LIBRARY}", "-o", folder / way, *sources],
@@ -78,7 +78,7 @@ if __name__ == "__main__":
     _folder.mkdir(parents=True, exist_ok=True)
     try:
         _done, _reached = run(_folder.resolve(), _way, _count, _seed)
-    except NotHere as error:
+    except NotHereError as error:
         sys.exit(f"c_library: {error}")
     print(_done.stderr[-3000:] if _done.returncode else f"{_count:,} cases, {_reached[0]:,} images loaded, "
           f"{_reached[1]:,} inputs written")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.c_library import WAYS, NotHere, run
+from tests.fuzz.c_library import WAYS, NotHereError, run
 
 
 def fuzz(folder: Path, way: str, count: int) -> None:
     seed = int(os.environ["NPUGEN_SEED"])
     try:
         done, (loaded, written) = run(folder, way, count, seed)
-    except NotHere as missing:
+    except NotHereError as missing:
         pytest.skip(str(missing))
     except subprocess.CalledProcessError as error:
         pytest.fail(error.stderr)

@@ -25,6 +25,7 @@ def fuzz(first: int, count: int) -> None:
     assert sum(starts > 0 for starts in jobs) >= len(jobs) // 10 and jobs.count(0) >= len(jobs) // 10
 
 
+@pytest.mark.slow
 def test_messages():
     fuzz(0, CASES)
 

@@ -10,6 +10,7 @@ from tests.coverage.measure import measure
 from tests.gen.architecture_parts import PARTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_is_on_the_accelerator(part: str, rng: np.random.Generator, tmp_path: Path) -> None:
     """All its convolutions and matrix products with weights, and no value other than the reference's."""

@@ -125,6 +125,7 @@ def test_what_multiplexers_take(tmp_path: Path):
     assert {row.dsp for row in rows.values()} == {0.5}
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     monkeypatch.setattr(scale, "MACS", (16, 512))
     monkeypatch.setattr(scale, "NETWORKS", [ZooNetwork("lenet5"), ZooNetwork("lenet5", 0.25)])

@@ -45,6 +45,7 @@ def test_command(monkeypatch, capsys):
     assert rows[-1]["rmse"] == pytest.approx(rows[-1]["published"], rel=0.25)
 
 
+@pytest.mark.slow
 def test_network_without_images(tmp_path, monkeypatch, capsys):
     """What is left is the example of the checkout."""
     few = few_digits()

@@ -31,6 +31,7 @@ def test_samples_are_split(few: Classifier):
     assert few.digest != replace(few, labels=changed).digest
 
 
+@pytest.mark.slow
 def test_rows(tmp_path: Path, few: Classifier, monkeypatch: pytest.MonkeyPatch):
     """All circuits; those that are looked up on all images. The second time nothing is computed anew."""
     lengths = {circuit: (8,) if circuit.serial else (8, 256) for circuit in Circuit}

@@ -36,6 +36,7 @@ def test_what_bounds_a_network(ideal: int, cycles: int, waits: int, bound: str):
     assert bound_of(Waits(cycles=ideal, waits=0, in_layers=0), Waits(cycles=cycles, waits=waits, in_layers=0)) == bound
 
 
+@pytest.mark.slow
 def test_rows(monkeypatch: pytest.MonkeyPatch):
     """LeNet on a fast memory and on a slow one: the same program, and nothing faster than on the ideal one."""
     quick = BOARDS["zu3eg"]

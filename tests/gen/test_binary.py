@@ -34,6 +34,7 @@ CONFIGS = (
 IDS = [f"{c.macs}-{c.ic_lanes}-{c.binary_rows}" for c in CONFIGS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=IDS)
 def test_random_graphs(config: NpuConfig, seed: int) -> None:
     found = set()
@@ -173,6 +174,7 @@ def test_maps_of_signs_are_the_machines() -> None:
         program.pack_input(program.image(), name, np.ones(program.tensors[name].shape, np.int8))
 
 
+@pytest.mark.slow
 def test_network_of_blocks(seed: int) -> None:
     """BiRealNet-18 on a small image: all 3x3 layers on the unit, from int8 to int8."""
     graph = bireal_graph(size=64, seed=seed)
@@ -181,6 +183,7 @@ def test_network_of_blocks(seed: int) -> None:
     run_and_compare(program, graph, seed, ("load",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIGS[1], CONFIGS[2], NpuConfig.preset(64)], ids=["64", "256", "64 without"])
 def test_trained_network(config: NpuConfig, models, tmp_path) -> None:
     """The trained CNV network, simulated: every logit is onnxruntime's, every tensor the reference's."""

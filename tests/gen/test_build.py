@@ -19,6 +19,7 @@ from gen.hw.timing import PathGroup, TimingReport
 from sim.toolchain import child_process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("board, totals, warning", [
     ("zu3eg", {"lut": 70_560, "ff": 141_120, "dsp": 360, "bram36": 216}, None),
     ("zu3eg", {"lut": 70_561, "ff": 0, "dsp": 0, "bram36": 0}, "Ultra96-V2: lut 70,561 of 70,560 (as mapped by Yosys)"),
@@ -56,6 +57,7 @@ def test_a_machine_known_to_be_larger_is_refused(board: str, macs: str, said: st
     assert said in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
+@pytest.mark.cli
 def test_an_interrupt_ends_both_runs_of_yosys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """The one beside, too, whose end leaving waits for."""
     begun = threading.Event()
@@ -155,6 +157,7 @@ def test_what_is_placed_was_mapped_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert (route["mhz"], route["seeds"]) == (98.2, {"default": 88.2, "2": 98.2, "3": 88.2})
 
 
+@pytest.mark.rtl
 def test_a_clock_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture):
     """In the project, in the overlay that sets it on the board, and in the manifest."""
     options = ["build", "--board", "zu3eg", "--macs", "16", "-o", str(tmp_path)]

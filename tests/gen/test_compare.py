@@ -29,6 +29,7 @@ NETWORKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "layers", "samples", "largest"), NETWORKS)
 def test_networks(name: str, layers: int, samples: int, largest: int, models: Path) -> None:
     imported = load_model(models / f"{name}.onnx")
@@ -94,6 +95,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", ["default", *(pytest.param(s, marks=pytest.mark.full) for s in SETTINGS
                                                    if s != "default")])
 @pytest.mark.parametrize("prepared", [True, False])

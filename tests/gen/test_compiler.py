@@ -71,6 +71,7 @@ def test_many_random_graphs(config, seed):
     assert compiled >= 294
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("density", [None, 0.25])
 def test_models(name, density, models):

@@ -251,6 +251,7 @@ def built(build: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.rtl
 def test_the_bitstream_goes_with_it(model, built, tmp_path):
     """With the overlay that was built for it; the same bytes as an archive."""
     folder = tmp_path / "package"
@@ -264,6 +265,7 @@ def test_the_bitstream_goes_with_it(model, built, tmp_path):
     Deployment.load(folder)
 
 
+@pytest.mark.rtl
 @pytest.mark.parametrize("change, options, said", [
     (["npu.bit.bin", "npu.bit"], [], "has neither npu.bit.bin nor npu.bit and npu.hwh: let the board's tool make"),
     (["manifest.json"], [], "is no build, or damaged"),

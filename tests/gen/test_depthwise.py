@@ -178,6 +178,7 @@ def test_narrow_tiles_have_their_weights_in_all_groups(rng):
 
 # -- programs --------------------------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=config_id)
 def test_random_graphs(config, seed):
     modes = set()
@@ -276,6 +277,7 @@ def test_windows_keep_the_bus_busy(stride, size, rng):
     assert cycles < 1.06 * bound + 1500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, gain", [("mlperf_vww_mnv1_025_int8", 1.3), ("mlperf_kws_dscnn_int8", 1.2),
                                         ("mlperf_resnet8_int8", 1.35)])
 def test_networks_gain(name, gain, models):

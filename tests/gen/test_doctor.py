@@ -11,6 +11,7 @@ from gen.cli import doctor, main
 from sim.toolchain import ToolError, verilator_environment
 
 
+@pytest.mark.slow
 def test_this_machine_is_fit(capsys: pytest.CaptureFixture):
     status = main(["doctor", "--json"])
     result = json.loads(capsys.readouterr().out)
@@ -65,6 +66,7 @@ def test_what_only_development_needs_does_not_decide(name: str, status: int, ver
     assert json.loads(capsys.readouterr().out)["ok"] is (not status)
 
 
+@pytest.mark.cli
 def test_missing_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     monkeypatch.setenv("PATH", "/nonexistent")
     assert [check.name for check in doctor.command_checks() if not check.ok] == ["g++", "make", "perl"]

@@ -91,6 +91,7 @@ def test_project_files_are_complete(board):
             assert plain.count('"') % 2 == 0
 
 
+@pytest.mark.slow
 def test_bus_width_is_what_the_board_takes():
     wide = NpuConfig.preset(256)
     assert wide.beat_bits == 128

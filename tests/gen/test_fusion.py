@@ -118,6 +118,7 @@ def test_likeness_of_steps():
 
 # -- programs --------------------------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=config_id)
 def test_random_pairs(config, seed, always):
     fused = 0
@@ -145,6 +146,7 @@ def test_many_random_pairs(config, seed, always):
         run_and_compare(program, graph, seed, ("load", number))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [CONFIGS[1], CONFIGS[3]], ids=config_id)
 @pytest.mark.parametrize("channels, outputs, size, stride", [
     (48, 40, (14, 14), 1), (64, 130, (12, 9), 2), (16, 16, (40, 40), 1), (24, 8, (60, 44), 2), (200, 70, (7, 7), 1),
@@ -176,6 +178,7 @@ def test_pairs_gain(channels, outputs, size, stride, gain):
     assert before > gain * after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, gain", [("mlperf_vww_mnv1_025_int8", 1.07), ("mlperf_kws_dscnn_int8", 1.0)])
 def test_networks_gain(name, gain, models):
     config = NpuConfig.preset(256, depthwise=1, local_store=1)

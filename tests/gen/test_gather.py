@@ -67,6 +67,7 @@ def image_of(program: Program, rng: np.random.Generator) -> tuple[np.ndarray, np
     return image, x
 
 
+@pytest.mark.slow
 def test_random_layers(rng):
     modes = set()
     for number in range(60):

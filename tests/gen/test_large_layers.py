@@ -50,6 +50,7 @@ def test_large_layers_at_256_macs():
             assert row["cycles"] < (1.6 if "Add" in row["layer"] else 1.05) * row["ideal"] + 300, row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pads", [(0, 0, 0, 0), (5, 9, 3, 2)])
 @pytest.mark.parametrize("maximum", [False, True])
 def test_padded_pieces(pads, maximum):

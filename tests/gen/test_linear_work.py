@@ -64,6 +64,7 @@ def counted(run: Callable[[], Any]) -> tuple[Any, Counter[str]]:
     return result, counts
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.gettrace() is not None, reason="something else traces")
 def test_nodes_left_to_the_processor(rng: np.random.Generator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the nodes, and the layers between them, are quantised, cut and imported with four times the work."""

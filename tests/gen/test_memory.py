@@ -35,6 +35,7 @@ def chain(layers: int, rng: np.random.Generator, *, residuals: bool = False) -> 
     return graph
 
 
+@pytest.mark.slow
 def test_a_chain_takes_two_tensors(rng):
     graph = chain(20, rng)
     program, _ = compile_graph(graph, CONFIG)
@@ -46,6 +47,7 @@ def test_a_chain_takes_two_tensors(rng):
     assert all(map(program.holds, graph.tensors))
 
 
+@pytest.mark.slow
 def test_what_is_added_is_kept_for_a_step_more(rng):
     """Side data of a tile may be loaded when the next step has begun."""
     graph = chain(12, rng, residuals=True)
@@ -54,6 +56,7 @@ def test_what_is_added_is_kept_for_a_step_more(rng):
     run_and_compare(program, graph, 1, ("load", "compute", "store", 7), reused=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [5, 9])
 def test_random_graphs_in_little_memory(layers, seed):
     """In strict mode: every access is ordered by tokens."""

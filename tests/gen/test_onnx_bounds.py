@@ -174,6 +174,7 @@ def _reversed(b: Builder, x: str) -> str:
     return b.node("Slice", x, *(b.constant([number]) for number in (-1, -2**31, 1, -1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "words"), [
     (lambda b: b.node("Conv", b.dequantize(b.input(1, 3, 6, 6)), b.weights(4, 3, 3, 3), pads=[2**40] * 4), ("pixels",)),
     (lambda b: b.node("AveragePool", b.dequantize(b.input(1, 3, 6, 6)), kernel_shape=[2, 2], pads=[2**40] * 4),

@@ -24,6 +24,7 @@ PASSED = {
 _PLACE = re.compile(r"(node \S+ \(\w+\)|input \S+|output \S+|opset \d+|not a valid ONNX model|no output needs)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", CLAIMED)
 def test_claimed(operator: str) -> None:
     found = list(verdicts(operator))

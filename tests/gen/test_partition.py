@@ -244,6 +244,7 @@ def test_a_program_does_not_ask_for_other_files(builder: Builder, tmp_path: Path
         open_application(tmp_path / "x.npu", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.full)])
 def test_random_cuts(count: int, seed: int, tmp_path: Path) -> None:
     """Random nodes of random models left to the processor: the result is that of onnxruntime for the whole model, or as
@@ -290,6 +291,7 @@ def test_what_rearranges_is_left_to_the_processor(mover: str, builder: Builder, 
     assert "is a rearrangement of tensor" in next(iter(found.host.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.full)])
 def test_segments_are_the_model(count: int, seed: int, tmp_path: Path) -> None:
     """Segments of random cuts, all run by onnxruntime, give the bits of the whole model."""

@@ -57,6 +57,7 @@ def test_what_no_node_has_use_for_changes_nothing(model: Path) -> None:
             assert _same(cut, cuts[larger]), f"{name} beside {machine}"
 
 
+@pytest.mark.slow
 def test_only_what_could_differ_is_cut_again(model: Path) -> None:
     """As many cuts as units that are missed, and one of several; none where none is."""
     for machine in _machines():

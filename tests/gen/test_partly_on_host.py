@@ -79,6 +79,7 @@ def test_profile(model: onnx.ModelProto) -> None:
     assert seconds > 0
 
 
+@pytest.mark.slow
 def test_prune(model: onnx.ModelProto, rng: Rng, capsys: pytest.CaptureFixture) -> None:
     """Cycles are those of both segments."""
     twin = Twin.of(model, CONFIG, name="float.onnx")
@@ -97,6 +98,7 @@ def test_prune(model: onnx.ModelProto, rng: Rng, capsys: pytest.CaptureFixture) 
     assert "1 node runs on the processor" in said
 
 
+@pytest.mark.slow
 def test_prune_without_what_does_not_fit(rng: Rng, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """A layer whose sums turn out to be wider than the accumulators when it is mapped; `compile` leaves it, too."""
     b = FloatBuilder(rng, ["N", 3, 8, 8])
@@ -113,6 +115,7 @@ def test_prune_without_what_does_not_fit(rng: Rng, tmp_path: Path, capsys: pytes
     assert json.loads(out)["cycles"]["after"] < found.total and "on the processor" in said
 
 
+@pytest.mark.slow
 def test_streams(model: onnx.ModelProto, capsys: pytest.CaptureFixture) -> None:
     """Layers of any segment: all that can be, or those named; none of them has to be in every segment."""
     assert main(["quantize", "float.onnx", "--symmetric", "--calibrate", "x.npz", "-o", "s.onnx"]) == 0

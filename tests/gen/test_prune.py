@@ -168,6 +168,7 @@ def test_every_layer_has_cycles(tmp_path: Path, rng: np.random.Generator):
     assert read_model(tmp_path / "p.onnx").graph.node == model.graph.node
 
 
+@pytest.mark.slow
 def test_a_budget_is_met(chain: onnx.ModelProto):
     pruner = Pruner(chain, CONFIG, name="chain")
     dense = Twin.of(chain, CONFIG, name="chain").times(CONFIG).total
@@ -219,6 +220,7 @@ def test_what_a_density_is_rounded_to_is_said(digits: Path, tmp_path: Path, caps
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_pruning_by_accuracy(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     model, samples, output = digits / "digits_float.onnx", digits / "digits_test.npz", tmp_path / "p.onnx"
     assert main(["prune", str(model), "--macs", "256", "--max-loss", "1", "--calibrate", str(samples), "--limit", "200",

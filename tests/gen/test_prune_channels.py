@@ -178,6 +178,7 @@ def test_apoz_takes_what_never_fires(rng: np.random.Generator):
         gamma_scores(channels)
 
 
+@pytest.mark.slow
 def test_steps_and_budgets(rng: np.random.Generator):
     builder = FloatBuilder(rng, ["N", 3, 8, 8])
     value = "x"

@@ -45,6 +45,7 @@ def test_a_bias_for_each_layer(rng: Rng):
     np.testing.assert_array_equal(outputs_of(with_biases(without), samples), outputs_of(without, samples))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_channel", [True, False])
 def test_equalised_channels(per_channel: bool, rng: Rng):
     """The function stays; what is quantised is nearer to it, of one network more than of another."""

@@ -60,6 +60,7 @@ def test_the_table(model: str, few: str, capsys: pytest.CaptureFixture):
     assert err.strip() == "q.onnx: quantised on 32 samples; 8 held out for the report"
 
 
+@pytest.mark.slow
 def test_compiled_at_once(model: str, few: str, capsys: pytest.CaptureFixture):
     """As with the file between: the program has the quantised model inside."""
     assert main(["quantize", model, "--calibrate", few, "--symmetric", "--per-tensor", "-o", "q.onnx"]) == 0

@@ -96,6 +96,7 @@ def test_short_streams_want_small_ranges(rng):
     assert shares == sorted(shares) and shares[0] < 0.6 < 0.8 < shares[-1]
 
 
+@pytest.mark.slow
 def test_rows_of_ways():
     """All ways are measured, with the answers of the model itself as labels.
 

@@ -11,6 +11,7 @@ from gen.ir.errors import GraphError
 from tests.gen.random_models import RandomModel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [30, pytest.param(500, marks=pytest.mark.full)])
 def test_every_layer(count: int, seed: int, tmp_path: Path) -> None:
     """At most one in fifty is refused: a branch left unquantised beside an operand of more than three times the sum, or

@@ -124,6 +124,7 @@ def test_a_word_that_is_lost():
         client.write(_MEMORY + 64, [1, 2, 3])
 
 
+@pytest.mark.slow
 def test_inferences_one_after_the_other(digits: Path):
     """Each leaves what the simulator makes of its input alone, whatever the one before it was."""
     config = BOARDS["ecp5"].config(16)
@@ -189,6 +190,7 @@ def test_a_system_that_is_not_there(text, place, said, digits, tmp_path, capsys)
     assert said in error[-1]
 
 
+@pytest.mark.slow
 def test_a_program_that_never_ends(digits: Path):
     class Busy(Bus):
         def _set(self, address: int, value: int) -> None:
@@ -240,6 +242,7 @@ def _instance(verilog: str) -> dict[str, str]:
     return dict(re.findall(r"\.(\w+)\s*\((.*?)\)", body.group(1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
     """The same each time; the machine's ports are joined; the description has what a host asks for."""
@@ -265,6 +268,7 @@ def test_files_of_a_board(name: str, litex, monkeypatch: pytest.MonkeyPatch):
     assert commands["Precharge All" if name == "ecp5" else "ZQ Calibration"] == {"ecp5": 11, "ecpix-5": 3}[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_boards_device_is_litexs(name: str, litex):
     from gen.soc.system import board_system

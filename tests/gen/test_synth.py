@@ -109,10 +109,12 @@ def test_cache_answers_only_for_the_same_design(verilog: str, tmp_path: Path, mo
     assert dataclasses.is_dataclass(synthesize(verilog, "pair", "xcup", cache=tmp_path))
 
 
+@pytest.mark.synth
 def test_names_like_elements_of_arrays():
     assert synthesize(_ELEMENT, "npu", "xcup").totals == {"lut": 12, "ff": 8, "dsp": 0, "bram36": 0}
 
 
+@pytest.mark.synth
 def test_registers_inside_of_multipliers_are_not_counted():
     """ECP5, where Yosys leaves 32 of them outside; in a component as in the top module."""
     text = """module product (input clk, input signed [7:0] a, input signed [7:0] b, output reg signed [15:0] y);

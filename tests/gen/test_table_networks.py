@@ -55,6 +55,7 @@ def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
     run_and_compare(*compile_kept(model.graph, CONFIG), seed, ("load", "store"))
 
 
+@pytest.mark.slow
 def test_squeeze_and_excitation(rng: Rng, seed: int, tmp_path: Path) -> None:
     """One program of a machine with tables and products; without products each block goes to the processor and back."""
     samples = rng.normal(size=(8, 3, 32, 32)).astype(np.float32)

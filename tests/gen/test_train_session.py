@@ -56,6 +56,7 @@ def test_files_that_are_no_session(tmp_path: Path):
             read_session(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_few_lines_of_yaml_that_stand_for_billions(tmp_path: Path):
     path = tmp_path / "s.yaml"
     path.write_text("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10)))

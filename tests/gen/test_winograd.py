@@ -167,6 +167,7 @@ def check_random(config: NpuConfig, seed: int, number: int) -> set[str]:
     return {layer.mode for layer in program.layers}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", NARROW + EXACT, ids=config_id)
 def test_random_graphs(config, seed):
     modes: set[str] = set()
@@ -182,6 +183,7 @@ def test_many_random_graphs(config, seed):
         check_random(config, seed + number, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [NARROW[0], EXACT[0]], ids=["narrow", "exact"])
 @pytest.mark.parametrize("size, pad, channels", [
     ((14, 14), 1, (20, 40)), ((13, 7), 0, (8, 16)), ((3, 3), 0, (5, 3)), ((2, 30), 1, (17, 8)), ((9, 130), 1, (3, 8))])
@@ -211,6 +213,7 @@ def test_fields(rng):
     assert (store["words"], store["position_words"], store["rows"], store["cols"]) == (WordForm.TILES, 11, 6, 14)
 
 
+@pytest.mark.slow
 def test_mode_ends_with_the_layer(rng):
     """A layer behind a Winograd layer loads pixels as they are, even where all else of its LOAD_SET is the same."""
     config = NARROW[0]
@@ -287,6 +290,7 @@ def test_refused(rng):
 # -- time ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels, size, bound", [(64, 56, 2.2), (256, 14, 2.05), (128, 28, 2.2)])
 def test_gain(channels, size, bound):
     """The array is busy: start to done, tiles take what their words say, give or take a layer's start and end."""

@@ -1,6 +1,7 @@
 """The figures of Winograd: what the narrow form does to a network's values."""
 
 import numpy as np
+import pytest
 
 from gen.bench.layers import conv_graph
 from gen.bench.winograd import EXACT, NARROW, VGG16, errors
@@ -15,6 +16,7 @@ def test_machines_have_as_many_multipliers():
     assert all(conv_graph(layer, config=NARROW).layers[0].weights.shape[2:] == (3, 3) for layer in VGG16[-2:])
 
 
+@pytest.mark.slow
 def test_errors_of_a_trained_network(models):
     graph = load(models / "mlperf_resnet8_int8.onnx")
     golden = np.load(models / "mlperf_resnet8_int8.golden.npz")

@@ -87,6 +87,7 @@ def rows_of(model: onnx.ModelProto) -> dict[str, Row]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each_network(list(LISTED)))
 def test_layers_are_those_of_the_table(name: str):
     made = make(NETWORKS[name])
@@ -125,6 +126,7 @@ def small(name: str, **options) -> onnx.ModelProto:
     return make(network, size=size, **options).model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each_network(list(NETWORKS)))
 def test_values_keep_their_size(name: str, rng: np.random.Generator):
     """On pictures the weights were not chosen by: no layer's results vanish, explode or are the same for all."""
@@ -144,6 +146,7 @@ def test_values_keep_their_size(name: str, rng: np.random.Generator):
         assert np.corrcoef(values[0].ravel(), values[1].ravel())[0, 1] < 0.9, node.name
 
 
+@pytest.mark.slow
 def test_seeds():
     """The same seed gives the same bytes, another one other weights in the same nodes."""
     model = small("mobilenetv2", seed=5)
@@ -154,6 +157,7 @@ def test_seeds():
                if len(a.dims))
 
 
+@pytest.mark.slow
 def test_binary_layers():
     """What docs/binary.md asks for: a Sign in front, weights of one size in each channel, a shortcut around each."""
     model = small("birealnet18")
@@ -189,6 +193,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
     return float(sides.prod() / ((a[2:] - a[:2]).prod() + (b[2:] - b[:2]).prod() - sides.prod()))
 
 
+@pytest.mark.slow
 def test_boxes_and_their_choice(rng: np.random.Generator):
     """Decoded as the published detector does; of each class the best ones that do not overlap."""
     model = small("ssd-mobilenetv1")

@@ -20,6 +20,7 @@ def quantised(name: str, size: tuple[int, int], rng: np.random.Generator) -> Gra
     return load_model(name, found.model.SerializeToString()).graph
 
 
+@pytest.mark.slow
 def test_binary_network(seed: int, rng: np.random.Generator):
     """BiRealNet-18 from float, with its batch norms: 16 binary layers, each adds its shortcut and reads its signs."""
     graph = quantised("birealnet18", (32, 32), rng)

@@ -31,7 +31,7 @@ def simulation() -> Iterator[RtlMachine]:
         yield machine
 
 
-@pytest.fixture(params=["functional", "rtl"])
+@pytest.fixture(params=["functional", pytest.param("rtl", marks=pytest.mark.rtl)])
 def backend(request: pytest.FixtureRequest) -> Backend:
     if request.param == "functional":
         return FunctionalBackend(CONFIG)
@@ -285,6 +285,7 @@ class Stubborn(FunctionalBackend):
         return self.resettable
 
 
+@pytest.mark.slow
 def test_memory_is_kept_while_the_device_does_not_stop(rng):
     """And given back after a reset."""
     with Device(Stubborn(CONFIG), machine_of_json()) as device:
@@ -300,6 +301,7 @@ def test_memory_is_kept_while_the_device_does_not_stop(rng):
         assert backend_free(device) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resettable", [True, False])
 def test_closing_resets_what_does_not_stop(rng, resettable):
     """Its memory goes with the back end."""

@@ -83,6 +83,7 @@ def survive(seed: int, rng: np.random.Generator, count: int) -> Counter[Mishap]:
     return mishaps.happened
 
 
+@pytest.mark.slow
 def test_on_the_instruction_level_simulator(seed, rng):
     happened = survive(seed, rng, 300)
     assert all(happened[kind] for kind in Mishap)

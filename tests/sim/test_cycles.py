@@ -94,6 +94,7 @@ def test_compute_is_busy_for_steps_times_words(rows, cols, blocks):
     assert (shortest - words) * (steps - 1) <= waited if words < shortest else waited < 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_limit_does_not_change_the_cycles(name, seed):
     """Where the reckoning breaks off, the program takes as long as that indeed."""

@@ -14,6 +14,7 @@ from sim.errors import HazardError, MachineError
 from sim.functional import ORDERS, run
 from sim.hazards import Hazards, Stage
 from sim.rtl import RtlMachine, run_program
+from tests.selection import pairwise
 
 from .cases import check, place, pool_program, random_layer, requant
 from .depthwise import Depthwise, depthwise_program
@@ -68,26 +69,24 @@ def depthwise_case(seed: int, config: NpuConfig, kernel: tuple[int, int], stride
     return program, image, start, [(start, layer.output(x))]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("kernel,stride,pads", [
-    ((3, 3), 1, SAME), ((5, 5), 1, (2, 2, 2, 2)), ((3, 3), 2, SAME), ((1, 7), 1, (0, 3, 0, 3)), ((4, 2), 3, NONE),
-    ((1, 1), 1, NONE), ((2, 9), 1, (0, 1, 0, 2)),
-])
-@pytest.mark.parametrize("size,slack", [((9, 10), 0), ((8, 13), 1), ((5, 11), 2), ((6, 9), 0)])
+@pytest.mark.parametrize("name, kernel, stride, pads, size, slack", pairwise(
+    [(name,) for name in CONFIGS],
+    [((3, 3), 1, SAME), ((5, 5), 1, (2, 2, 2, 2)), ((3, 3), 2, SAME), ((1, 7), 1, (0, 3, 0, 3)), ((4, 2), 3, NONE),
+     ((1, 1), 1, NONE), ((2, 9), 1, (0, 1, 0, 2))],
+    [((9, 10), 0), ((8, 13), 1), ((5, 11), 2), ((6, 9), 0)]))
 def test_columns(seed, name, kernel, stride, pads, size, slack):
     """Horizontal stride 1; any vertical stride."""
     program, *rest = depthwise_case(seed, CONFIGS[name], kernel, (stride, 1), pads, size, 3, slack=slack)
     check(CONFIGS[name], assemble(*program, END), *rest)
 
 
-@pytest.mark.parametrize("name", ["two", "two-dn8", "256"])
-@pytest.mark.parametrize("kernel,pads,shift", [
-    ((3, 3), (0, 0, 1, 1), 0), ((3, 3), (0, 0, 1, 1), 1), ((3, 3), SAME, 1), ((5, 5), (2, 2, 2, 2), 0),
-    ((3, 7), (1, 3, 1, 3), 1), ((2, 2), NONE, 0), ((1, 1), NONE, 0), ((3, 12), (1, 6, 1, 6), 0),
-    ((3, 12), (1, 6, 1, 6), 1),
-])
-@pytest.mark.parametrize("size", [(9, 10), (13, 13), (11, 8)])
-@pytest.mark.parametrize("tile_rows", [2, 3, 5])
+@pytest.mark.parametrize("name, kernel, pads, shift, size, tile_rows", pairwise(
+    [("two",), ("two-dn8",), ("256",)],
+    [((3, 3), (0, 0, 1, 1), 0), ((3, 3), (0, 0, 1, 1), 1), ((3, 3), SAME, 1), ((5, 5), (2, 2, 2, 2), 0),
+     ((3, 7), (1, 3, 1, 3), 1), ((2, 2), NONE, 0), ((1, 1), NONE, 0), ((3, 12), (1, 6, 1, 6), 0),
+     ((3, 12), (1, 6, 1, 6), 1)],
+    [((9, 10),), ((13, 13),), ((11, 8),)],
+    [(2,), (3,), (5,)]))
 def test_alternate_rows(seed, name, kernel, pads, shift, size, tile_rows):
     """Stride 2 both ways; tiles of an odd number of rows leave a row out."""
     program, *rest = depthwise_case(seed, CONFIGS[name], kernel, (2, 2), pads, size, tile_rows, shift=shift,
@@ -265,6 +264,7 @@ def test_optional_read_that_does_not_wait_for_its_load(hazards):
         hazards.store_reads(7, 0, np.array([4]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride,shift", [(1, 0), (2, 0), (2, 1)])
 @pytest.mark.parametrize("tile_rows", [2, 3])
 def test_every_token_matters(seed, stride, shift, tile_rows):

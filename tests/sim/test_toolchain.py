@@ -9,6 +9,7 @@ from sim.rtl.build import compile_library
 from sim.toolchain import child_process
 
 
+@pytest.mark.cli
 def test_temporary_files_of_a_tool_are_in_its_folder(tmp_path: Path):
     """So they go with it, when the tool is ended before it removes them."""
     with child_process(["mktemp"], tmp_path) as process:

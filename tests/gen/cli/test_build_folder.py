@@ -13,6 +13,7 @@ from gen.hw.export import DESCRIPTIONS
 from tests.gen.cli.calls import error_line
 
 
+@pytest.mark.rtl
 def test_build_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["build", "--board", "zynq7020", "--macs", "16", "--acc-depth", "128", "-o", "out", "--json"]) == 0
     captured = capsys.readouterr()
@@ -39,6 +40,7 @@ def test_every_machine_has_a_folder_of_its_own():
     assert re.fullmatch("zu3eg-64-[0-9a-f]{8}", names[3])
 
 
+@pytest.mark.rtl
 def test_nothing_of_an_earlier_build_stays(tmp_path: Path, capsys: pytest.CaptureFixture):
     """Resources and projects of another machine go; files of other origin stay."""
     folder = tmp_path / "out"

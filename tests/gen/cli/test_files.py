@@ -43,6 +43,7 @@ def test_models_and_programs_are_told_apart(model: str, samples: str, capsys: py
     assert not Path("y.npu").exists()
 
 
+@pytest.mark.slow
 def test_names_are_only_names(model: str, samples: str, capsys: pytest.CaptureFixture):
     """Square brackets are no markup, dollars no formula, control characters do not reach the terminal."""
     data = onnx.load(model)

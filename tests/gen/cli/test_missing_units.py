@@ -39,6 +39,7 @@ def test_other_commands_say_it_too(line: str, capsys: pytest.CaptureFixture):
     assert capsys.readouterr().err.count("has use for") == 1
 
 
+@pytest.mark.slow
 def test_units_that_help_each_other(capsys: pytest.CaptureFixture):
     """What each gives by itself, and what both do; features that are there stay in what is to be given."""
     gated("Sigmoid", "Mul")

@@ -30,6 +30,7 @@ def evil(model: str, capsys: pytest.CaptureFixture) -> Callable[..., str]:
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("up", ["../", "", "/"])
 def test_a_programs_name_is_no_path(up: str, evil: Callable[..., str], samples: str, tmp_path: Path,
                                     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
@@ -45,6 +46,7 @@ def test_a_programs_name_is_no_path(up: str, evil: Callable[..., str], samples: 
     assert (tmp_path / "victim.onnx").read_text() == (tmp_path / "in" / "victim.onnx").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_names_of_a_program_do_not_move_the_cursor(evil: Callable[..., str], capsys: pytest.CaptureFixture):
     layers = json.loads(zipfile.ZipFile("good.npu").read("program.json"))["layers"]
     path = evil(layers=[{**layer, "name": "same\x1b[2J\n9: end\u202e"} for layer in layers], name="a\nb\x07")
@@ -94,6 +96,7 @@ def test_program_of_another_configuration(model: str, samples: str, capsys: pyte
     assert main(["run", "digits.npu", "--input", samples, "--macs", "64", "--limit", "1"]) == 0
 
 
+@pytest.mark.rtl
 def test_a_program_has_the_clock_of_its_board(model: str, samples: str, capsys: pytest.CaptureFixture):
     assert main(["compile", model, "--board", "ecp5", "--macs", "32", "-o", "digits.npu"]) == 0
     assert main(["build", "--board", "ecp5", "--macs", "32", "-o", "out"]) == 0

@@ -12,6 +12,7 @@ from gen.cli import main
 from gen.program.program import Program
 
 
+@pytest.mark.slow
 def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["profile", model, "--macs", "64", "--clock", "100", "-o", "out", "--json"]) == 0
     profile = json.loads(capsys.readouterr().out)
@@ -33,6 +34,7 @@ def test_profile_of_the_time_model(model: str, tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "out" / "profile.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.rtl
 def test_rtl_and_demo(capsys: pytest.CaptureFixture, tmp_path: Path):
     """The demo at its smallest: the Verilog in Verilator gives the bytes of the reference."""
     assert main(["demo", "--macs", "16", "--limit", "2", "--json"]) == 0
@@ -43,6 +45,7 @@ def test_rtl_and_demo(capsys: pytest.CaptureFixture, tmp_path: Path):
     assert Program.load(tmp_path / "build" / "demo" / "digits.npu").config.macs == 16
 
 
+@pytest.mark.rtl
 def test_demo_draws(capsys: pytest.CaptureFixture):
     assert main(["demo", "--macs", "16", "--limit", "1"]) == 0
     out = capsys.readouterr().out

@@ -48,6 +48,7 @@ def test_features(model: str, samples: str, tmp_path: Path, capsys: pytest.Captu
     assert "compiled for another configuration" in line and "depthwise 1 (program) / 0" in line
 
 
+@pytest.mark.rtl
 def test_narrow_winograd(model: str, samples: str, tmp_path: Path, capsys: pytest.CaptureFixture):
     """Layers and their shifts are in the program, which computes what the reference does with them."""
     machine = ["--macs", "64", "--features", "winograd"]
@@ -125,6 +126,7 @@ def test_compare_with_onnxruntime(model: str, samples: str, capsys: pytest.Captu
     assert result["samples"] == 3 and max(row["largest"] for row in result["layers"]) <= 1
 
 
+@pytest.mark.slow
 def test_results_say_which_machine_they_are_of(model: str, monkeypatch: pytest.MonkeyPatch,
                                                capsys: pytest.CaptureFixture):
     monkeypatch.setattr("cores.emit.emit_verilog", lambda config: "")

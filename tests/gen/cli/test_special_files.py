@@ -134,6 +134,7 @@ def test_a_cache_that_is_a_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         assert f"NPUGEN_BUILD={chosen}: file is no folder" in said
 
 
+@pytest.mark.slow
 def test_yaml_that_is_no_yaml(digits: Path, capsys: pytest.CaptureFixture):
     """PyYAML raises errors of its own, and Python's for numbers and dates."""
     for value in ("9" * 5000, "0x" + "f" * 5000, "2001-99-99", "1:" * 3000 + "1", "!!int ''", "!!python/object:os.x {}",

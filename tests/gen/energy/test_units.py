@@ -56,6 +56,7 @@ def test_energy_of_cells_and_changes():
     assert unit.per_product(32) == pytest.approx(unit.per_cycle * 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("circuit", [None, Circuit.XNOR_MUX])
 def test_units_are_measured_once(circuit: Circuit | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A small simulation of the unit itself, and an area that stands in for Yosys's."""

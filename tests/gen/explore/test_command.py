@@ -36,6 +36,7 @@ def explored(capsys: pytest.CaptureFixture, *options: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_files_and_table(tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(console, "_width", 160)
     folder = tmp_path / "new"
@@ -62,6 +63,7 @@ def test_the_default_space_is_of_presets(capsys: pytest.CaptureFixture):
     assert values["seed"] == 5
 
 
+@pytest.mark.slow
 def test_a_space_from_a_file_and_options_over_it(tmp_path: Path, capsys: pytest.CaptureFixture):
     path = tmp_path / "space.json"
     path.write_text(json.dumps({"macs": [64, 128], "features": ["none", ["gather"]]}))
@@ -69,6 +71,7 @@ def test_a_space_from_a_file_and_options_over_it(tmp_path: Path, capsys: pytest.
     assert values["space"] == {"macs": [64], "features": ["none", "gather"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["grid", "random", "optuna"])
 def test_known_results_change_nothing(method: str, kept: Path, capsys: pytest.CaptureFixture):
     if method == "optuna":
@@ -131,6 +134,7 @@ def test_extras_that_are_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_processes_give_the_same(capsys: pytest.CaptureFixture):
     alone = explored(capsys, *SMALL, "--no-cache")
     assert main(["explore", MODEL, "--jobs", "2", "--json", *SMALL]) == 0
@@ -191,6 +195,7 @@ def another_state() -> str:
     return STATES.pop(0)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_gives_the_same(capsys: pytest.CaptureFixture):
     alone = explored(capsys, *SMALL, "--no-cache")

@@ -41,6 +41,7 @@ def evaluated(problem: MachineProblem, number: int = 0) -> Evaluation:
     return problem.evaluation(point, [problem.meter.measure([job.content])[0] for job in problem.jobs(point)])
 
 
+@pytest.mark.slow
 def test_cycles_are_those_of_a_program(model: ModelFile, rng: np.random.Generator):
     """Of a random machine and density: the program that `compile` writes takes as long on the time model."""
     for _ in range(3):
@@ -71,6 +72,7 @@ def test_cycles_are_those_of_a_profile(memory: str, model: ModelFile, tmp_path: 
     assert (found.facts["clock_mhz"], found.facts["clock_basis"]) == (profile["clock_mhz"], profile["clock"])
 
 
+@pytest.mark.slow
 def test_jobs_of_one_program_are_one_group(model: ModelFile):
     space = space_of({"memory": ["ideal", "zu3eg", "kv260"], "macs": 128})
     problem = MachineProblem(space, BOARD, MachineMeter([model]))
@@ -141,6 +143,7 @@ def test_energy_that_is_kept(model: ModelFile):
     assert all(1 > a > b > c > 0 for a, b, c in zip(*shares, strict=True)) and shares[0]
 
 
+@pytest.mark.slow
 def test_accuracy_by_samples(model: ModelFile, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     """As `prune` measures it."""
     samples = read_samples(digits / "digits_test.npz", model_specs(parse("m", model.content).inputs), limit=100)

@@ -34,6 +34,7 @@ class Slow:
         return [{"number": job["number"]} for job in jobs]
 
 
+@pytest.mark.slow
 def test_results_come_as_they_are_done(tmp_path: Path):
     """The first group waits for the second one's result."""
     groups = [[{"number": 0, "until": str(tmp_path / "there")}], [{"number": 1}, {"number": 2}]]
@@ -47,6 +48,7 @@ def test_results_come_as_they_are_done(tmp_path: Path):
         assert isinstance(workers, Here) and sorted(workers.run(groups)) == sorted(order)
 
 
+@pytest.mark.slow
 def test_what_is_under_way_is_given_up(tmp_path: Path):
     """A job without an end goes with the context."""
     begun, never = tmp_path / "begun", tmp_path / "never"
@@ -68,6 +70,7 @@ def assert_ended(process: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_tools_end_with_their_worker(tmp_path: Path):
     tool = tmp_path / "tool"
     groups = [[{"number": 0, "tool": str(tool)}], [{"number": 1, "until": str(tool)}]]

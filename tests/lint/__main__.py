@@ -1,0 +1,9 @@
+"""``python -m tests.lint``: a line for each rule that is broken; exit status 1 if there is one."""
+
+import sys
+
+from tests.lint import imports, reads, texts
+
+lines = [line for rules in (imports, reads, texts) for line in rules.broken()]
+print(*lines, sep="\n", end="\n" if lines else "")
+sys.exit(bool(lines))
