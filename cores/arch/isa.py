@@ -63,8 +63,8 @@ class Opcode(enum.IntEnum):
     STORE_ADD = 98
     STORE_MULTIPLY = 99
     STORE_LEAKY = 100
-    STORE_TABLE = 101
-    STORE_SIGNS = 102
+    STORE_TABLE = 104       # what only some machines have is told from the rest by few bits
+    STORE_SIGNS = 108
     STORE = 127
 
     @property
