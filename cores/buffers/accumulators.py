@@ -29,8 +29,8 @@ class AccumulatorSlice(wiring.Component):
         address = range(2 * config.acc_depth)
         super().__init__({
             "read_address": In(address),   # word to add to, bank above the address
-            "clear": In(1),                # a cycle behind its address: replace the word
-            "sums": In(data.ArrayLayout(signed(config.sum_bits), lanes)),  # two cycles behind it
+            "clear": In(1),                # a cycle after its address: replace the word
+            "sums": In(data.ArrayLayout(signed(config.sum_bits), lanes)),  # two cycles after it
             "carries": In(lanes),          # added with the sums
             "write_enable": In(1),         # the total of the cycle is complete
             "write_address": In(address),  # word that it goes to
@@ -82,7 +82,7 @@ class Accumulators(wiring.Component):
     """Two banks of ``acc_depth`` words of ``oc_lanes * pixel_lanes`` accumulators.
 
     A word with ``enable`` high is added to the word at ``address`` of ``bank``, or replaces it if ``first``. ``sums``
-    come `READ_AHEAD` cycles behind the address; the same word may be used again `HAZARD` cycles later. The store engine
+    come `READ_AHEAD` cycles after the address; the same word may be used again `HAZARD` cycles later. The store engine
     reads through a port of its own, one cycle latency, the data held until its next read.
 
     Each word is written to two memories that hold both banks, one read by the adders, one by the store engine: as many
@@ -108,7 +108,7 @@ class Accumulators(wiring.Component):
             "first": In(1),                          # replace the word instead of adding to it
             "bank": In(1),                           # that the word is in
             "address": In(range(config.acc_depth)),  # of the word
-            # `READ_AHEAD` cycles behind the address.
+            # `READ_AHEAD` cycles after the address.
             "sums": In(data.ArrayLayout(signed(config.sum_bits), config.acc_lanes)),
             "carries": In(config.oc_lanes),          # of each output lane, added to the sums of pixel 1
             "read_enable": In(1),                    # the store engine reads

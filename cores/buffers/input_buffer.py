@@ -63,7 +63,7 @@ class InputBuffer(wiring.Component):
     in the cycle in which it is read is read as it was before.
     """
 
-    #: Cycles from an address to its entry: 1, or more with registers behind the memories. All stages follow from it.
+    #: Cycles from an address to its entry: 1, or more with registers after the memories. All stages follow from it.
     LATENCY = 2
 
     def __init__(self, config: NpuConfig):
@@ -73,7 +73,7 @@ class InputBuffer(wiring.Component):
         members = {
             "write": In(BufferWrite(config)),  # entries to be written
             "read_address": In(data.ArrayLayout(address, banks)),  # entry of each bank
-            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),  # entries, `LATENCY` behind their addresses
+            "read_data": Out(data.ArrayLayout(config.entry_bits, banks)),  # entries, `LATENCY` after their addresses
         }
         if config.binary_rows:
             members["read_zero"] = Out(data.ArrayLayout(2, banks))  # flags of their halves

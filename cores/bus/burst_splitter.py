@@ -57,7 +57,7 @@ class BurstSplitter(wiring.Component):
         valid, address, tag = Signal(), Signal.like(run.address), Signal.like(run.tag)
         # The length of the run's last burst: if it has but one, its own, else the place of its last beat.
         last_length, last_place = Signal(low_bits), Signal(low_bits)
-        # Boundaries that are behind the burst at hand; there is one, so it goes up to it.
+        # Boundaries that are after the burst at hand; there is one, so it goes up to it.
         boundaries, goes_on = Signal(max(len(run.length) - low_bits, 0) + 1), Signal()
         run_end = Signal(low_bits + len(boundaries))
         m.d.comb += [

@@ -62,7 +62,7 @@ class WriteEngine(wiring.Component):
         m.submodules.splitter = splitter = BurstSplitter(
             address_width=config.address_width, beat_bytes=config.beat_bytes, length_width=len(self.run.p.length),
             tag_width=tag_layout.size, burst_beats=min(MAX_BURST, BOUNDARY_BYTES // config.beat_bytes))
-        # Bursts behind the one whose beats are sent (AWLEN), and bursts still to be answered (index, whether to
+        # Bursts after the one whose beats are sent (AWLEN), and bursts still to be answered (index, whether to
         # report).
         m.submodules.lengths = lengths = Fifo(width=LENGTH_BITS, depth=config.outstanding_writes)
         m.submodules.answers = answers = Fifo(width=1 + INDEX_BITS, depth=config.outstanding_writes)
@@ -97,7 +97,7 @@ class WriteEngine(wiring.Component):
         # Once ``flush`` is up the rest of the bursts is sent without strobes. It must not change a beat that waits on
         # the bus: not its strobes (so it waits for a beat boundary) and not its data (so nothing enters the buffer).
         flush = Signal()
-        # The burst whose beats are sent, and how many are behind the one at hand.
+        # The burst whose beats are sent, and how many are after the one at hand.
         sending, behind, next_burst = Signal(), Signal(LENGTH_BITS), Signal()
         with m.If(self.halt & (~axi.wvalid | axi.wready)):
             m.d.sync += flush.eq(1)

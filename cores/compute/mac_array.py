@@ -144,7 +144,7 @@ class MacArray(wiring.Component):
 
     Latency from ``pixels`` to ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights
     are taken over from the weight loader between the last word of the step before and its own first: ``load_indices``
-    comes ``MacArray.align(config)`` - 1 cycles behind that word's ``pixels``. With ``depthwise``, words with ``window``
+    comes ``MacArray.align(config)`` - 1 cycles after that word's ``pixels``. With ``depthwise``, words with ``window``
     reach back over ``window_reads`` reads. Where sums are cleared, those of another unit take their place.
 
     Golden model: ``sim.golden.conv2d_accumulate``.

@@ -227,13 +227,13 @@ class TileLoops(wiring.Component):
                 m.d.sync += [group.eq(group + 1), *groups.next(),
                              last_tap.eq(groups.next_is_last & kxs.last & kys.last)]
 
-        # The next step is known in the cycle behind a step's first issue.
+        # The next step is known in the cycle after a step's first issue.
         next_group = Signal.like(group, name="group_behind")
         m.d.sync += next_group.eq(Mux(groups.last, 0, group + 1))
         m.d.comb += self.next_group.eq(Mux(self.at_start, group, next_group))
 
         # -- pixels -------------------------------------------------------------------------------------------------
-        next_row = Signal(ENTRY_BITS)           # offset of the row behind this one
+        next_row = Signal(ENTRY_BITS)           # offset of the row after this one
         pixel_offset = Signal(ENTRY_BITS)
         taken = Signal(range(banks + 1))        # pixels of a read that a cycle takes
         m.d.comb += taken.eq(Mux(pool, 1, px))
@@ -279,7 +279,7 @@ class TileLoops(wiring.Component):
         emits = Signal(init=1)
         m.d.comb += [self.lower.eq(emits), self.upper.eq(emits), self.upper_address.eq(self.acc_address)]
         if config.depthwise:
-            # A window may read on behind its row's last word, for that word's taps.
+            # A window may read on after its row's last word, for that word's taps.
             words_left = Signal.like(own.words, name="words_left")
             first_row = Signal()
             above = Signal()
@@ -306,7 +306,7 @@ class TileLoops(wiring.Component):
 
         # -- the nests ----------------------------------------------------------------------------------------------
         # What begins is loaded in any case, with the last ``go`` and while nothing runs; ``start`` says
-        # whether it runs, which behind a running instruction comes with a ``go``.
+        # whether it runs, which after a running instruction comes with a ``go``.
         with m.If(self.go | ~self.running):
             with m.If(~self.running | self.last):
                 base = self.next_word.buf_base

@@ -35,7 +35,7 @@ class TileSequencer(wiring.Component):
     With ``stochastic_rows`` a word of streams stays for some cycles (`WordPace`); the loops go on with its last.
 
     A step starts when its weights are ready and ``min_step`` cycles after the step before (the accumulators' hazard).
-    The instruction behind the running one is decoded early, so that its weights can be gathered (``fill_*``).
+    The instruction after the running one is decoded early, so that its weights can be gathered (``fill_*``).
 
     Sums of windows and of streams come later than others', so instructions of another kind keep a ``distance``: cycles
     between the last issue of one and the other's becoming the running instruction.
@@ -43,7 +43,7 @@ class TileSequencer(wiring.Component):
     Raises ValueError unless ``min_step`` and ``distance`` are positive.
     """
 
-    #: Ports that are those of the engine it is in; ``idle`` and ``post_store`` take what is behind it too.
+    #: Ports that are those of the engine it is in; ``idle`` and ``post_store`` take what is after it too.
     SHARED = ("queue", "load_level", "load_take", "store_level", "store_take", "post_load", "state", "index", "error",
               "halt")
     #: Cycles from the loops to ``address``.
@@ -173,7 +173,7 @@ class TileSequencer(wiring.Component):
             m.d.sync += following.valid.eq(0)
 
         # -- what the weight loader gathers next --------------------------------------------------------------------
-        # The first step that has not started: the one at the counters, or the one behind it.
+        # The first step that has not started: the one at the counters, or the one after it.
         with m.If(running & ~pool & (loops.at_start | ~loops.last_step)):
             m.d.comb += [
                 self.fill_valid.eq(1),
@@ -227,7 +227,7 @@ class TileSequencer(wiring.Component):
             m.d.sync += [issue.upper_gemm.eq(go & ~pool & loops.upper), issue.upper_address.eq(loops.upper_address)]
 
         # -- report -------------------------------------------------------------------------------------------------
-        # A cycle behind the issue; ``index`` may be the next instruction's by then.
+        # A cycle after the issue; ``index`` may be the next instruction's by then.
         issued, issued_index, beyond_bank, no_geometry = Signal(), Signal(INDEX_BITS), Signal(), Signal()
         entries = Signal.like(loops.address, name="entries")
         m.d.sync += [

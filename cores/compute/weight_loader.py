@@ -1,4 +1,4 @@
-"""Weight loader: the weights of the next step, gathered behind those at work."""
+"""Weight loader: the weights of the next step, gathered after those at work."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -42,7 +42,7 @@ class WeightLoader(wiring.Component):
 
     @staticmethod
     def rows_taken(config: NpuConfig, kind: StepKind) -> int:
-        """Cycles from the first issue of a step of a unit's rows until these are copied: they are behind the buffer's
+        """Cycles from the first issue of a step of a unit's rows until these are copied: they are after the buffer's
         registers.
         """
         return TileSequencer.LATENCY + InputBuffer.LATENCY + ARRAY_UNITS[kind].rows_copied(config)
@@ -203,7 +203,7 @@ class WeightLoader(wiring.Component):
         if config.unit_rows:
             m.d.sync += self.row_taken.eq(taking)
 
-        # -- indices: beats behind the weights, or made beside the first beats of a step that has none ----------------
+        # -- indices: beats after the weights, or made beside the first beats of a step that has none ----------------
         index_beat = Signal(config.beat_bits)
         made = self._dense_indices(step.group)
         m.d.comb += index_beat.eq(made[0])

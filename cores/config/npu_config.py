@@ -35,7 +35,7 @@ class NpuConfig(Settings):
 
     @classmethod
     def preset(cls, macs: int, **overrides: int) -> Self:
-        """The configuration behind ``--macs``; ``overrides`` replace single fields.
+        """The configuration that ``--macs`` stands for; ``overrides`` replace single fields.
 
         Raises ConfigError when there is no such preset.
         """

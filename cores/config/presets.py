@@ -8,7 +8,7 @@ from cores.config.units import UNITS, Settings
 
 __all__ = ["FEATURES", "PRESET_MACS", "feature_fields", "features_of", "preset_fields"]
 
-#: Lanes and memory depths behind each ``--macs`` preset.
+#: Lanes and memory depths of each ``--macs`` preset.
 _PRESETS: dict[int, dict[str, int]] = {
     16: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=1, pixel_lanes=2, input_depth=2048),
     32: dict(oc_lanes=8, ic_lanes=8, nnz_lanes=2, pixel_lanes=2, input_depth=2048),
@@ -26,7 +26,7 @@ FEATURES: dict[str, tuple[str, ...]] = {unit.name: unit.sets for unit in UNITS}
 
 
 def preset_fields(macs: int, overrides: dict[str, int]) -> dict[str, int]:
-    """The fields behind ``--macs``; ``overrides`` replace single ones. Raises ConfigError where there is none."""
+    """The fields of a preset; ``overrides`` replace single ones. Raises ConfigError where there is none."""
     if macs not in _PRESETS:
         presets = ", ".join(map(str, _PRESETS))
         raise ConfigError(f"macs must be one of {presets} (or give the lanes by hand), not {macs!r}")

@@ -36,7 +36,7 @@ def _forbidden(opcode: Opcode, config: NpuConfig) -> set[int]:
 
 
 class InstructionCheck(wiring.Component):
-    """``illegal`` and ``queue`` of the ``word`` of the last ``take``, `LATENCY` cycles behind it.
+    """``illegal`` and ``queue`` of the ``word`` of the last ``take``, `LATENCY` cycles after it.
 
     Illegal is what `instruction.decode` refuses: unknown opcodes, reserved bits, zeros where the minimum is one,
     foreign tokens; and what the configuration does not have (`units.missing`).

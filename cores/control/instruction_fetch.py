@@ -152,7 +152,7 @@ class InstructionFetch(wiring.Component):
         """Requests with reserved room, the beat buffer, and the gearbox from beats to instructions.
 
         An instruction that ``check`` takes is ``valid``, with its bus ``response``, until it is ``taken``. With END a
-        beat behind it leaves the buffer; for the room that this makes nothing is asked, as all is ``stopped`` then.
+        beat after it leaves the buffer; for the room that this makes nothing is asked, as all is ``stopped`` then.
         """
         beat_bytes = self.config.beat_bytes
         m.submodules.buffer = buffer = ShallowFifo(width=self.config.beat_bits + 2, depth=self.BUFFER_BEATS)

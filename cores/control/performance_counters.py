@@ -35,7 +35,7 @@ class PerformanceCounters(wiring.Component):
             "clear": In(1),              # set all to zero; events of this cycle are not counted
             "select": In(range(count)),  # counter that is wanted
             "value": Out(COUNTER_BITS),  # its sum of all cycles before the last `LATENCY`, when ``valid``
-            "valid": Out(1),             # at most ``count`` cycles behind ``select``
+            "valid": Out(1),             # at most ``count`` cycles after ``select``
         })
 
     def elaborate(self, platform):

@@ -14,7 +14,7 @@ class _Ring(FIFOInterface, Elaboratable):
     """What all have: a memory of ``depth`` entries, a power of two, written and read in a circle.
 
     ``w_rdy``, and whether the memory has an entry, come from registers and not from comparisons of its level: paths
-    from one engine to the next begin behind them.
+    from one engine to the next begin after them.
 
     Raises ValueError unless ``depth`` is a power of two above 1.
     """

@@ -31,7 +31,7 @@ class BufferWriter(wiring.Component):
     `PaddedWalk` goes through the pixels of a load ahead of the data; `LoadDispatch` begins it when the one before it
     has ended. Then its pixels meet their data. Those of LOAD_WGT and LOAD_SIDE are passed on to their rings. Those of
     LOAD_ACT are padded by `PixelPath` (or `GatheredPath`, with ``gather`` in the configuration), placed by
-    `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes behind a LOAD_WINOGRAD go through `TileLoader`,
+    `EntryPlacer` and written by `BufferPort`; with ``winograd``, boxes after a LOAD_WINOGRAD go through `TileLoader`,
     which goes on writing while other loads follow. The next LOAD_ACT waits for it.
 
     Beats of the store engine (``kept``, with ``local_store``) go first: no entry of a LOAD_ACT sets out in their cycle,
@@ -68,7 +68,7 @@ class BufferWriter(wiring.Component):
         m.submodules.path = path = GatheredPath(config) if config.gather else PixelPath(config)
         m.submodules.walk = walk = PaddedWalk(left_bits=len(path.left))
         m.submodules.placer = placer = EntryPlacer(config)
-        # Entries are placed a cycle behind their setting out.
+        # Entries are placed a cycle after their setting out.
         m.submodules.port = port = BufferPort(config, latency=path.LATENCY - 1)
         assert path.LATENCY == self.latency(config)
 
@@ -93,7 +93,7 @@ class BufferWriter(wiring.Component):
             path.extent.eq(self.queue.payload.extent),
             *[unit.geometry.eq(dispatch.geometry) for unit in (path, placer)],
             # While the instruction leaves the queue. The last entry of the box before it is placed in that cycle, its
-            # first one behind it.
+            # first one after it.
             placer.start.eq(path.begin if config.gather else dispatch.box_begins),
             placer.base.eq(path.base if config.gather else dispatch.base),
             walk.left.eq(path.left),

@@ -50,7 +50,7 @@ class EntryPlacer(wiring.Component):
         with m.If(placing):
             m.d.sync += entry.eq(onwards)
         if self.config.banks > 1:
-            columns = Signal(len(geometry.stride) + 1)      # behind this one, of those of a bank; see `count_down`
+            columns = Signal(len(geometry.stride) + 1)      # after this one, of those of a bank; see `count_down`
             bank = Signal(BankShape(self.config))
             first = Signal(ENTRY_BITS)      # entry of the bank's first column of the ``stride`` that it has here
             more, bank_end = pixels.lanes[1:], Signal()

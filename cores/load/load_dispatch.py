@@ -28,7 +28,7 @@ class LoadDispatch(wiring.Component):
     bring none, as tokens are in order.
 
     All that an instruction waits for but the load at hand is looked at `LOOK` cycles before. A load leaves the queue
-    `LEAVE` cycles behind its ``start``, and in that cycle its token leaves the counter. ``index`` and ``post`` are its
+    `LEAVE` cycles after its ``start``, and in that cycle its token leaves the counter. ``index`` and ``post`` are its
     own from then on.
     """
 

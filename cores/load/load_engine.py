@@ -33,7 +33,7 @@ class LoadEngine(wiring.Component):
 
     #: Beats asked for and not yet taken by the writer: two of the longest bursts, or many short ones.
     FIFO_DEPTH = 512
-    #: Instructions whose data is under way behind the one being written.
+    #: Instructions whose data is under way after the one being written.
     CONTEXTS = 8
 
     def __init__(self, config: NpuConfig):
@@ -92,7 +92,7 @@ class LoadEngine(wiring.Component):
                        *(("kept",) if config.local_store else ()))
 
         # -- report -----------------------------------------------------------------------------------------------
-        # All of it a cycle behind what it tells of; an error of a beat, or of an entry, two.
+        # All of it a cycle after what it tells of; an error of a beat, or of an entry, two.
         bad_beat, bad_code = Signal(), Signal(ErrorCode)
         m.d.sync += [
             bad_beat.eq(writer.input.valid & writer.input.ready & failed),

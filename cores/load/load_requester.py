@@ -24,7 +24,7 @@ class LoadRequester(wiring.Component):
     follow: for block, row, bursts of up to 256 beats. Room for a burst is reserved before it is asked for. A request
     stands until it is taken, also when the machine halts.
 
-    Every step but one is a cycle behind what it depends on: an instruction is looked at for a cycle before it is
+    Every step but one is a cycle after what it depends on: an instruction is looked at for a cycle before it is
     taken, a burst is compared with the room that there is and with the region's end in the cycle before it goes out.
     Raises ILLEGAL for a LOAD_ACT without a LOAD_SET in front of it, READ_RANGE for a row that is not inside the region.
     """
@@ -102,9 +102,9 @@ class LoadRequester(wiring.Component):
         row_pitch = Signal.like(geometry.row_pitch)
         burst_bits = MAX_BURST.bit_length() - 1
         row = Signal.like(wgt.beats)            # beats of a row, less one
-        whole = Signal(len(row) - burst_bits + 1)   # bursts of the row behind this one, less one; see `count_down`
+        whole = Signal(len(row) - burst_bits + 1)   # bursts of the row after this one, less one; see `count_down`
         rows = Signal.like(act.rows)
-        rows_left, blocks_left = Signal(len(rows) + 1), Signal(len(act.blocks) + 1)     # behind this one, less one
+        rows_left, blocks_left = Signal(len(rows) + 1), Signal(len(act.blocks) + 1)     # after this one, less one
         last_burst, last_row, last_block = whole[-1], rows_left[-1], blocks_left[-1]
         go = Signal()
         # Where the next burst, row and block begin: added while a burst stands, a cycle before it goes out.

@@ -13,7 +13,7 @@ from .phase_counter import PhaseCounter, count_down
 __all__ = ["Box", "PaddedWalk", "WalkedPixel"]
 
 #: ``blocks`` times ``height`` rows of ``width`` pixels. Those of a ``ring`` are data, and so are those of a box that
-#: are in ``rows`` rows behind ``pad_top``, as far as padding leaves them to be.
+#: are in ``rows`` rows after ``pad_top``, as far as padding leaves them to be.
 Box = data.StructLayout({
     **{name: field_shape(Opcode.LOAD_ACT, name) for name in ("blocks", "pad_top", "rows")},
     "height": EXTENT_BITS,
@@ -29,13 +29,13 @@ class PaddedWalk(wiring.Component):
     """Say of a box's pixel whether it is data or padding, and whether it ends its row, its block or the box.
 
     For block, row, column, one pixel a cycle, also from box to box: the next one is taken when the last row of the one
-    before it is under way. Its first pixel comes `LATENCY` cycles behind it. All that a pixel depends on is known a
+    before it is under way. Its first pixel comes `LATENCY` cycles after it. All that a pixel depends on is known a
     cycle before, and two pixels may wait.
     """
 
     #: Cycles from a box to its first pixel: box, counters, buffer.
     LATENCY = 2 + StreamBuffer.LATENCY
-    #: Pixels that may wait behind the counters.
+    #: Pixels that may wait after the counters.
     AHEAD = StreamBuffer.DEPTH
 
     def __init__(self, *, left_bits: int):
@@ -59,7 +59,7 @@ class PaddedWalk(wiring.Component):
         # The box at hand, or the next one: in the last row nothing of the one at hand is needed any more.
         box, fresh = Signal(Box), Signal()
         walking, ring = Signal(), Signal()
-        blocks = Signal(members["blocks"].width + 1)        # behind the present one, less one
+        blocks = Signal(members["blocks"].width + 1)        # after the present one, less one
         step, over, pixel = Signal(), Signal(), buffer.input.payload
         m.d.comb += [
             self.boxes.ready.eq(~fresh & (~walking | (rows.last & pixel.last_block))),

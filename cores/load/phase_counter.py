@@ -36,7 +36,7 @@ class PhaseCounter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Steps behind this one; steps from this one on of padding in front, and of data, less one.
+        # Steps after this one; steps from this one on of padding in front, and of data, less one.
         behind, before, data = (Signal(len(port) + 1, name=name) for port, name in (
             (self.length, "behind"), (self.before, "before_data"), (self.data, "data_left")))
         m.d.comb += [self.last.eq(behind[-1]), self.in_data.eq(before[-1] & ~data[-1])]

@@ -30,7 +30,7 @@ class LocalWriter(wiring.Component):
     """Gives each beat of ``data`` its bank and entry: neighbours of a run lie in neighbouring banks.
 
     A beat a cycle; ``kept`` is `LATENCY` cycles later and stands for one, and `BufferWriter` takes it at once.
-    ``posted`` comes as far behind the last beat as the load engine's own token behind its. BUFFER for a beat beyond the
+    ``posted`` comes as far after the last beat as the load engine's own token after its. BUFFER for a beat beyond the
     last entry.
     """
 

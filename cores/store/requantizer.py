@@ -25,7 +25,7 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     """A pixel that sets out this cycle if ``valid``.
 
     ``select`` is ``pixel * oc_groups + group`` of the accumulator word; ``pooled`` takes the pool unit's beat instead.
-    ``load`` takes the channel parameters over for this pixel and those behind it; ``release``: that was the last time.
+    ``load`` takes the channel parameters over for this pixel and those after it; ``release``: that was the last time.
     ``row_end``: the last of its row.
 
     With ``winograd``, words are also read for a pixel before it sets out: the first of its sum has ``first``, those
@@ -45,15 +45,15 @@ class Requantizer(wiring.Component):
     is a sum of words, the last of them its pixel's own, and all but reading and selecting these is a cycle later; with
     ``bare_blocks`` a word has a register in front of the selection, and the same is a cycle later. With a second stage
     every pixel needs ``load``, and pixels set out multiples of `ADD_CYCLES` apart; with STORE_LEAKY, which has no
-    residual, none sets out `SECOND` cycles behind another. ``chain`` stands still while pixels are under way.
+    residual, none sets out `SECOND` cycles after another. ``chain`` stands still while pixels are under way.
     ``released`` follows an issue's ``release`` once ``channels`` may change. Golden models: ``sim.golden.requantize``,
     ``sim.golden.residual_add``, ``sim.golden.bend``, ``sim.golden.product``.
 
-    With a STORE_MULTIPLY the residual has its turn `FACTOR` cycles behind its pixel, so that its total is there when
+    With a STORE_MULTIPLY the residual has its turn `FACTOR` cycles after its pixel, so that its total is there when
     the first stage's result comes back: it takes the place of an accumulator, and the result that of a multiplier.
 
     With STORE_SIGNS the output is beats of signs (`sim.signs.pack_map`), `PACKING` cycles later. They pass
-    through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer behind them would take a
+    through the lanes' last registers, whose clip makes zero in that cycle: a multiplexer after them would take a
     look-up table for every bit of a beat. ``packed`` tells of a pixel that makes no beat of its own.
     """
 
@@ -63,16 +63,16 @@ class Requantizer(wiring.Component):
     SECOND = 8
     ADD_LATENCY = LATENCY + SECOND
     #: Those to the turn of a residual that is multiplied: with the lane's five and the register of the sources its
-    #: total is there at the result's. Like the residual's other turn it is one behind a multiple of `ADD_CYCLES`.
+    #: total is there at the result's. Like the residual's other turn it is one after a multiple of `ADD_CYCLES`.
     FACTOR = SECOND - 4
     #: Cycles of a pixel with a second stage: its own, and two in which the residual and the first stage's result of
-    #: pixels further behind go through the multipliers.
+    #: pixels further back go through the multipliers.
     ADD_CYCLES = 3
     #: Cycle in which the residual is taken.
     RESIDUAL = 2
     #: Cycles from an issue with ``release`` to ``released``; `late` more.
     RELEASE = 4
-    #: Further cycles of a beat of signs, behind its last pixel.
+    #: Further cycles of a beat of signs, after its last pixel.
     PACKING = SignPacker.LATENCY
 
     @classmethod
@@ -94,7 +94,7 @@ class Requantizer(wiring.Component):
             "accumulators": In(data.ArrayLayout(signed(config.acc_width), config.acc_lanes)),
             # Beat of the pool unit, in the cycle of the issue.
             "pooled": In(data.ArrayLayout(signed(POOL_WIDTH), lanes)),
-            "residual": In(config.beat_bits),  # beat of the other operand, `RESIDUAL` cycles behind the issue
+            "residual": In(config.beat_bits),  # beat of the other operand, `RESIDUAL` cycles after the issue
             "channels": In(data.ArrayLayout(ChannelLayout(config.acc_width), lanes)),  # parameters of the block
             "released": Out(1),                # these may change
             "chain": In(Chain(config)),        # what is done; stands still while pixels are under way
@@ -128,7 +128,7 @@ class Requantizer(wiring.Component):
                 stages.append(delayed)
         in_second = [Signal(name=f"second{cycle}") for cycle in range(self.ADD_LATENCY + 1)]
         m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
-        a = self.SECOND     # cycles that the first stage's result is behind a pixel
+        a = self.SECOND     # cycles that the first stage's result is after a pixel
 
         def other_turn(cycle: int, stages: list[Value]) -> Value:
             """Of the signals in ``stages``, that of the residual's turn."""

@@ -13,7 +13,7 @@ __all__ = ["SignPacker"]
 class SignPacker(wiring.Component):
     """Collect ``signs`` of pixels until a beat is full or a row ends; what is left of that beat is zero.
 
-    A pixel a cycle. The beat stands in ``beat`` `LATENCY` cycles behind its last pixel, which ``completes`` it; in all
+    A pixel a cycle. The beat stands in ``beat`` `LATENCY` cycles after its last pixel, which ``completes`` it; in all
     other cycles ``beat`` is zero, so that it can be ORed into a path that others use. Golden model:
     ``sim.signs.pack_map``.
     """

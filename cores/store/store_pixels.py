@@ -37,7 +37,7 @@ class StorePixels(wiring.Component):
     (ALTERNATE). Of TILES a pixel has nine positions, a word each; four pixels share a place. With
     ``repeats`` so many columns more have the same pixel, up to the end of the row.
 
-    A position a cycle, the first `latency` cycles behind ``restart``. They are counted ahead, into a `StreamBuffer`:
+    A position a cycle, the first `latency` cycles after ``restart``. They are counted ahead, into a `StreamBuffer`:
     nothing that a pixel waits for is on the counters' paths. That a position is the last of something is known from
     registers, set when it is reached. One that is to come from a bank, which has no such word, is not offered:
     ``beyond`` rises when it would be, or earlier, and no further position follows.
@@ -55,7 +55,7 @@ class StorePixels(wiring.Component):
             "geometry": In(instruction_layout(Opcode.STORE_SET)),  # stands still from a cycle before ``restart`` on
             "store": In(instruction_layout(Opcode.STORE)),  # stands still from ``restart`` on
             "position": Out(stream.Signature(PixelPosition(config))),  # of a pixel, or of a word of its sum
-            "beyond": Out(1),                       # there is no word for the position behind those offered
+            "beyond": Out(1),                       # there is no word for the position after those offered
         })
 
     def elaborate(self, platform):
@@ -175,7 +175,7 @@ class StorePixels(wiring.Component):
         tile_word = Signal.like(word, name="tile_word", reset_less=True)
         far, address = Signal(len(offset) + 1), Signal.like(output.p.address, name="address", reset_less=True)
 
-        # A position of 16 is four rows of four, each ``words`` behind the one before.
+        # A position of 16 is four rows of four, each ``words`` after the one before.
         words3 = Signal(len(words) + 2, reset_less=True)
         m.d.sync += words3.eq(words + (words << 1))
 

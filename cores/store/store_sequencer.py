@@ -23,14 +23,14 @@ _STATE = STATE_CODES["store"]
 class StoreSequencer(wiring.Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
-    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` behind the requantizer, with a
+    A pixel sets out when all it needs is there: the block's channel parameters, ``room`` after the requantizer, with a
     second stage a residual unless that is STORE_LEAKY, or has that of the block's first pixel, with ``pooled`` a beat
     of the pool unit. Of Winograd tiles the words of its sum are read first, one a cycle, and ``issue`` is valid with
     the last. Between blocks there is no gap if the next parameters are there. The set operations wait until the
     requantizer has ``drained``, as it reads ``chain``.
 
     The word of the next position is read in every cycle, whether a pixel sets out or not; a residual is taken
-    `RESIDUAL_CYCLES` behind its pixel's first word: neither the accumulators' enable nor the side ring waits for all
+    `RESIDUAL_CYCLES` after its pixel's first word: neither the accumulators' enable nor the side ring waits for all
     that a pixel waits for.
 
     An operation that loads leaves the queue with the last beat of what it loads; these are taken from the cycle
@@ -64,7 +64,7 @@ class StoreSequencer(wiring.Component):
             "issue": Out(PixelIssue(config)),  # a pixel sets out
             "read": Out(1),                     # a word of sums is read
             "read_address": Out(range(config.acc_depth)),  # its address
-            "drained": In(1),                   # nothing is behind the issue
+            "drained": In(1),                   # nothing is under way
             "room": In(1),                      # for another beat in the next cycle, if no pixel sets out in this one
             "room_behind": In(1),               # the same if one does
             "side_valid": In(1),                # the side ring has a beat
@@ -116,7 +116,7 @@ class StoreSequencer(wiring.Component):
 
         # -- parameters ---------------------------------------------------------------------------------------------
         blocks_to_load = Signal.like(store.blocks, name="blocks_to_load")
-        # Those of the block at hand are there, and the STORE has its token; those of the block behind it are there.
+        # Those of the block at hand are there, and the STORE has its token; those of the block after it are there.
         block_open, next_there = (Signal(name=name) for name in ("block_open", "next_there"))
         open_next, open_behind = Signal(), Signal()     # the former in the next cycle, unless a pixel sets out; if so
         with m.If(begin):
@@ -148,7 +148,7 @@ class StoreSequencer(wiring.Component):
             m.d.sync += burst.eq(Requantizer.SECOND + 1)
         in_bursts = bends
         if config.binary_rows:
-            # Their beats pass the lanes' last registers behind second turns, when the next burst's first ones do.
+            # Their beats pass the lanes' last registers after second turns, when the next burst's first ones do.
             in_bursts = in_bursts & ~chain.signs
         turn_comes = Mux(in_bursts, burst < Requantizer.SECOND, phase == 0)
         if config.winograd:
@@ -192,7 +192,7 @@ class StoreSequencer(wiring.Component):
         ]
         if config.binary_rows:
             m.d.comb += self.issue.row_end.eq(at.row_end)
-        # The second stage's two cycles behind an issue are busy as well.
+        # The second stage's two cycles after an issue are busy as well.
         recent = Signal(Requantizer.ADD_CYCLES - 1)
         m.d.sync += [
             self.take_residual.eq(go & first & wants_residual),

@@ -26,7 +26,7 @@ class WinogradSums(wiring.Component):
             "enable": In(1),    # count; else every step is ``first`` and ``last``
             "restart": In(1),   # begin with pixel (0, 0)
             "step": In(1),      # go on by a position
-            "next_row": In(1),  # row in its tile of the pixel behind this one
+            "next_row": In(1),  # row in its tile of the pixel after this one
             "next_col": In(1),  # column in its tile of that pixel
             "row": Out(1),      # of this pixel in its tile
             "col": Out(1),      # of this pixel in its tile

@@ -13,9 +13,9 @@ _ADDED = 4
 
 
 def sequence_numbers(index: Value, sequence: Sequence, *, bits: int) -> list[Value]:
-    """Numbers ``index * bits`` and the ``bits`` - 1 behind it; ``bits`` is a power of two.
+    """Numbers ``index * bits`` and the ``bits`` - 1 after it; ``bits`` is a power of two.
 
-    A number is a linear function of the Gray code of its place, so those behind have constant bits turned over.
+    A number is a linear function of the Gray code of its place, so those after have constant bits turned over.
     """
     place = Cat(Const(0, (bits - 1).bit_length()), index)[:MAX_LENGTH_LOG]
     gray = place ^ place[1:]

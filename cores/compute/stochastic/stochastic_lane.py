@@ -15,7 +15,7 @@ __all__ = ["LaneTiming", "StochasticLane"]
 
 
 class LaneTiming(NamedTuple):
-    """Cycles behind the streams' bits in which their other marks are due; 0 where a circuit does not look at them."""
+    """Cycles after the streams' bits in which their other marks are due; 0 where a circuit does not look at them."""
 
     held: int       # ``first_held``
     select: int     # ``select``
@@ -25,7 +25,7 @@ class LaneTiming(NamedTuple):
 class StochasticLane(wiring.Component):
     """One output of one pixel, by any `Circuit`: ``bits`` of each stream a cycle, the sum in ``count``.
 
-    ``count`` has a word's sum in the cycle behind the marks of its last bits, in units of one bit of the result's
+    ``count`` has a word's sum in the cycle after the marks of its last bits, in units of one bit of the result's
     stream. Golden model: ``sim.stochastic.circuits.sums_by_bits``.
 
     Raises ValueError unless ``inputs`` is 4, 8, 16 or 32.

@@ -20,8 +20,8 @@ class StochasticUnit(wiring.Component):
     """Sum over ``inputs`` of products of int8 pixels and weights, for ``rows`` output lanes and ``pixels`` pixels.
 
     A word starts with ``start`` and takes 2**``made`` / ``bits`` cycles, after which the next may start. Its pixels,
-    and with ``load`` the rows' weights, are there a cycle behind ``start``; with uGEMM the weights two cycles longer.
-    Its sums come `latency` cycles behind ``start``, with ``valid`` high for a cycle, in units of int8 products.
+    and with ``load`` the rows' weights, are there a cycle after ``start``; with uGEMM the weights two cycles longer.
+    Its sums come `latency` cycles after ``start``, with ``valid`` high for a cycle, in units of int8 products.
 
     Golden model: ``sim.stochastic.circuits.sums_by_bits``. Raises ValueError for ``inputs`` that `StochasticLane` and
     ``bits`` that `StreamSource` does not take, and unless ``rows`` and ``pixels`` are positive.
@@ -41,7 +41,7 @@ class StochasticUnit(wiring.Component):
             "start": In(1),          # a word begins
             "length": In(LogShape),  # with ``start``: logarithm of its streams' length
             "made": In(LogShape),    # with ``start``: logarithm of the bits that are made of them
-            "pixels": In(data.ArrayLayout(values, pixels)),  # of the word, a cycle behind ``start``
+            "pixels": In(data.ArrayLayout(values, pixels)),  # of the word, a cycle after ``start``
             "load": In(1),           # in that cycle: take the weights over
             "weights": In(data.ArrayLayout(values, rows)),   # of each row
             "valid": Out(1),         # a word's sums are there
@@ -61,7 +61,7 @@ class StochasticUnit(wiring.Component):
 
     @staticmethod
     def weights_taken(circuit: Circuit) -> int:
-        """Cycles behind ``load`` in which the weights are taken over."""
+        """Cycles after ``load`` in which the weights are taken over."""
         return _BEHIND if circuit == Circuit.UGEMM else 0
 
     @staticmethod

@@ -24,7 +24,7 @@ class StreamSource(wiring.Component):
     """Counts the bits of words, ``bits`` a cycle, and makes the thresholds of the shared sequences for them.
 
     A word starts with ``start`` and has 2**``made`` / ``bits`` cycles; the next may start with its last one counted, so
-    many cycles later. The first thresholds come `LATENCY` cycles behind ``start``, with ``first``; ``last`` is with the
+    many cycles later. The first thresholds come `LATENCY` cycles after ``start``, with ``first``; ``last`` is with the
     last ones. Golden model: ``sim.stochastic.streams.Streams``.
 
     Raises ValueError unless ``bits`` is 1, 2, 4 or 8, and 1 for a serial circuit.
@@ -44,7 +44,7 @@ class StreamSource(wiring.Component):
             "start": In(1),           # a word's bits begin
             "length": In(LogShape),   # with ``start``: logarithm of its streams' length
             "made": In(LogShape),     # with ``start``: logarithm of the bits that are made of them
-            "fresh": Out(1),          # a cycle behind ``start``
+            "fresh": Out(1),          # a cycle after ``start``
             "valid": Out(1),          # there are thresholds
             "first": Out(1),          # they are the word's first
             "last": Out(1),           # they are its last
@@ -64,7 +64,7 @@ class StreamSource(wiring.Component):
         bits, width = self.bits, self.threshold_bits(self.circuit)
         step = (bits - 1).bit_length()
         index = Signal(MAX_LENGTH_LOG - step)
-        left = Signal.like(index)           # cycles of the word behind this one
+        left = Signal.like(index)           # cycles of the word after this one
         running = Signal()
         mask, mask_now = Signal(width), Signal(width)
         with m.Switch(self.length):
@@ -80,7 +80,7 @@ class StreamSource(wiring.Component):
         def upper(number):
             return number[MAX_LENGTH_LOG - width:] | mask
 
-        # The mask beside the thresholds is behind their registers too.
+        # The mask beside the thresholds is after their registers too.
         m.d.sync += [
             self.valid.eq(running), self.first.eq(self.fresh), self.last.eq(running & (left == 0)), self.mask.eq(mask)]
         for sequence, port in ((Sequence.ACTIVATIONS, self.activations), (Sequence.WEIGHTS, self.weights)):

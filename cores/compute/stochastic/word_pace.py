@@ -15,7 +15,7 @@ class WordPace(wiring.Component):
     """Counts the cycles of each word of the instruction taken with ``take``, up to its ``done``.
 
     A word of streams stays for 2**``made_log`` / ``stochastic_bits`` cycles, any other for one. If that is more than
-    one, ``several`` is high, and such a word begins with ``begin``: ``inside`` is high behind its first cycle, and
+    one, ``several`` is high, and such a word begins with ``begin``: ``inside`` is high after its first cycle, and
     ``may_go`` in its last. Otherwise ``may_go`` is high until the instruction is done.
     """
 
@@ -44,7 +44,7 @@ class WordPace(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         step = (self.config.stochastic_bits - 1).bit_length()
-        behind = Signal(MAX_LENGTH_LOG - step)      # cycles of a word behind its first
+        behind = Signal(MAX_LENGTH_LOG - step)      # cycles of a word after its first
         left = Signal.like(behind)
         made = Signal(LENGTH_BITS)
         streams = Signal()          # words of the instruction at work are made of them

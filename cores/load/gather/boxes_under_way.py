@@ -14,7 +14,7 @@ PathBox = data.StructLayout({"base": field_shape(Opcode.LOAD_ACT, "buf_base"), "
 
 
 class BoxesUnderWay(wiring.Component):
-    """Keep the box whose runs are being placed, and the one behind it, whose beats may come meanwhile.
+    """Keep the box whose runs are being placed, and the one after it, whose beats may come meanwhile.
 
     A box begins when it is there and the one before it has ended.
     """

@@ -12,11 +12,11 @@ __all__ = ["ByteWindow"]
 class ByteWindow(wiring.Component):
     """Entries whose byte ``place + i`` is the ``i``-th byte from any position of the last ``SLOTS`` beats.
 
-    Beats go to the slots in turn. A run begins at byte ``offset`` of slot ``slot`` and goes on in the slots behind it;
+    Beats go to the slots in turn. A run begins at byte ``offset`` of slot ``slot`` and goes on in the slots after it;
     ``turn`` is (offset - place) modulo ``lanes``: as every byte of a beat keeps its lane, finding the bytes is one
     multiplexer of slots for each lane, and bringing them to their place one rotation.
 
-    Latency `LATENCY`, ``runs`` runs a cycle; a beat comes a cycle behind ``enter`` and can be taken from that cycle on.
+    Latency `LATENCY`, ``runs`` runs a cycle; a beat comes a cycle after ``enter`` and can be taken from that cycle on.
     ``lane_bits`` is what belongs to a byte. ``lanes`` is a power of two.
     """
 

@@ -22,10 +22,10 @@ GatheredBox = data.StructLayout({**RunBox.members, **PathBox.members})
 
 
 class GatheredPath(wiring.Component):
-    """Do what `PixelPath` does by way of a `RunGatherer`, and behind a LOAD_GATHER bring runs of bytes instead.
+    """Do what `PixelPath` does by way of a `RunGatherer`, and after a LOAD_GATHER bring runs of bytes instead.
 
     ``boxes`` come ahead of their pixels; those of one may enter while the runs of the one before it are still leaving.
-    ``begin`` says where what is placed behind it goes; ``post`` comes with a box's last run, if it posts a token. What
+    ``begin`` says where what is placed after it goes; ``post`` comes with a box's last run, if it posts a token. What
     sets it up, ``setting`` and ``geometry``, stands until it is ``drained``.
 
     Latency ``RunGatherer.LATENCY``; a pixel in and up to ``write_lanes`` out in a cycle.
@@ -68,7 +68,7 @@ class GatheredPath(wiring.Component):
             self.width.eq(settings.width),
         ]
 
-        # Of a row's data, only the first ``bytes`` bytes are. Whole beats that are left behind this one: at -1 this one
+        # Of a row's data, only the first ``bytes`` bytes are. Whole beats that are left after this one: at -1 this one
         # is data in part, at -2 none of it is.
         beats_left = Signal(signed(len(settings.data_beats) + 1))
         whole, in_part = ~beats_left[-1] | ~settings.gathering, beats_left[-1] & beats_left[0]

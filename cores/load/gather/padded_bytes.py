@@ -15,7 +15,7 @@ class PaddedBytes(wiring.Component):
     """Replace the bytes of a beat that are not ``data`` by padding, a cycle later; of signs keep its channels'
     signs.
 
-    The signs of a beat are bytes behind those of the pixel that entered before it, which are its first: runs that go
+    The signs of a beat are bytes after those of the pixel that entered before it, which are its first: runs that go
     where the gatherer says. ``present``: bytes that do not count as padding; without ``pad_zero`` that are all
     (``binary_rows``).
 

@@ -16,10 +16,10 @@ __all__ = ["RunGatherer"]
 class RunGatherer(wiring.Component):
     """Cut runs of bytes out of beats, as one or ``write_lanes`` entries of neighbouring banks a cycle.
 
-    Beats come a cycle behind ``enter``, when there is ``room``, and are numbered from reset on; a run sets out
+    Beats come a cycle after ``enter``, when there is ``room``, and are numbered from reset on; a run sets out
     (``emit``) when the last beat that it needs is in the window. ``row_end``, ``block_end``, ``box_end``: it is the
     last of these. ``wrap``: the next block begins another entry. Its data, ``bytes`` and ``zero`` follow `LATENCY`
-    cycles behind it. ``hold`` lets none set out.
+    cycles after it. ``hold`` lets none set out.
 
     Rate: a beat in and a pair out in every cycle, also from row to row and from box to box. Golden model:
     ``sim.gather.gather_row``.
@@ -54,7 +54,7 @@ class RunGatherer(wiring.Component):
 
         # -- which run, and when --------------------------------------------------------------------------------------
         # The run at hand, and as signed numbers how far the beats are beyond the last that it needs, and beyond the one
-        # that it begins in. In a box runs are always ahead of their beats: without one, what enters is behind a box's
+        # that it begins in. In a box runs are always ahead of their beats: without one, what enters is after a box's
         # last run, or the next one's first beat.
         run = Signal(Run(config))
         waiting = Signal()
@@ -119,7 +119,7 @@ class RunGatherer(wiring.Component):
     def _keep_room(self, m: Module, *, behind: Value, beyond: Value, load: Value, waits: Value) -> None:
         """``room`` of the next cycle: unless a run ``waits`` then, and all slots from the one it begins in are full.
 
-        ``beyond``: beats in the window behind that one; at SLOTS - 1 it is full. A run that is loaded has one less than
+        ``beyond``: beats in the window after that one; at SLOTS - 1 it is full. A run that is loaded has one less than
         ``behind``. What enters and what is loaded comes late and only chooses.
         """
         last = ByteWindow.SLOTS - 1

@@ -1,4 +1,4 @@
-"""Run settings: what LOAD_SET and LOAD_GATHER say of the rows of the loads behind them."""
+"""Run settings: what LOAD_SET and LOAD_GATHER say of the rows of the loads after them."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -17,11 +17,11 @@ __all__ = ["RunSettings"]
 
 
 class RunSettings(wiring.Component):
-    """The runs of a row, and the beats of padding in front of its data and behind them.
+    """The runs of a row, and the beats of padding in front of its data and after them.
 
-    Behind LOAD_SET a run is a pixel, of SIGNS the second eighth of one, of SIGN_PAIRS the first two of all but
+    After LOAD_SET a run is a pixel, of SIGNS the second eighth of one, of SIGN_PAIRS the first two of all but
     the row's first (`PaddedBytes`). ``data_beats`` and ``data_bytes``: where data end in a row, counted from its first
-    fetched beat; what is behind them counts as padding. Settings are good when ``ready``: a cycle behind ``setting``,
+    fetched beat; what is after them counts as padding. Settings are good when ``ready``: a cycle after ``setting``,
     and for LOAD_GATHER `GATHER_CYCLES` more. The span of a LOAD_GATHER has to be there when it is taken.
     """
 
@@ -42,7 +42,7 @@ class RunSettings(wiring.Component):
             "left": Out(field_shape(Opcode.LOAD_SET, "pad_left")),  # beats of padding in front of its data
             "width": Out(Box.members["width"]),  # beats of a row, padding included
             "data_beats": Out(17 - shift),      # whole beats of data in a row, from its first fetched one
-            "data_bytes": Out(shift),           # bytes of data in the beat behind these
+            "data_bytes": Out(shift),           # bytes of data in the beat after these
         })
 
     def elaborate(self, platform):

@@ -24,7 +24,7 @@ class RunSpans(wiring.Component):
     """Multiply ahead: beats from a row's first, padding in front included, to the end of its last run.
 
     The requester looks at an instruction for a cycle and hands it on in the next; what goes into the multiplier and
-    what comes out of it are registers. The span of a LOAD_GATHER is there `LATENCY` cycles behind ``hand_on``, when
+    what comes out of it are registers. The span of a LOAD_GATHER is there `LATENCY` cycles after ``hand_on``, when
     the instruction can be taken at the soonest, and waits in a FIFO beside that of the instructions.
 
     Raises ValueError unless ``depth``, of the instructions' FIFO, is a power of two above 1.

@@ -22,7 +22,7 @@ RunBox = data.StructLayout({"blocks": field_shape(Opcode.LOAD_ACT, "blocks"), "r
 
 
 def RunLayout(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
-    """The runs of a row: ``outputs`` of them, ``step`` bytes apart, the first at ``offset`` behind ``skip`` beats.
+    """The runs of a row: ``outputs`` of them, ``step`` bytes apart, the first at ``offset`` after ``skip`` beats.
 
     Byte ``i`` of a run goes to byte ``place + i`` of an entry, as far as there is such a byte. ``length`` is at most a
     beat. ``pairs``: ``write_lanes`` runs in a cycle; ``step`` is at most a beat then.
@@ -69,20 +69,20 @@ def Run(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
 class RunWalk(wiring.Component):
     """Go through the runs of boxes, a run or a pair a cycle, ahead of their beats.
 
-    Beats are numbered from reset on, row behind row and box behind box; a row has ``width``. The next box is taken when
-    the last row of the one before it is under way; its first run comes `LATENCY` cycles behind it at the soonest.
+    Beats are numbered from reset on, row after row and box after box; a row has ``width``. The next box is taken when
+    the last row of the one before it is under way; its first run comes `LATENCY` cycles after it at the soonest.
     """
 
     #: Cycles from a box to its first run: box, counters, buffer.
     LATENCY = 2 + StreamBuffer.LATENCY
-    #: Runs that may wait behind the counters.
+    #: Runs that may wait after the counters.
     AHEAD = StreamBuffer.DEPTH
 
     def __init__(self, config: NpuConfig):
         self.config = config
         super().__init__({
             "boxes": In(stream.Signature(RunBox)),  # to be gone through
-            "layout": In(RunLayout(config)),        # of their rows; stands from the cycle behind a box to its last run
+            "layout": In(RunLayout(config)),        # of their rows; stands from the cycle after a box to its last run
             "width": In(Box.members["width"]),      # beats of a row, as ``layout``
             "runs": Out(stream.Signature(Run(config))),  # in order
         })
@@ -101,7 +101,7 @@ class RunWalk(wiring.Component):
         box = Signal(RunBox)
         fresh = Signal()
         walking = Signal()
-        # What is left behind the runs at hand, their row and their block, less one: see `count_down`.
+        # What is left after the runs at hand, their row and their block, less one: see `count_down`.
         outputs_left, rows_left, blocks_left = (Signal(bits, name=name) for name, bits in (
             ("outputs_left", len(layout.outputs) + 2), ("rows_left", EXTENT_BITS + 1),
             ("blocks_left", len(box.blocks) + 1)))

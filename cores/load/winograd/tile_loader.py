@@ -1,4 +1,4 @@
-"""Tile loader: what LOAD_WINOGRAD makes of the boxes behind it."""
+"""Tile loader: what LOAD_WINOGRAD makes of the boxes after it."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data, stream, wiring

@@ -146,7 +146,7 @@ class WinogradInput(wiring.Component):
 
         # -- transformed values: for tile, i, j -----------------------------------------------------------------------
         position, last_position = Signal(range(self.TILE_CYCLES)), Signal()
-        tiles_left = Signal(len(load.tile_cols) + 1)    # of the row, behind this one, less one; see `count_down`
+        tiles_left = Signal(len(load.tile_cols) + 1)    # of the row, after this one, less one; see `count_down`
         first = Signal(range(self.PAIRS))
         block_base = Signal(ENTRY_BITS)
         tile_base = Signal(ENTRY_BITS)

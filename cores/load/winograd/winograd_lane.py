@@ -46,7 +46,7 @@ class WinogradLane(wiring.Component):
             "horizontal": In(Operation),             # what to do with the columns
             "invert": In(1),                         # undo the inversion of the columns of the cycle before
             **({"shift": In(2)} if narrow else {}),  # bits that the sum of the columns of the cycle before loses
-            # Transformed, one cycle behind the columns, or two (narrow).
+            # Transformed, one cycle after the columns, or two (narrow).
             "value": Out(signed(8 if narrow else _VALUE_BITS)),
         })
 

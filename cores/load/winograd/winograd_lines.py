@@ -101,7 +101,7 @@ class WinogradLines(wiring.Component):
             Cat(self.block_end, self.end).eq(lower),
         ]
 
-        # The pair in memory 0 is the upper one if ``tail`` is even, else the one behind it.
+        # The pair in memory 0 is the upper one if ``tail`` is even, else the one after it.
         places = [(Mux(tail[0], self.lower_row, self.upper_row), tail[1] ^ tail[0]),
                   (Mux(tail[0], self.upper_row, self.lower_row), tail[1])]
         for number, (line, pair) in enumerate(places):
