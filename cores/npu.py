@@ -20,6 +20,7 @@ from .control.machine_control import MachineControl
 from .control.performance_counters import PerformanceCounters
 from .control.register_file import RegisterFile
 from .control.token_counter import TokenCounter
+from .lib.component import Component
 from .lib.fifo import BufferedFifo
 from .load.load_engine import LoadEngine
 from .store.store_engine import StoreEngine
@@ -34,7 +35,7 @@ TRACE = {
 }
 
 
-class Npu(wiring.Component):
+class Npu(Component):
     """One generated accelerator: AXI4-Lite registers in, AXI4 memory out. docs/architecture.md is its manual.
 
     The ``trace`` ports show what each engine does in every cycle (`registers.ENGINE_STATES`) and for which instruction,

@@ -35,7 +35,7 @@ def queue_layout(queue: Queue) -> data.UnionLayout:
 
 def field_shape(opcode: Opcode, name: str) -> Shape:
     """Shape of one field of an operation."""
-    return instruction_layout(opcode).members[name]
+    return Shape.cast(instruction_layout(opcode).members[name])
 
 
 def opcode_of(word: Value | data.View) -> Value:

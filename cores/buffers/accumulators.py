@@ -1,11 +1,12 @@
 """Accumulator banks: partial sums of the tiles at hand."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..config import NpuConfig
+from ..lib.component import Component
 
 __all__ = ["Accumulators"]
 
@@ -13,7 +14,7 @@ __all__ = ["Accumulators"]
 _SLICE_LANES = 4
 
 
-class AccumulatorSlice(wiring.Component):
+class AccumulatorSlice(Component):
     """A few accumulators in one memory, and the copy of it that the store engine reads.
 
     All slices are the same module. ``carries`` are added with the sums.
@@ -78,7 +79,7 @@ class AccumulatorSlice(wiring.Component):
         return m
 
 
-class Accumulators(wiring.Component):
+class Accumulators(Component):
     """Two banks of ``acc_depth`` words of ``oc_lanes * pixel_lanes`` accumulators.
 
     A word with ``enable`` high is added to the word at ``address`` of ``bank``, or replaces it if ``first``. ``sums``

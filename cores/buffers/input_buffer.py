@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..arch.isa import LAYOUTS
 from ..config import NpuConfig
+from ..lib.component import Component
 
 __all__ = ["ENTRY_BITS", "BankShape", "BufferWrite", "InputBuffer", "KeptBeat", "buffer_address_bits",
            "write_latency"]
@@ -56,7 +57,7 @@ def KeptBeat(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     })
 
 
-class InputBuffer(wiring.Component):
+class InputBuffer(Component):
     """``config.banks`` banks of ``input_depth`` entries, each with one write and one read port.
 
     One entry a bank a cycle. Which column is in which bank: docs/architecture.md, "Loading". One written

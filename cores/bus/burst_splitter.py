@@ -1,15 +1,16 @@
 """Cuts runs of beats into AXI bursts."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
+from ..lib.component import Component
 from .axi import BOUNDARY_BYTES, LENGTH_BITS, MAX_BURST
 
 __all__ = ["BurstSplitter"]
 
 
-class BurstSplitter(wiring.Component):
+class BurstSplitter(Component):
     """A run of ``length`` + 1 beats from ``address`` becomes bursts of up to ``burst_beats`` inside a 4 KiB page each.
 
     One burst a cycle, also across runs. ``tag`` goes with every burst of its run. A burst ends at a multiple

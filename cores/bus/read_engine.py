@@ -1,10 +1,11 @@
 """Reads memory for the instruction fetch and the load engine."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, connect
 
 from ..config import NpuConfig
+from ..lib.component import Component, record
 from ..lib.fifo import Fifo
 from ..lib.skid_buffer import SkidBuffer
 from .axi import BOUNDARY_BYTES, MAX_BURST, Axi4Read, memory_attributes, read_data_layout, read_request_layout
@@ -13,7 +14,7 @@ from .burst_splitter import BurstSplitter
 __all__ = ["ReadEngine"]
 
 
-class ReadEngine(wiring.Component):
+class ReadEngine(Component):
     """Turns requests of up to 256 beats into AXI4 bursts and hands the beats back in the order of the requests.
 
     One address and one beat a cycle; ``outstanding_reads`` bursts in flight. Fetch requests go before load requests.
@@ -92,7 +93,7 @@ class ReadEngine(wiring.Component):
             flight.r_en.eq(axi.rvalid & axi.rlast),
             self.idle.eq(~axi.arvalid & ~flight.r_rdy & ((splitter.idle & ~requests.waits) | self.halt)),
         ]
-        arrived = Signal(read_data_layout(config))
+        arrived = record(read_data_layout(config))
         arrived_for_load = Signal()
         m.d.sync += [
             arrived.valid.eq(axi.rvalid),

@@ -1,9 +1,10 @@
 """Reads memory over two ports of half a beat each."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out, connect
 
+from ..lib.component import Component
 from ..lib.fifo import BufferedFifo, Fifo
 from ..lib.skid_buffer import SkidBuffer
 from .axi import LENGTH_BITS, MAX_BURST, Axi4Read
@@ -15,7 +16,7 @@ __all__ = ["PORTS", "ReadPorts"]
 PORTS = 2
 
 
-class ReadPorts(wiring.Component):
+class ReadPorts(Component):
     """The read channels of a wide AXI4 master, on two memory ports of half its width.
 
     Bursts are cut into pieces of up to ``piece`` beats, each of which goes to the port that has fewer beats to bring;

@@ -1,12 +1,13 @@
 """Writes the store engine's beats to memory."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..config import NpuConfig
+from ..lib.component import Component
 from ..lib.fifo import Fifo
 from .axi import (
     BOUNDARY_BYTES,
@@ -23,7 +24,7 @@ from .burst_splitter import BurstSplitter
 __all__ = ["WriteEngine"]
 
 
-class WriteEngine(wiring.Component):
+class WriteEngine(Component):
     """Turns runs of beats into AXI4 bursts; ``data`` delivers exactly the beats of the runs, in order.
 
     One address and one beat a cycle, ``outstanding_writes`` bursts in flight. Addresses go out as soon as their run is

@@ -1,19 +1,20 @@
 """What stands beside the multiplier array and makes sums in its place."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from amaranth.hdl import Signal, Value, signed
+from amaranth.hdl import Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.isa import StepKind
 from ..config import NpuConfig
+from ..lib.component import Component
 from .word_issue import WordIssue
 
 __all__ = ["ArrayUnit"]
 
 
-class ArrayUnit(wiring.Component):
+class ArrayUnit(Component):
     """Sums of the words of COMPUTEs of one kind, with weights that come a beat for each of the unit's rows.
 
     The engine knows nothing else of it: a unit in a machine is an entry of `cores.compute.array_units`, its rows are
@@ -57,10 +58,10 @@ class ArrayUnit(wiring.Component):
         """Cycles from a step's first pixels until its rows are copied."""
         return 0
 
-    def starts(self, word: Signal) -> Value:
+    def starts(self, word: Any) -> Value:
         """Whether a word is the first of one of its steps."""
         return word.step_start & word[self.KIND.name.lower()]
 
-    def takes(self, word: Signal) -> Value:
+    def takes(self, word: Any) -> Value:
         """The group of output lanes that get the rows' sums, a bit for each; none of a word that is not its."""
         return word[f"{self.KIND.name.lower()}_take"]

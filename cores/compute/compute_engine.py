@@ -1,5 +1,7 @@
 """Compute engine: sequencer, input buffer, multiplier array, accumulators and pool unit."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -11,6 +13,7 @@ from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BufferWrite, InputBuffer
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
+from ..lib.component import Component, record
 from .array_unit import ArrayUnit
 from .array_units import units_of
 from .mac_array import MacArray
@@ -41,7 +44,7 @@ def compute_ports(config: NpuConfig) -> dict[str, wiring.Member]:
     }
 
 
-class ComputeEngine(wiring.Component):
+class ComputeEngine(Component):
     """Executes the compute queue. docs/datapath.md has its pipeline, cycles and area.
 
     Rate: one word of ``pixel_lanes`` pixels a cycle, one of streams in as many as they are made in; a step takes at
@@ -103,17 +106,17 @@ class ComputeEngine(wiring.Component):
         """
         return max(config.window_reads - 1 if config.depthwise else 0, cls.lag(config)) + Accumulators.HAZARD - 2
 
-    def _lagging(self, m: Module, issued: Signal) -> tuple[Signal, list[Signal]]:
+    def _lagging(self, m: Module, issued: Any) -> tuple[Any, list[Any]]:
         """Issues as their sums come, those of units that lag `lag` cycles later; and the registers for it."""
         names = [unit.KIND.name.lower() for unit in units_of(self.config) if unit.LAGS]
         stages = issue_stages(m, self.config, issued, self.lag(self.config) if names else 0, "lagging")
         if len(stages) == 1:
             return issued, []
 
-        def lags(word: Signal) -> Value:
+        def lags(word: Any) -> Value:
             return Cat(word[name] for name in names).any()
 
-        later = Signal(WordIssue(self.config), name="later")
+        later = record(WordIssue(self.config), name="later")
         m.d.comb += Value.cast(later).eq(Mux(lags(stages[-1]), stages[-1], issued))
         with m.If(lags(issued) & ~lags(stages[-1])):
             m.d.comb += later.eq(0)
@@ -169,7 +172,7 @@ class ComputeEngine(wiring.Component):
         if config.depthwise:
             # A window's word is complete when its last read is there.
             windows = issue_stages(m, config, issued, config.window_reads - 1, "window")
-            issued = Signal(WordIssue(config))
+            issued = record(WordIssue(config))
             m.d.comb += Value.cast(issued).eq(Mux(windows[-1].window, windows[-1], sequencer.issue))
             with m.If(sequencer.issue.window & ~windows[-1].window):
                 m.d.comb += issued.eq(0)

@@ -3,13 +3,13 @@
 import dataclasses
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 
 from ..arch.instruction_layout import instruction_layout, is_kind, is_operation
 from ..arch.isa import Opcode, StepKind
 from ..arch.registers import STATE_CODES
 from ..config import NpuConfig
+from ..lib.component import Component
 from .binary.binary_engine import BinaryEngine
 from .compute_engine import ComputeEngine, compute_ports
 
@@ -18,7 +18,7 @@ __all__ = ["EnginePair"]
 _STATE = STATE_CODES["compute"]
 
 
-class EnginePair(wiring.Component):
+class EnginePair(Component):
     """Executes the compute queue with two engines: binary COMPUTEs on a `BinaryEngine`, all else on the other.
 
     In order: an instruction goes to an engine when the other has finished, a COMPUTE_SET to both. So only one of them

@@ -1,12 +1,13 @@
 """Multiplier array: select, multiply, sum."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
 from ..lib.bits import select
+from ..lib.component import Component, record
 
 __all__ = ["MacArray", "MacRow", "packed_products"]
 
@@ -23,7 +24,7 @@ def packed_products(config: NpuConfig) -> int:
     return min(1 << config.multiplier_width - PRODUCT_BITS - 9, config.nnz_lanes)
 
 
-def _channel_layout(config: NpuConfig) -> data.ArrayLayout:
+def _channel_layout(config: NpuConfig) -> data.StructLayout:
     """A channel's pixels on their way to the multipliers: packed, x0 and above it x1 less x0's borrow; or singly."""
     parts = [17] if packed_products(config) else [config.activation_bits] * config.pixel_lanes
     return data.StructLayout({f"part{number}": bits for number, bits in enumerate(parts)})
@@ -40,7 +41,7 @@ def _sources_layout(config: NpuConfig) -> data.ArrayLayout:
 SourceSelect = data.StructLayout({"part": 1, "spread": 1, "window": 1, "alternate": 1})
 
 
-class MacRow(wiring.Component):
+class MacRow(Component):
     """One output channel: ``nnz_lanes`` multipliers with their selectors, weights and adder tree.
 
     Latency from ``channels`` to ``sums``: `MacRow.latency`. All rows of an array are the same module.
@@ -124,22 +125,23 @@ class MacRow(wiring.Component):
                     packed = group and summed <= group
                     bits = max(len(a), len(b)) + 1 if packed else width
                     total = Signal(signed(bits), name=f"sum{level}_{number}_{part}", reset_less=True)
-                    carry = None
+                    carry: Value | None = None
                     if carry_a is None:
                         m.d.sync += total.eq(a + b)
                     else:
                         carry = Signal(name=f"carry{level}_{number}", reset_less=True)
+                        assert carry_b is not None
                         m.d.sync += [total.eq(a + b + carry_a), carry.eq(carry_b)]
                     node.append((total, carry))
                 following.append(separate(node[0][0]) if group and summed == group else node)
             products = following
-        for pixel, (total, carry) in enumerate(products[0]):
-            m.d.comb += self.sums[pixel].eq(total)
-            if carry is not None:
-                m.d.comb += self.carry.eq(carry)
+        for pixel, (last, borrow) in enumerate(products[0]):
+            m.d.comb += self.sums[pixel].eq(last)
+            if borrow is not None:
+                m.d.comb += self.carry.eq(borrow)
 
 
-class MacArray(wiring.Component):
+class MacArray(Component):
     """Sum of ``nnz_lanes`` selected products for each output channel and pixel.
 
     Latency from ``pixels`` to ``sums``: ``MacArray.latency(config)``; one word a cycle. A step's indices and weights
@@ -212,7 +214,7 @@ class MacArray(wiring.Component):
 
     def _aligned(self, m: Module, ordered: list[list[Value]]) -> Value:
         """All rows and lanes work on the pixels read."""
-        channels = Signal(_sources_layout(self.config), reset_less=True)
+        channels = record(_sources_layout(self.config), reset_less=True)
         for channel, x in enumerate(ordered):
             m.d.sync += Value.cast(channels[channel]).eq(self._pair([value.as_signed() for value in x]))
         return channels
@@ -227,8 +229,9 @@ class MacArray(wiring.Component):
         for channel, pixels in enumerate(ordered):
             reads: list[list[Value]] = []
             for age in range(config.window_reads):
-                registers = [Signal(signed(config.activation_bits), name=f"read{age}_{channel}_{q}", reset_less=True)
-                             for q in range(config.banks)]
+                registers: list[Value] = [
+                    Signal(signed(config.activation_bits), name=f"read{age}_{channel}_{q}", reset_less=True)
+                    for q in range(config.banks)]
                 newer = reads[-1] if reads else pixels
                 m.d.sync += [register.eq(value) for register, value in zip(registers, newer, strict=True)]
                 reads.append(registers)
@@ -242,7 +245,7 @@ class MacArray(wiring.Component):
             second = Signal(2, name=f"choice{g}")
             part = Mux(source.spread, g, source.part) if config.oc_groups > 1 else 0
             m.d.comb += second.eq(Cat(Mux(source.window, source.alternate, part), source.window))
-            channels = Signal(_sources_layout(config), name=f"sources{g}", reset_less=True)
+            channels = record(_sources_layout(config), name=f"sources{g}", reset_less=True)
             for lane in range(config.nnz_lanes):
                 for channel, window in enumerate(history):
                     x = []

@@ -1,20 +1,21 @@
 """Pool unit: maximum or sum of windows, beside the multiplier array."""
 
 from amaranth.hdl import Module, Signal, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.numerics import POOL_WIDTH
 from ..buffers.input_buffer import BankShape, InputBuffer
 from ..config import NpuConfig
 from ..lib.bits import select
+from ..lib.component import Component, record
 from ..lib.fifo import Fifo
 from .tile_sequencer import TileSequencer
 
 __all__ = ["PoolUnit"]
 
 
-class PoolUnit(wiring.Component):
+class PoolUnit(Component):
     """Reduce the taps of a window, channel by channel: one tap of ``ic_lanes`` channels a cycle.
 
     Golden model: ``sim.golden.pool_accumulate``.
@@ -40,7 +41,7 @@ class PoolUnit(wiring.Component):
             "pixel_bank": In(BankShape(config)),  # the tap's
             # Straight from the banks.
             "pixels": In(data.ArrayLayout(data.ArrayLayout(signed(8), config.ic_lanes), config.banks)),
-            "ready": Out(1, init=1),              # there is room for one more window besides those under way
+            "ready": Out(1, init=1),  # type: ignore[call-arg]  # there is room for one more window besides those under way
             "idle": Out(1),                       # nothing is under way or waits to be taken
             "output": Out(stream.Signature(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes))),  # windows' results
         })
@@ -58,7 +59,7 @@ class PoolUnit(wiring.Component):
             maximum.eq(self.maximum),
             finished.eq(end),
         ]
-        results = Signal(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes), reset_less=True)
+        results = record(data.ArrayLayout(signed(POOL_WIDTH), config.ic_lanes), reset_less=True)
         for channel in range(config.ic_lanes):
             tap = Signal(signed(8), name=f"tap{channel}", reset_less=True)
             m.d.sync += tap.eq(select(self.pixel_bank, [self.pixels[bank][channel] for bank in range(config.banks)]))
@@ -69,7 +70,7 @@ class PoolUnit(wiring.Component):
                     m.d.sync += result.eq(tap)
                 with m.Elif(~maximum):
                     m.d.sync += result.eq(result + tap)
-        connect(m, fifo.r_stream, flipped(self.output))
+        connect(m, fifo.r_stream, flipped(self.output))  # type: ignore[arg-type]
         m.d.sync += self.ready.eq(fifo.level <= self.SLOTS - 1)
         m.d.comb += [
             fifo.w_en.eq(finished),

@@ -1,13 +1,16 @@
 """Tile loops: the nested loops of COMPUTE and POOL, a cycle at a time."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape, instruction_layout, is_kind, kind_flags
 from ..arch.isa import Opcode, StepKind, WordForm
 from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
+from ..lib.component import Component, record
 
 __all__ = ["TileLoops"]
 
@@ -31,7 +34,7 @@ class _Passes:
         return [self.left.eq(self.left - 1), self.last.eq(self.next_is_last), self.next_is_last.eq(self.left == 3)]
 
 
-class TileLoops(wiring.Component):
+class TileLoops(Component):
     """Counters and addresses of the instruction taken over with ``start``; ``go`` moves on by one cycle's work.
 
     COMPUTE: for block, ky, kx, group (a step): for row, word. POOL: for block, row, column: for ky, kx (a window).
@@ -54,7 +57,7 @@ class TileLoops(wiring.Component):
         self.config = config
         compute = instruction_layout(Opcode.COMPUTE)
         # A bit more than any word's address: one beyond the bank is seen.
-        base_bits = compute.members["acc_base"].width if config.winograd else 0
+        base_bits = field_shape(Opcode.COMPUTE, "acc_base").width if config.winograd else 0
         acc_address = unsigned(1 + max((config.acc_depth - 1).bit_length(), base_bits))
         super().__init__({
             "start": In(1),            # begin the instruction below
@@ -87,12 +90,12 @@ class TileLoops(wiring.Component):
             "upper_address": Out(range(config.acc_depth)),  # which one
         })
 
-    def _prepare(self, m: Module) -> Signal:
+    def _prepare(self, m: Module) -> Any:
         """Registers with what the loops make of the instruction to begin."""
         config, g, word, pool = self.config, self.next_geometry, self.next_word, self.next_pool
         px, banks = config.pixel_lanes, config.banks
         columns = g.cols.shape()
-        prepared = Signal(data.StructLayout({
+        prepared = record(data.StructLayout({
             "row_cycles": columns,      # a row's cycles
             # A single one: cycle of a row, row, step of a tap, kx, ky, block, column of a stride; step of a ky.
             "one_col": 1, "one_row": 1, "one_group": 1, "one_kx": 1, "one_ky": 1, "one_block": 1, "one_phase": 1,
@@ -154,7 +157,7 @@ class TileLoops(wiring.Component):
         config, g, word, pool = self.config, self.geometry, self.word, self.pool
         px, banks = config.pixel_lanes, config.banks
         prepared = self._prepare(m)
-        own = Signal.like(prepared, name="own")     # the running instruction's
+        own = record(prepared.shape(), name="own")     # the running instruction's
         with m.If(self.start):
             m.d.sync += [g.eq(self.next_geometry), word.eq(self.next_word), pool.eq(self.next_pool), own.eq(prepared),
                          self.kinds.eq(self.next_kinds)]

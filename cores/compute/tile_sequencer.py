@@ -1,7 +1,7 @@
 """Tile sequencer: turns COMPUTE and POOL into one input-buffer address a cycle."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
@@ -21,6 +21,7 @@ from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import buffer_address_bits
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
+from ..lib.component import Component, record
 from .stochastic.word_pace import WordPace
 from .tile_loops import TileLoops
 from .word_issue import WordIssue
@@ -30,7 +31,7 @@ __all__ = ["TileSequencer"]
 _STATE = STATE_CODES["compute"]
 
 
-class TileSequencer(wiring.Component):
+class TileSequencer(Component):
     """Control of the compute queue: an issue a cycle (`TileLoops`), from one instruction to the next without a gap.
     With ``stochastic_rows`` a word of streams stays for some cycles (`WordPace`); the loops go on with its last.
 
@@ -77,8 +78,8 @@ class TileSequencer(wiring.Component):
 
         # -- decode one instruction ahead ---------------------------------------------------------------------------
         entry = self.queue.payload
-        geometry = Signal(set_layout)               # of the latest COMPUTE_SET
-        following = Signal(data.StructLayout({      # decoded, waiting for its turn
+        geometry = record(set_layout)               # of the latest COMPUTE_SET
+        following = record(data.StructLayout({      # decoded, waiting for its turn
             "valid": 1, "pool": 1, "index": INDEX_BITS, "word": compute_layout, "geometry": set_layout,
             "kinds": kind_flags(StepKind, config)}))
         m.d.comb += self.queue.ready.eq(~following.valid & ~self.halt)

@@ -1,13 +1,14 @@
 """Weight loader: the weights of the next step, gathered after those at work."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape, kind_flags
 from ..arch.isa import Opcode, StepKind
 from ..buffers.input_buffer import InputBuffer
 from ..config import NpuConfig
+from ..lib.component import Component, record
 from .array_units import ARRAY_UNITS
 from .tile_sequencer import TileSequencer
 
@@ -18,7 +19,7 @@ def _rows_port(kind: StepKind) -> str:
     return f"{kind.name.lower()}_rows"
 
 
-class WeightLoader(wiring.Component):
+class WeightLoader(Component):
     """Shift one step's weights and indices in from the weight ring and hold them until the array takes them over.
 
     A step takes ``weight_beats`` cycles, and ``index_beats`` more if indexed. ``ready`` says that the next step may
@@ -91,7 +92,7 @@ class WeightLoader(wiring.Component):
         return [(self.fill_kinds[kind.name.lower()], step.kinds[kind.name.lower()], rows,
                  self.lead(self.config, kind, taken=self.taken)) for kind, rows in self.config.unit_rows.items()]
 
-    def _dense_indices(self, group: Signal) -> list[Cat]:
+    def _dense_indices(self, group: Value) -> list[Value]:
         """The index beats of step ``group`` of a dense block."""
         config = self.config
         # groups_dense is a power of two: adding the group number is setting the low bits.
@@ -129,7 +130,7 @@ class WeightLoader(wiring.Component):
         # Between two steps the registers follow the description of the next; its first beat holds them.
         described = {name.removeprefix("fill_"): getattr(self, name) for name in self.signature.members
                      if name.startswith("fill_") and name != "fill_valid"}
-        step = Signal(data.StructLayout({name: port.shape() for name, port in described.items()}))
+        step = record(data.StructLayout({name: port.shape() for name, port in described.items()}))
         total = config.weight_beats + config.index_beats
         most = max([total, *config.unit_rows.values()])
         count, missing = Signal(range(most)), Signal(range(most + 1), init=config.weight_beats)
@@ -199,7 +200,7 @@ class WeightLoader(wiring.Component):
         with m.If(taking & in_weights):
             m.d.sync += weights.eq(Cat(weights[config.beat_bits:], self.beats.payload))
         for kind, rows in config.unit_rows.items():
-            m.d.comb += self.rows(kind).as_value().eq(weights[-rows * config.beat_bits:])
+            m.d.comb += Value.cast(self.rows(kind)).eq(weights[-rows * config.beat_bits:])
         if config.unit_rows:
             m.d.sync += self.row_taken.eq(taking)
 

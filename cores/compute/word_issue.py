@@ -1,11 +1,14 @@
 """What the sequencer tells the pipeline after it, cycle by cycle."""
 
-from amaranth.hdl import Module, Signal, Value
+from typing import Any
+
+from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
 from ..buffers.accumulators import Accumulators
 from ..buffers.input_buffer import BankShape
 from ..config import NpuConfig
+from ..lib.component import record
 from .stochastic.stream_source import LogShape
 
 __all__ = ["WordIssue", "issue_stages"]
@@ -42,11 +45,11 @@ class WordIssue(data.StructLayout):
         })
 
 
-def issue_stages(m: Module, config: NpuConfig, first: Signal, count: int, name: str) -> list[Signal]:
+def issue_stages(m: Module, config: NpuConfig, first: Any, count: int, name: str) -> list[Any]:
     """What ``first``, of `WordIssue`, was in the last ``count`` cycles, the present one first."""
     chain = [first]
     for number in range(1, count + 1):
-        stage = Signal(WordIssue(config), name=f"{name}{number}")
+        stage = record(WordIssue(config), name=f"{name}{number}")
         m.d.sync += Value.cast(stage).eq(chain[-1])
         chain.append(stage)
     return chain

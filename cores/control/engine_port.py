@@ -11,6 +11,7 @@ from ..arch.instruction_layout import INDEX_BITS, QueueEntry
 from ..arch.isa import HEADER, OPERATIONS, Opcode, Queue
 from ..arch.registers import STATE_BITS
 from ..bus.axi import ErrorReport
+from ..lib.component import Component
 
 __all__ = ["TAKE_BITS", "EnginePort", "connect_shared", "lacks", "token_bits", "token_takers"]
 
@@ -63,7 +64,7 @@ class EnginePort(wiring.Signature):
         super().__init__({name: member for name, member in members.items() if name not in without})
 
 
-def connect_shared(m: Module, outer: wiring.Component, inner: wiring.Component | wiring.PureInterface,
+def connect_shared(m: Module, outer: Component, inner: Component | wiring.PureInterface,
                    *names: str) -> None:
     """Connect ports of ``outer``, inside it, to those of the same names of a part, ``inner``."""
     signature = wiring.Signature({name: inner.signature.members[name] for name in names})

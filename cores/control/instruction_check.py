@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from amaranth.hdl import Cat, Module, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
@@ -11,6 +10,7 @@ from ..arch.instruction_layout import opcode_of
 from ..arch.isa import HEADER, HEADER_BITS, INSTRUCTION_BYTES, LAYOUTS, OPERATIONS, QUEUE_OPERATIONS, Opcode, Queue
 from ..arch.units import is_supported, kinds_of, reserved_fields
 from ..config import NpuConfig
+from ..lib.component import Component
 
 __all__ = ["InstructionCheck"]
 
@@ -35,7 +35,7 @@ def _forbidden(opcode: Opcode, config: NpuConfig) -> set[int]:
     return bits | set(range(position, _BITS))
 
 
-class InstructionCheck(wiring.Component):
+class InstructionCheck(Component):
     """``illegal`` and ``queue`` of the ``word`` of the last ``take``, `LATENCY` cycles after it.
 
     Illegal is what `instruction.decode` refuses: unknown opcodes, reserved bits, zeros where the minimum is one,

@@ -1,9 +1,10 @@
 """Brings the program from memory to the three queues."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
@@ -12,13 +13,14 @@ from ..arch.isa import INSTRUCTION_BYTES, Opcode, Queue
 from ..arch.units import used_bits
 from ..bus.axi import AxiResponse, ErrorReport, read_data_layout, read_request_layout
 from ..config import NpuConfig
+from ..lib.component import Component, record
 from ..lib.fifo import Fifo, ShallowFifo
 from .instruction_check import InstructionCheck
 
 __all__ = ["InstructionFetch"]
 
 
-class InstructionFetch(wiring.Component):
+class InstructionFetch(Component):
     """Fetches instructions in order, checks them, and hands each to its queue; SYNC and END stay here.
 
     ``start`` must follow a reset, which is what forgets the last program. An instruction takes `DISPATCH_CYCLES` (one
@@ -45,7 +47,7 @@ class InstructionFetch(wiring.Component):
     ROOM_CYCLES = 1
     #: What the queues are; the cycles from dispatch until an engine sees its instruction are theirs. Of a load much
     #: follows, and what takes it comes early; it is the other way round with the others.
-    QUEUES: ClassVar = {Queue.LOAD: ShallowFifo, Queue.COMPUTE: Fifo, Queue.STORE: Fifo}
+    QUEUES: ClassVar[Mapping[Queue, Any]] = {Queue.LOAD: ShallowFifo, Queue.COMPUTE: Fifo, Queue.STORE: Fifo}
     #: Cycles that SYNC and END want everything to be at rest: all bits of their counter.
     CALM_CYCLES = 3
 
@@ -73,7 +75,7 @@ class InstructionFetch(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         word = Signal(8 * INSTRUCTION_BYTES)
-        response = Signal(AxiResponse)
+        response = record(AxiResponse)
         word_valid, word_taken, quiet = Signal(), Signal(), Signal()
         stopped = Signal()
         m.submodules.check = check = InstructionCheck(self.config)
@@ -105,7 +107,7 @@ class InstructionFetch(wiring.Component):
         with m.If(self.start):
             m.d.sync += [left.eq(self.program_length), none_left.eq(self.program_length == 0)]
 
-        failed, failure = Signal(), Signal(ErrorCode)
+        failed, failure = Signal(), record(ErrorCode)
         m.d.sync += [self.error.valid.eq(failed), self.error.code.eq(failure), self.error.index.eq(self.index)]
         with m.FSM() as control:
             m.d.comb += stopped.eq(control.ongoing("STOPPED"))

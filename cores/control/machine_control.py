@@ -1,17 +1,18 @@
 """Starts the machine, and stops it in a defined state."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
 from ..arch.instruction_layout import INDEX_BITS
 from ..bus.axi import ErrorReport
+from ..lib.component import Component, record
 
 __all__ = ["MachineControl"]
 
 
-class MachineControl(wiring.Component):
+class MachineControl(Component):
     """Sequence of a run: ``reset`` for a cycle, ``fetch_start``, ``busy`` until ``finished`` or an error.
 
     The first error counts; of several in one cycle, that of the lowest ``sources`` number. `ERROR_CYCLES` later it
@@ -64,7 +65,7 @@ class MachineControl(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         failed = Signal()       # by any of the sources, in this cycle
-        first, chosen = Signal(ErrorReport), Signal(ErrorReport)
+        first, chosen = record(ErrorReport), record(ErrorReport)
         m.d.comb += failed.eq(Cat(report.valid for report in self.errors).any())
         for number in reversed(range(self.sources)):
             with m.If(self.errors[number].valid):

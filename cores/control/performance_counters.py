@@ -1,11 +1,11 @@
 """The cycle and event counters that the host reads."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from ..arch.registers import COUNTER_BITS, COUNTERS
+from ..lib.component import Component
 
 __all__ = ["PerformanceCounters"]
 
@@ -13,7 +13,7 @@ __all__ = ["PerformanceCounters"]
 _LOWER_BITS = 20
 
 
-class PerformanceCounters(wiring.Component):
+class PerformanceCounters(Component):
     """Counts the cycles of each bit of ``events`` (in the order of ``registers.COUNTERS``), `COUNTER_BITS` bits each.
 
     The sums are in one small memory that is visited counter after counter, in two steps; what happens between two

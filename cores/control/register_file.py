@@ -1,7 +1,6 @@
 """The registers that the host sees."""
 
 from amaranth.hdl import Cat, Const, Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
@@ -20,6 +19,7 @@ from ..arch.registers import (
 from ..arch.stochastic import LENGTH_BITS
 from ..bus.axi import BOUNDARY_BYTES, LITE_ADDRESS_BITS, AxiLite
 from ..config import NpuConfig
+from ..lib.component import Component
 
 __all__ = ["RegisterFile"]
 
@@ -28,7 +28,7 @@ _TIMEOUT_AT_RESET = 1 << 20
 _ALWAYS_OPEN = ("timeout", "irq_enable")
 
 
-class RegisterFile(wiring.Component):
+class RegisterFile(Component):
     """AXI4-Lite slave with the registers of ``registers.registers_of(config)``.
 
     A write takes two cycles and is answered in the third, in which a command comes too; a read three, and up to
@@ -55,7 +55,7 @@ class RegisterFile(wiring.Component):
             "data_address": Out(config.address_width),  # bus address of the data region
             "data_beats": Out(REGION_BITS),              # its size
             "write_start": Out(REGION_BITS),             # first beat of it that may be written
-            "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # cycles without progress; 0: any number
+            "timeout": Out(32, init=_TIMEOUT_AT_RESET),  # type: ignore[call-arg]  # cycles without progress; 0: any number
             # Streams are shorter by so many powers of two.
             **({"stream_shift": Out(LENGTH_BITS)} if config.stochastic_rows else {}),
             "irq_enable": Out(1),               # report by the interrupt

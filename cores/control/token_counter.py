@@ -1,15 +1,15 @@
 """Counts the tokens that one queue has given to another."""
 
 from amaranth.hdl import Module
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..lib.component import Component
 from .engine_port import TAKE_BITS
 
 __all__ = ["TokenCounter"]
 
 
-class TokenCounter(wiring.Component):
+class TokenCounter(Component):
     """The tokens of one giver and one taker; one may come and some go in the same cycle.
 
     A post that finds the counter full is reported, which stops the machine; what the counter says from then on means

@@ -1,13 +1,14 @@
 """Token merge: two posters, one token line."""
 
 from amaranth.hdl import Module
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from ..lib.component import Component
 
 __all__ = ["TokenMerge"]
 
 
-class TokenMerge(wiring.Component):
+class TokenMerge(Component):
     """Post a token for each of ``first`` and ``second``; one that finds the line taken is ``owed`` to a later cycle.
 
     No more than one is owed: both may post in one cycle only when none is.

@@ -1,13 +1,15 @@
 """Skid buffer: a place in a stream for what comes when it cannot go on, so that ``ready`` is a register."""
 
 from amaranth.hdl import Module, Mux, ShapeLike, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
+
+from .component import Component
 
 __all__ = ["SkidBuffer"]
 
 
-class SkidBuffer(wiring.Component):
+class SkidBuffer(Component):
     """What goes in comes out in the same cycle, or later if it must wait.
 
     ``input.ready`` is a register; ``output.valid`` and its payload follow from the input at once. `StreamBuffer` cuts

@@ -1,13 +1,15 @@
 """Stream buffer: two places in a stream, so that no path goes through it."""
 
 from amaranth.hdl import Module, ShapeLike, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
+
+from .component import Component
 
 __all__ = ["StreamBuffer"]
 
 
-class StreamBuffer(wiring.Component):
+class StreamBuffer(Component):
     """What goes in comes out `LATENCY` cycles later at the soonest, one in every cycle.
 
     ``ready`` and ``valid`` are registers, and so is the payload that comes out.

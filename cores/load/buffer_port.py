@@ -1,12 +1,13 @@
 """Buffer port: entries, their values and their tokens meet at the input buffer's write port."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..buffers.input_buffer import ENTRY_BITS, BufferWrite
 from ..config import NpuConfig
 from ..control.token_merge import TokenMerge
+from ..lib.component import Component, record
 from .pixel_path import EntryValue
 from .winograd.winograd_input import TileEntry
 
@@ -18,7 +19,7 @@ def EntryPlace(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     return data.StructLayout({"enable": config.banks, "address": ENTRY_BITS, "post": 1})
 
 
-class BufferPort(wiring.Component):
+class BufferPort(Component):
     """Write ``entry`` when its ``value`` is there, ``latency`` cycles later, and transformed ``tiles`` in between.
 
     Values are sign-extended to ``activation_bits``.
@@ -45,7 +46,7 @@ class BufferPort(wiring.Component):
         occupied = entry.enable.any()       # by the entry that is being written
         for number in range(1, self.latency + 1):
             on_the_way = on_the_way | entry.enable.any()
-            before, entry = entry, Signal(EntryPlace(config), name=f"entry{number}")
+            before, entry = entry, record(EntryPlace(config), name=f"entry{number}")
             occupied = Signal(name=f"occupied{number}")
             m.d.sync += [entry.eq(before), occupied.eq(before.enable.any())]
         values = [value.data.word_select(number, 8) for number in range(config.write_lanes * config.ic_lanes)]

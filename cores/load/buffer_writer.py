@@ -1,7 +1,9 @@
 """Buffer writer: the delivering half of the load engine."""
 
+from typing import Any
+
 from amaranth.hdl import Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.instruction_layout import INDEX_BITS, queue_layout
@@ -10,6 +12,7 @@ from ..arch.registers import STATE_CODES
 from ..buffers.input_buffer import BufferWrite, KeptBeat, write_latency
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
+from ..lib.component import Component
 from .buffer_port import BufferPort
 from .entry_placer import EntryPlacer
 from .gather.gathered_path import GatheredPath
@@ -25,7 +28,7 @@ __all__ = ["BufferWriter"]
 _STATE = STATE_CODES["load"]
 
 
-class BufferWriter(wiring.Component):
+class BufferWriter(Component):
     """Take the load queue's data in order and put it where it belongs, a beat a cycle.
 
     `PaddedWalk` goes through the pixels of a load ahead of the data; `LoadDispatch` begins it when the one before it
@@ -200,7 +203,7 @@ class BufferWriter(wiring.Component):
             m.d.comb += self.state.eq(_STATE["setup"])
         return m
 
-    def _to_walk(self, m: Module, dispatch: LoadDispatch, path: GatheredPath, walk: PaddedWalk, tiled: Value) -> None:
+    def _to_walk(self, m: Module, dispatch: LoadDispatch, path: Any, walk: PaddedWalk, tiled: Value) -> None:
         """A load's box goes to the walk, and one of the gathered path to that at once."""
         box, entry, gathered = dispatch.boxes.p, self.queue.p.entry, Signal()
         m.d.comb += [

@@ -1,13 +1,14 @@
 """Entry placer: where in the input buffer a box's pixels go."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import Opcode
 from ..buffers.input_buffer import ENTRY_BITS, BankShape
 from ..config import NpuConfig
+from ..lib.component import Component
 from .phase_counter import count_down
 
 __all__ = ["EntryPlacer", "PlacedPixels"]
@@ -22,7 +23,7 @@ def PlacedPixels(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layo
     return data.StructLayout({"lanes": config.write_lanes, "row_end": 1, "block_end": 1, "next_entry": 1, "run": 1})
 
 
-class EntryPlacer(wiring.Component):
+class EntryPlacer(Component):
     """Number the banks and the entry of the pixels of a box (docs/architecture.md, "Loading"). Latency 0."""
 
     def __init__(self, config: NpuConfig):

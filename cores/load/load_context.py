@@ -1,11 +1,12 @@
 """Load context: an instruction of the load queue on its way from the half that asks to the half that delivers."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Value
 from amaranth.lib import data
 
 from ..arch.instruction_layout import QueueEntry, field_shape, is_operation, queue_layout
 from ..arch.isa import Opcode, Queue
 from ..config import NpuConfig
+from ..lib.component import record
 
 __all__ = ["EXTENT_BITS", "ExtentParts", "LoadContext", "LoadKind", "extent_of", "extent_parts"]
 
@@ -29,7 +30,7 @@ ExtentParts = data.StructLayout({
 
 def extent_parts(m: Module, word: Value, config: NpuConfig) -> data.View:
     """The parts of the instruction ``word``. They are chosen in one cycle and added in the next (`extent_of`)."""
-    parts, instruction = Signal(ExtentParts, name="extent_parts"), data.View(queue_layout(Queue.LOAD), word)
+    parts, instruction = record(ExtentParts, name="extent_parts"), data.View(queue_layout(Queue.LOAD), word)
     plain, act, side = instruction.load_set, instruction.load_act, instruction.load_side
     with m.If(is_operation(word, Opcode.LOAD_SET, config)):
         m.d.comb += [parts.before.eq(plain.pad_left), parts.inside.eq(plain.cols), parts.behind.eq(plain.pad_right)]

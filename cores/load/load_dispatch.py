@@ -1,7 +1,7 @@
 """Load dispatch: the load queue's instructions, one by one, to what delivers their data."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import instruction_layout, is_operation, queue_layout
@@ -9,6 +9,7 @@ from ..arch.isa import EntryForm, Opcode, Queue
 from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
+from ..lib.component import Component
 from .load_context import LoadContext
 from .padded_walk import Box
 
@@ -18,7 +19,7 @@ __all__ = ["LoadDispatch", "Setting"]
 Setting = data.StructLayout({op.name.lower(): 1 for op in (Opcode.LOAD_SET, Opcode.LOAD_GATHER, Opcode.LOAD_WINOGRAD)})
 
 
-class LoadDispatch(wiring.Component):
+class LoadDispatch(Component):
     """Take the load queue's next instruction when the load at hand ends, and say what it begins.
 
     A load's box goes to the walk before that, as soon as the instruction is seen and what the set operations in front

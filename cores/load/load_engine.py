@@ -1,7 +1,7 @@
 """Load engine: memory to input buffer, weight ring and side ring."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, connect
 
 from ..arch.error_codes import ErrorCode
@@ -11,6 +11,7 @@ from ..buffers.input_buffer import BufferWrite, KeptBeat
 from ..bus.axi import AxiResponse, read_data_layout, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
+from ..lib.component import Component, record
 from ..lib.fifo import BufferedFifo, ShallowFifo
 from .buffer_writer import BufferWriter
 from .gather.run_spans import RunSpans
@@ -22,7 +23,7 @@ __all__ = ["LoadEngine"]
 _STATE = STATE_CODES["load"]
 
 
-class LoadEngine(wiring.Component):
+class LoadEngine(Component):
     """Executes the load queue: asks for data early, writes it in order.
 
     Two halves. The *requester* (`LoadRequester`) waits for ``stores`` tokens, checks the region and turns an
@@ -84,7 +85,7 @@ class LoadEngine(wiring.Component):
             writer.input.valid.eq(fifo.r_rdy),
             writer.input.payload.eq(fifo.r_data[:config.beat_bits]),
         ]
-        connect(m, contexts.r_stream, writer.queue)
+        connect(m, contexts.r_stream, writer.queue)  # type: ignore[arg-type]
         failed, decode_error = fifo.r_data[config.beat_bits], fifo.r_data[config.beat_bits + 1]
 
         # -- writer -----------------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class LoadEngine(wiring.Component):
 
         # -- report -----------------------------------------------------------------------------------------------
         # All of it a cycle after what it tells of; an error of a beat, or of an entry, two.
-        bad_beat, bad_code = Signal(), Signal(ErrorCode)
+        bad_beat, bad_code = Signal(), record(ErrorCode)
         m.d.sync += [
             bad_beat.eq(writer.input.valid & writer.input.ready & failed),
             bad_code.eq(Mux(decode_error, ErrorCode.READ_DECERR, ErrorCode.READ_SLVERR)),

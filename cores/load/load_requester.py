@@ -1,7 +1,7 @@
 """Load requester: the asking half of the load engine."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
@@ -11,13 +11,14 @@ from ..arch.registers import REGION_BITS
 from ..bus.axi import MAX_BURST, read_request_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
+from ..lib.component import Component, record
 from .load_context import ExtentParts, LoadContext, LoadKind, extent_of, extent_parts
 from .phase_counter import count_down
 
 __all__ = ["LoadRequester"]
 
 
-class LoadRequester(wiring.Component):
+class LoadRequester(Component):
     """Turn the load queue's instructions into requests, as far ahead as there is room for data.
 
     An instruction waits for its ``stores`` tokens and goes on to the delivering half as a context; then its requests
@@ -65,9 +66,9 @@ class LoadRequester(wiring.Component):
         m.d.sync += halted.eq(self.halt)
 
         # -- instructions -------------------------------------------------------------------------------------------
-        geometry = Signal(data.StructLayout(
+        geometry = record(data.StructLayout(
             {name: field_shape(Opcode.LOAD_SET, name) for name in ("cols", "row_pitch", "block_pitch")}))
-        parts, kind = Signal(ExtentParts), Signal(LoadKind)
+        parts, kind = record(ExtentParts), record(LoadKind)
         startable, accept = Signal(), Signal()
         is_set, is_box, is_weights, is_side = (is_operation(act, opcode, self.config) for opcode in (
             Opcode.LOAD_SET, Opcode.LOAD_ACT, Opcode.LOAD_WGT, Opcode.LOAD_SIDE))

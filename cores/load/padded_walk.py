@@ -1,11 +1,12 @@
 """Padded walk: the pixels of a box with padding around it, in the order in which they are written."""
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Module, Shape, Signal
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
+from ..lib.component import Component, record
 from ..lib.stream_buffer import StreamBuffer
 from .load_context import EXTENT_BITS
 from .phase_counter import PhaseCounter, count_down
@@ -25,7 +26,7 @@ Box = data.StructLayout({
 WalkedPixel = data.StructLayout({"is_data": 1, "row_end": 1, "block_end": 1, "last_block": 1, "end": 1})
 
 
-class PaddedWalk(wiring.Component):
+class PaddedWalk(Component):
     """Say of a box's pixel whether it is data or padding, and whether it ends its row, its block or the box.
 
     For block, row, column, one pixel a cycle, also from box to box: the next one is taken when the last row of the one
@@ -48,18 +49,18 @@ class PaddedWalk(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        members = Box.members
+        bits = {name: Shape.cast(shape).width for name, shape in Box.members.items()}
         m.submodules.cols = cols = PhaseCounter(
-            before_bits=len(self.left), data_bits=len(self.cols), length_bits=members["width"].width)
+            before_bits=len(self.left), data_bits=len(self.cols), length_bits=bits["width"])
         m.submodules.rows = rows = PhaseCounter(
-            before_bits=members["pad_top"].width, data_bits=members["rows"].width, length_bits=members["height"])
+            before_bits=bits["pad_top"], data_bits=bits["rows"], length_bits=bits["height"])
         m.submodules.buffer = buffer = StreamBuffer(WalkedPixel)
         connect(m, buffer.output, flipped(self.pixels))
 
         # The box at hand, or the next one: in the last row nothing of the one at hand is needed any more.
-        box, fresh = Signal(Box), Signal()
+        box, fresh = record(Box), Signal()
         walking, ring = Signal(), Signal()
-        blocks = Signal(members["blocks"].width + 1)        # after the present one, less one
+        blocks = Signal(bits["blocks"] + 1)        # after the present one, less one
         step, over, pixel = Signal(), Signal(), buffer.input.payload
         m.d.comb += [
             self.boxes.ready.eq(~fresh & (~walking | (rows.last & pixel.last_block))),

@@ -1,8 +1,9 @@
 """Phase counter: padding, data, padding, along one side of a box."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from ..lib.component import Component
 
 __all__ = ["PhaseCounter", "count_down"]
 
@@ -16,7 +17,7 @@ def count_down(begin: Value, count: Value, at_hand: Value, *, first: int) -> Val
     return (Mux(begin, at_hand, count) + step)[:len(count)]
 
 
-class PhaseCounter(wiring.Component):
+class PhaseCounter(Component):
     """Count ``length`` steps: ``before`` of padding, ``data``, and as many more of padding as there are.
 
     The lengths are taken with ``begin``, whatever is at hand. ``length`` is at least 1. What the present step is comes

@@ -8,6 +8,7 @@ from ..arch.instruction_layout import instruction_layout, queue_layout
 from ..arch.isa import Opcode, Queue
 from ..buffers.input_buffer import KeptBeat
 from ..config import NpuConfig
+from ..lib.component import Component
 from .entry_placer import PlacedPixels
 from .load_context import EXTENT_BITS
 from .load_dispatch import Setting
@@ -50,7 +51,7 @@ def path_ports(config: NpuConfig) -> dict[str, wiring.Member]:
     }
 
 
-class PixelPath(wiring.Component):
+class PixelPath(Component):
     """Bring the pixels of a box, data or padding, to the input buffer as they are.
 
     ``setting`` shows it the instructions that say how; from when it is ``settled`` on, a row has ``width`` pixels, of

@@ -1,11 +1,12 @@
 """Parameters of the channel block that is being stored."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.numerics import MIN_SHIFT, MULTIPLIER_BITS, PARAMETER_BYTES
 from ..config import NpuConfig
+from ..lib.component import Component, record
 from .requantizer_lane import SHIFT_BITS, ChannelLayout
 
 __all__ = ["ChannelParameters"]
@@ -15,7 +16,7 @@ _SHIFT_BIT = 56
 _MULTIPLIER_BIT = 32
 
 
-class ChannelParameters(wiring.Component):
+class ChannelParameters(Component):
     """Takes 8 beats while ``enable`` is high and no parameters are held, one a cycle, and holds what they say."""
 
     #: Cycles from ``release`` until the next block's first beat can be taken.
@@ -51,7 +52,7 @@ class ChannelParameters(wiring.Component):
         arriving = []
         for channel in range(config.beat_bytes // PARAMETER_BYTES):
             word = self.beats.payload.word_select(channel, 8 * PARAMETER_BYTES)
-            value = Signal(layout, name=f"arriving{channel}")
+            value = record(layout, name=f"arriving{channel}")
             m.d.comb += [
                 value.bias.eq(word[:config.acc_width]),
                 value.multiplier.eq(word[_MULTIPLIER_BIT:_MULTIPLIER_BIT + MULTIPLIER_BITS]),

@@ -1,7 +1,7 @@
 """Takes the beats of a local STORE to the input buffer."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
@@ -10,6 +10,7 @@ from ..arch.isa import Opcode
 from ..buffers.input_buffer import KeptBeat, buffer_address_bits, write_latency
 from ..bus.axi import ErrorReport
 from ..config import NpuConfig
+from ..lib.component import Component, record
 
 __all__ = ["LocalRun", "LocalWriter"]
 
@@ -26,7 +27,7 @@ def LocalRun(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a shape
     })
 
 
-class LocalWriter(wiring.Component):
+class LocalWriter(Component):
     """Gives each beat of ``data`` its bank and entry: neighbours of a run lie in neighbouring banks.
 
     A beat a cycle; ``kept`` is `LATENCY` cycles later and stands for one, and `BufferWriter` takes it at once.
@@ -50,7 +51,7 @@ class LocalWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         banks = self.config.banks
-        run, write = Signal(LocalRun(self.config), name="run_at_hand"), Signal()
+        run, write = record(LocalRun(self.config), name="run_at_hand"), Signal()
         active, beyond = Signal(), Signal()
         last_beat = Signal()        # of the run
         bank = Signal(banks, init=1)

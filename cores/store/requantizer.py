@@ -1,14 +1,15 @@
 """From accumulators to activations: the arithmetic half of the store engine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ..arch.numerics import MIN_SHIFT, POOL_WIDTH
 from ..config import NpuConfig
 from ..lib.bits import select
+from ..lib.component import Component, record
 from .chain import Chain
 from .requantizer_lane import ChannelLayout, LaneControl, RequantizerLane
 from .sign_packer import SignPacker
@@ -36,7 +37,7 @@ def PixelIssue(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
                               **({"first": 1, "negate": 1} if config.winograd else {})})
 
 
-class Requantizer(wiring.Component):
+class Requantizer(Component):
     """Requantise a pixel of a block a cycle, or with a second stage requantise and add (or scale, or multiply) one in
     `ADD_CYCLES`.
 
@@ -130,7 +131,7 @@ class Requantizer(wiring.Component):
         m.d.comb += [signal.eq(stage & add) for signal, stage in zip(in_second, valid, strict=True)]
         a = self.SECOND     # cycles that the first stage's result is after a pixel
 
-        def other_turn(cycle: int, stages: list[Value]) -> Value:
+        def other_turn(cycle: int, stages: Sequence[Value]) -> Value:
             """Of the signals in ``stages``, that of the residual's turn."""
             added = stages[cycle + self.SECOND - 1]
             return Mux(multiplies, stages[cycle + self.FACTOR], added) if config.product else added
@@ -138,7 +139,7 @@ class Requantizer(wiring.Component):
         if config.product:
             multiplies = chain.multiplies
 
-        control = Signal(LaneControl)
+        control = record(LaneControl)
         m.d.comb += [
             control.load_bias.eq(load[1]),
             control.clear_bias.eq(add),

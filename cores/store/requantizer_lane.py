@@ -1,13 +1,14 @@
 """Arithmetic of one channel of the requantizer."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import field_shape
 from ..arch.isa import Opcode
 from ..arch.numerics import FACTOR_BITS, FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS
 from ..lib.bits import difference, select
+from ..lib.component import Component
 
 __all__ = ["SHIFT_BITS", "ChannelLayout", "LaneControl", "RequantizerLane"]
 
@@ -57,7 +58,7 @@ def _shift_narrow(value: Value, amount: Value, *, step: int, keep: int) -> tuple
     kept = Cat(select(amount, [value[min(bit + way * step, top)] for way in range(ways)]) for bit in range(keep))
     # A shift by ``way`` fits if all bits from the top one kept are equal. They are compared in chunks of a step, as
     # what a larger shift needs equal is a part of what a smaller one does.
-    lost = 0
+    lost: Value = Const(0)
     for way in range(ways):
         first = keep - 1 + way * step
         last = top if way == ways - 1 else min(first + step, top)
@@ -67,7 +68,7 @@ def _shift_narrow(value: Value, amount: Value, *, step: int, keep: int) -> tuple
     return kept, lost
 
 
-class RequantizerLane(wiring.Component):
+class RequantizerLane(Component):
     """``clip((((source + bias) * multiplier) >> shift) + zero_point)``, rounded, on one multiplier of ``acc_width`` x
     18 bits, or of ``halves`` on two of 18 x 18 bits.
 

@@ -1,16 +1,16 @@
 """Sign packer: the signs of neighbouring pixels become a beat."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.numerics import MAP_PIXELS
 from ..config import NpuConfig
+from ..lib.component import Component
 
 __all__ = ["SignPacker"]
 
 
-class SignPacker(wiring.Component):
+class SignPacker(Component):
     """Collect ``signs`` of pixels until a beat is full or a row ends; what is left of that beat is zero.
 
     A pixel a cycle. The beat stands in ``beat`` `LATENCY` cycles after its last pixel, which ``completes`` it; in all

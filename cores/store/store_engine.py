@@ -1,7 +1,7 @@
 """Store engine: accumulators or pooled windows -> requantise, add -> beats for the write engine."""
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..arch.isa import Queue
@@ -11,6 +11,7 @@ from ..buffers.input_buffer import KeptBeat
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, connect_shared
+from ..lib.component import Component
 from ..lib.fifo import Fifo
 from .chain import chain_name, keeps_word, loads
 from .channel_parameters import ChannelParameters
@@ -23,7 +24,7 @@ from .store_stages import stages_of
 __all__ = ["StoreEngine"]
 
 
-class StoreEngine(wiring.Component):
+class StoreEngine(Component):
     """Executes the store queue. docs/datapath.md has its pipeline, cycles and area.
 
     Beats of local STOREs go to the input buffer (`LocalWriter`), all others to the write engine.

@@ -1,7 +1,7 @@
 """The order in which a STORE takes its pixels."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
@@ -9,6 +9,7 @@ from ..arch.instruction_layout import instruction_layout, is_kind
 from ..arch.isa import Opcode, WordForm
 from ..config import NpuConfig
 from ..lib.bits import select
+from ..lib.component import Component, record
 from ..lib.stream_buffer import StreamBuffer
 from .requantizer import SelectShape
 from .winograd_sums import WinogradSums
@@ -30,7 +31,7 @@ def PixelPosition(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a lay
     })
 
 
-class StorePixels(wiring.Component):
+class StorePixels(Component):
     """Counts through a STORE's pixels: for block, row, column. ``restart`` begins, when the last STORE's are taken.
 
     A pixel's group is its block's, or in a STORE of one block goes with the column (SPREAD) or with the row
@@ -121,7 +122,7 @@ class StorePixels(wiring.Component):
             if groups_share:
                 m.d.sync += row_start.eq(0)
         with m.Elif(step):
-            group_end = leaves
+            group_end: Value = leaves
             if config.pixel_lanes > 1:
                 # An odd row leaves the last word's other pixel out.
                 group_end = last_col | (leaves & pixel.all())
@@ -144,7 +145,7 @@ class StorePixels(wiring.Component):
                         # The next row has the same words.
                         m.d.sync += word.eq(row_start)
 
-        found = {"select": place, "leaves": leaves, "row_end": last_col, "block_start": block_start,
+        found: dict[str, Value] = {"select": place, "leaves": leaves, "row_end": last_col, "block_start": block_start,
                  "block_end": block_end, "end": end}
         if config.winograd:
             self._sums(m, buffer.input, found, active=active, step=step, word=word, pixel=pixel)
@@ -169,7 +170,7 @@ class StorePixels(wiring.Component):
         found = {**found, "first": sums.first, "negate": sums.negate, "last": sums.last}
         flags = data.StructLayout({name: len(value) for name, value in found.items()})
         shifted, placed = Signal(), Signal()    # there is a position with its offset; one with its word
-        shifted_flags, placed_flags = Signal(flags, reset_less=True), Signal(flags, reset_less=True)
+        shifted_flags, placed_flags = record(flags, reset_less=True), record(flags, reset_less=True)
         words, position = geometry.position_words, sums.position
         offset = Signal(len(words) + len(position), reset_less=True)
         tile_word = Signal.like(word, name="tile_word", reset_less=True)

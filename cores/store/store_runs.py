@@ -1,7 +1,7 @@
 """Where a STORE's beats go: its runs for the write engine."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
@@ -11,12 +11,13 @@ from ..arch.numerics import MAP_PIXELS
 from ..arch.registers import REGION_BITS
 from ..bus.axi import write_run_layout
 from ..config import NpuConfig
+from ..lib.component import Component
 from .local_writer import LocalRun
 
 __all__ = ["StoreRuns"]
 
 
-class StoreRuns(wiring.Component):
+class StoreRuns(Component):
     """For every block and row of the STORE given with ``start``: a run of its beats, of ``cols`` or with ``signs`` an
     eighth of these.
 

@@ -1,7 +1,6 @@
 """Control of the store engine: instructions, tokens, and when a pixel sets out."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.error_codes import ErrorCode
@@ -11,6 +10,7 @@ from ..arch.registers import STATE_CODES
 from ..arch.units import is_supported
 from ..config import NpuConfig
 from ..control.engine_port import EnginePort, lacks
+from ..lib.component import Component
 from .chain import Chain, loads, take_operation
 from .requantizer import PixelIssue, Requantizer
 from .store_pixels import StorePixels
@@ -20,7 +20,7 @@ __all__ = ["StoreSequencer"]
 _STATE = STATE_CODES["store"]
 
 
-class StoreSequencer(wiring.Component):
+class StoreSequencer(Component):
     """Takes the store queue's instructions and issues the pixels of each STORE.
 
     A pixel sets out when all it needs is there: the block's channel parameters, ``room`` after the requantizer, with a
@@ -88,7 +88,7 @@ class StoreSequencer(wiring.Component):
         word, chain = self.queue.p.word, self.chain
         add, pooled = chain.adds, store.pooled
         tiles = is_kind(geometry.words, WordForm.TILES, config)
-        blocks_of_bank = config.oc_groups
+        blocks_of_bank: Value | int = config.oc_groups
         if config.groups_share:
             shared = [is_kind(geometry.words, form, config) for form in (WordForm.SPREAD, WordForm.ALTERNATE)]
             blocks_of_bank = Mux(Cat(shared).any(), 1, config.oc_groups)

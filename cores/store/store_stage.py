@@ -3,18 +3,19 @@
 from typing import ClassVar
 
 from amaranth.hdl import signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ..arch.instruction_layout import instruction_layout
 from ..arch.isa import Opcode
 from ..config import NpuConfig
+from ..lib.component import Component
 from .chain import keeps_word, loads
 
 __all__ = ["StoreStage"]
 
 
-class StoreStage(wiring.Component):
+class StoreStage(Component):
     """One int8 value becomes another, beat by beat: a beat a cycle, `LATENCY` cycles, whether in ``use`` or not.
 
     The store engine and its sequencer know nothing else of it: a stage in a machine is an entry of

@@ -1,6 +1,6 @@
 """Value table: what becomes of each int8 value, byte by byte from memory."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.memory import Memory
 from amaranth.utils import exact_log2
 
@@ -68,7 +68,7 @@ class ValueTable(StoreStage):
         m.d.sync += [valid.eq(self.valid), self.output_valid.eq(valid)]
         return m
 
-    def _lane(self, m: Module, lane: int, word: Signal) -> None:
+    def _lane(self, m: Module, lane: int, word: Value) -> None:
         """Chooses between the bytes of a word, and the value itself."""
         value = Signal(8, name=f"value{lane}", reset_less=True)
         m.d.sync += [

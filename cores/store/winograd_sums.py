@@ -1,15 +1,15 @@
 """The words that make a pixel of a Winograd layer."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..arch.numerics import POSITIONS
+from ..lib.component import Component
 
 __all__ = ["WinogradSums"]
 
 
-class WinogradSums(wiring.Component):
+class WinogradSums(Component):
     """Counts through the nine positions (i, j) that pixel (row k, column l) of a tile is summed up from.
 
     i goes down from k + 2 to k, for each j from l + 2 to l: the last one has a positive sign, as `Requantizer` wants

@@ -1,7 +1,6 @@
 """Binary engine: the binary unit with a sequencer, an input buffer and accumulators of its own."""
 
 from amaranth.hdl import Cat, Module
-from amaranth.lib import wiring
 from amaranth.lib.wiring import Out, connect, flipped
 
 from ...arch.isa import StepKind
@@ -9,6 +8,7 @@ from ...buffers.accumulators import Accumulators
 from ...buffers.input_buffer import InputBuffer
 from ...config import NpuConfig
 from ...control.engine_port import connect_shared
+from ...lib.component import Component
 from ..compute_engine import ComputeEngine, compute_ports
 from ..tile_sequencer import TileSequencer
 from ..weight_loader import WeightLoader
@@ -18,7 +18,7 @@ from .binary_words import BinaryWords
 __all__ = ["BinaryEngine"]
 
 
-class BinaryEngine(wiring.Component):
+class BinaryEngine(Component):
     """Executes COMPUTEs with ``binary`` and COMPUTE_SETs; it takes any other for a COMPUTE with ``binary``.
 
     Rate and cycles are those of a `ComputeEngine` that has the unit inside. Golden model:

@@ -1,10 +1,11 @@
 """Binary row: XNOR-popcount of one output channel."""
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...config import NpuConfig
+from ...lib.component import Component
 from .popcount import FIRST_ONES, ONES, add_ones, adders, carries, count_of, halves, parity_steps
 
 __all__ = ["BinaryRow"]
@@ -13,7 +14,7 @@ __all__ = ["BinaryRow"]
 _ADDITIONS = 2
 
 
-class BinaryRow(wiring.Component):
+class BinaryRow(Component):
     """For each pixel, how many of its ``binary_bits`` bits are equal to the weights': ``counts``, one word a cycle.
 
     Latency `BinaryRow.latency` from ``bits``. All rows of the unit are the same module. ``parities`` are those of

@@ -1,18 +1,19 @@
 """Binary unit: XNOR-popcount of eight channels where the multiplier array has one."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...buffers.input_buffer import BankShape
 from ...config import NpuConfig
+from ...lib.component import Component, record
 from .binary_row import BinaryRow
 from .popcount import entry_parities
 
 __all__ = ["BinaryUnit"]
 
 
-class BinaryUnit(wiring.Component):
+class BinaryUnit(Component):
     """How many bits of each pixel of a word equal the weights of each of ``binary_rows`` rows.
 
     ``latency`` cycles from pixels to counts, one word a cycle. Pixels are not put in order in front of the rows, as
@@ -62,15 +63,15 @@ class BinaryUnit(wiring.Component):
         config = self.config
         bits, px = config.binary_bits, config.pixel_lanes
 
-        x = Signal(data.ArrayLayout(bits, px), reset_less=True)
-        x_parities = Signal(data.ArrayLayout(bits // 2, px), reset_less=True)
+        x = record(data.ArrayLayout(bits, px), reset_less=True)
+        x_parities = record(data.ArrayLayout(bits // 2, px), reset_less=True)
         load_parities = Signal()
         m.d.sync += [
             *[x[side].eq(value) for side, value in enumerate(self._sides(list(self.pixels)))],
             *[x_parities[side].eq(entry_parities(x[side], of_weights=False)) for side in range(px)],
             load_parities.eq(self.load),
         ]
-        marks = Cat(self._sides(list(self.zeros)))
+        marks: Value = Cat(self._sides(list(self.zeros)))
         for cycle in range(BinaryRow.latency(config) - 1):
             # With a reset: it keeps the registers from becoming a look-up table.
             delayed = Signal(2 * px, name=f"marks{cycle}")

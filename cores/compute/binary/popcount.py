@@ -91,7 +91,7 @@ def count_of(ones: list[Value]) -> tuple[Value, int]:
     """At most `FIRST_ONES`, counted: the number and its maximum."""
     if len(ones) < 2:
         return Cat(ones), len(ones)
-    a, b, c = [*ones, *[Const(0)] * (FIRST_ONES - len(ones))]
+    a, b, c = tuple([*ones, *[Const(0)] * (FIRST_ONES - len(ones))])
     return Cat(a ^ b ^ c, _majority(a, b, c)), len(ones)
 
 
@@ -108,7 +108,7 @@ def add_ones(number: Value, maximum: int, ones: list[Value]) -> tuple[Value, int
     carry.
     """
     taken, carry = list(ones[:ONES - 1]), ones[ONES - 1] if len(ones) >= ONES else Const(0)
-    a, b, c, d, e = [*taken, *[Const(0)] * (ONES - 1 - len(taken))]
+    a, b, c, d, e = tuple([*taken, *[Const(0)] * (ONES - 1 - len(taken))])
     low, first = a ^ b ^ c, _majority(a, b, c)
     second = _majority(low, d, e)
     count = Cat(low ^ d ^ e, first ^ second, first & second)

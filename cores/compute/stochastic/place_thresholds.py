@@ -1,10 +1,10 @@
 """Place thresholds: uGEMM's thresholds of weights, which follow the bits of one activation."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import MAX_LENGTH_LOG, Circuit, Sequence
+from ...lib.component import Component
 from .logic import sequence_numbers
 from .stream_source import StreamSource
 
@@ -13,7 +13,7 @@ __all__ = ["PlaceThresholds"]
 _BITS = StreamSource.threshold_bits(Circuit.UGEMM)
 
 
-class PlaceThresholds(wiring.Component):
+class PlaceThresholds(Component):
     """The threshold that a weight's bit is made with, by how many ones or zeros its activation's stream had so far.
 
     Latency 1, a bit a cycle. Golden model: ``sim.stochastic.circuits``, uGEMM.

@@ -1,13 +1,14 @@
 """Stochastic lane: streams of N activations and N weights become the sum of their products."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import ACC_BLOCK, MAX_LENGTH_LOG, Circuit
+from ...lib.component import Component
 from .logic import count_four, summed, tree_stages
 from .stream_source import StreamSelect
 
@@ -22,7 +23,7 @@ class LaneTiming(NamedTuple):
     counted: int    # ``first`` and ``valid``
 
 
-class StochasticLane(wiring.Component):
+class StochasticLane(Component):
     """One output of one pixel, by any `Circuit`: ``bits`` of each stream a cycle, the sum in ``count``.
 
     ``count`` has a word's sum in the cycle after the marks of its last bits, in units of one bit of the result's
@@ -88,7 +89,7 @@ class StochasticLane(wiring.Component):
         m.d.sync += register.eq(value)
         return register
 
-    def _twice_less(self, m: Module, ones: list[Value]) -> Value:
+    def _twice_less(self, m: Module, ones: Sequence[Value]) -> Value:
         """Ones of a bipolar stream less its zeros."""
         count = summed(m, ones, "ones")
         return (count << 1) - len(ones) if len(ones) > 1 else Cat(Const(1, 1), ~ones[0]).as_signed()
@@ -146,7 +147,7 @@ class StochasticLane(wiring.Component):
 
     def _pairs(self, m: Module, products: list[Value]) -> list[Value]:
         """Of each two products their sum and 2: 0 to 4."""
-        pairs = []
+        pairs: list[Value] = []
         for bit, product in enumerate(products):
             positive, negative = self._sides(product)
             for one in range(0, self.inputs, 2):

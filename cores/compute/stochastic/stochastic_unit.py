@@ -1,10 +1,13 @@
 """Stochastic unit: dot products of words of pixels with rows of weights, by streams of bits."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import MAX_LENGTH_LOG, MIN_LENGTH_LOG, SUM_LOG, Circuit, sum_bits
+from ...lib.component import Component
 from .logic import above, delayed
 from .place_thresholds import PlaceThresholds
 from .stochastic_lane import StochasticLane
@@ -16,7 +19,7 @@ __all__ = ["StochasticUnit"]
 _BEHIND = 2
 
 
-class StochasticUnit(wiring.Component):
+class StochasticUnit(Component):
     """Sum over ``inputs`` of products of int8 pixels and weights, for ``rows`` output lanes and ``pixels`` pixels.
 
     A word starts with ``start`` and takes 2**``made`` / ``bits`` cycles, after which the next may start. Its pixels,
@@ -88,7 +91,7 @@ class StochasticUnit(wiring.Component):
         w = [Signal(values, name=f"w{row}", reset_less=True) for row in range(self.rows)]
         load = self.load & source.fresh
         load = delayed(m, load, self.weights_taken(self.circuit), "load")
-        made = Signal(LogShape)
+        made: Value = Signal(LogShape)
         with m.If(self.start):
             m.d.sync += made.eq(self.made)
         with m.If(source.fresh):
@@ -132,7 +135,7 @@ class StochasticUnit(wiring.Component):
         m.d.sync += self.valid.eq(complete)
         return m
 
-    def _streams(self, m: Module, value: data.View, thresholds: data.View, name: str) -> list[Signal]:
+    def _streams(self, m: Module, value: Any, thresholds: Any, name: str) -> list[Signal]:
         """The bits of a cycle of all inputs' streams."""
         streams = [Signal(self.inputs, name=f"{name}_bit{bit}", reset_less=True) for bit in range(self.bits)]
         m.d.sync += [stream.eq(Cat(self._bit(Value.cast(one), threshold) for one in value))

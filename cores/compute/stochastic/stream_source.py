@@ -1,10 +1,11 @@
 """Stream source: what the streams of all lanes are made with."""
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import MAX_LENGTH_LOG, Circuit, Sequence
+from ...lib.component import Component
 from .logic import sequence_numbers
 
 __all__ = ["LogShape", "StreamSelect", "StreamSource"]
@@ -20,7 +21,7 @@ class StreamSelect(data.StructLayout):
         super().__init__({"choose": bits, "inputs": data.ArrayLayout(range(inputs), bits)})
 
 
-class StreamSource(wiring.Component):
+class StreamSource(Component):
     """Counts the bits of words, ``bits`` a cycle, and makes the thresholds of the shared sequences for them.
 
     A word starts with ``start`` and has 2**``made`` / ``bits`` cycles; the next may start with its last one counted, so

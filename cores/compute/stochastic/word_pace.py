@@ -1,17 +1,17 @@
 """Word pace: for how many cycles a word of pixels stays, while its streams are made."""
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
-from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...arch.stochastic import LENGTH_BITS, MAX_LENGTH_LOG, MIN_LENGTH_LOG
 from ...config import NpuConfig
+from ...lib.component import Component
 from .stream_source import LogShape
 
 __all__ = ["WordPace"]
 
 
-class WordPace(wiring.Component):
+class WordPace(Component):
     """Counts the cycles of each word of the instruction taken with ``take``, up to its ``done``.
 
     A word of streams stays for 2**``made_log`` / ``stochastic_bits`` cycles, any other for one. If that is more than

@@ -1,11 +1,12 @@
 """Boxes under way: whose runs the gatherer's are."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ...arch.instruction_layout import INDEX_BITS, field_shape
 from ...arch.isa import Opcode
+from ...lib.component import Component, record
 
 __all__ = ["BoxesUnderWay", "PathBox"]
 
@@ -13,7 +14,7 @@ __all__ = ["BoxesUnderWay", "PathBox"]
 PathBox = data.StructLayout({"base": field_shape(Opcode.LOAD_ACT, "buf_base"), "index": INDEX_BITS, "post": 1})
 
 
-class BoxesUnderWay(wiring.Component):
+class BoxesUnderWay(Component):
     """Keep the box whose runs are being placed, and the one after it, whose beats may come meanwhile.
 
     A box begins when it is there and the one before it has ended.
@@ -33,7 +34,7 @@ class BoxesUnderWay(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        behind = Signal(PathBox)
+        behind = record(PathBox)
         waiting = Signal()
         busy = Signal()
         m.d.comb += [

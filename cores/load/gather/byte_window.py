@@ -1,15 +1,16 @@
 """Byte window: runs of bytes out of the last beats of a stream."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...lib.bits import lanes_below, select
+from ...lib.component import Component, record
 
 __all__ = ["ByteWindow"]
 
 
-class ByteWindow(wiring.Component):
+class ByteWindow(Component):
     """Entries whose byte ``place + i`` is the ``i``-th byte from any position of the last ``SLOTS`` beats.
 
     Beats go to the slots in turn. A run begins at byte ``offset`` of slot ``slot`` and goes on in the slots after it;
@@ -41,7 +42,7 @@ class ByteWindow(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        slots = [Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"slot{number}", reset_less=True)
+        slots = [record(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"slot{number}", reset_less=True)
                  for number in range(self.SLOTS)]
         # A beat is a cycle late, and the runs that want it wait for that.
         entering = Signal(self.SLOTS)
@@ -50,7 +51,7 @@ class ByteWindow(wiring.Component):
             with m.If(entering[number]):
                 m.d.sync += slot.eq(self.beat)
         for run in range(self.runs):
-            chosen = Signal(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"chosen{run}",
+            chosen = record(data.ArrayLayout(unsigned(self.lane_bits), self.lanes), name=f"chosen{run}",
                             reset_less=True)
             found_turn, turn, opposite = (Signal(range(self.lanes), name=f"{name}{run}", reset_less=True)
                                           for name in ("found_turn", "turn", "opposite"))
@@ -58,9 +59,9 @@ class ByteWindow(wiring.Component):
             # Lanes below the first byte's have their bytes in the next slot.
             beyond = lanes_below(self.offset[run], self.lanes)
             for lane in range(self.lanes):
-                number = Signal(range(self.SLOTS), name=f"slot_of{run}_{lane}", reset_less=True)
-                m.d.sync += [number.eq(self.slot[run] + beyond[lane]),
-                             chosen[lane].eq(select(number, [slot[lane] for slot in slots]))]
+                chosen_slot = Signal(range(self.SLOTS), name=f"slot_of{run}_{lane}", reset_less=True)
+                m.d.sync += [chosen_slot.eq(self.slot[run] + beyond[lane]),
+                             chosen[lane].eq(select(chosen_slot, [slot[lane] for slot in slots]))]
             # Rotated by four amounts at a time: a multiplexer of four is a LUT. But of its three two-way ones another
             # lane has one too, and a synthesiser that shares it needs two LUTs; so that lane uses the opposite amount.
             rotated: list[Value] = list(chosen)

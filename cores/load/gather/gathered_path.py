@@ -1,11 +1,12 @@
 """Gathered path: a box's pixels or the runs of its rows, on their way into the input buffer."""
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
+from ...lib.component import Component
 from ..phase_counter import count_down
 from ..pixel_path import path_ports
 from .boxes_under_way import BoxesUnderWay, PathBox
@@ -21,7 +22,7 @@ __all__ = ["GatheredBox", "GatheredPath"]
 GatheredBox = data.StructLayout({**RunBox.members, **PathBox.members})
 
 
-class GatheredPath(wiring.Component):
+class GatheredPath(Component):
     """Do what `PixelPath` does by way of a `RunGatherer`, and after a LOAD_GATHER bring runs of bytes instead.
 
     ``boxes`` come ahead of their pixels; those of one may enter while the runs of the one before it are still leaving.

@@ -1,17 +1,18 @@
 """Padded bytes: what of a beat enters the run gatherer."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from ...arch.instruction_layout import instruction_layout, is_kind
 from ...arch.isa import EntryForm, Opcode
 from ...config import NpuConfig
+from ...lib.component import Component, record
 
 __all__ = ["PaddedBytes"]
 
 
-class PaddedBytes(wiring.Component):
+class PaddedBytes(Component):
     """Replace the bytes of a beat that are not ``data`` by padding, a cycle later; of signs keep its channels'
     signs.
 
@@ -49,7 +50,7 @@ class PaddedBytes(wiring.Component):
             with m.If(~geometry.pad_zero):
                 m.d.comb += self.present.eq(~0)
             count = self.config.sign_bytes
-            before = Signal(data.ArrayLayout(8, count), reset_less=True)    # signs of the pixel before
+            before = record(data.ArrayLayout(8, count), reset_less=True)    # signs of the pixel before
             there = Signal(count, reset_less=True)      # their ``present``
             entered = Signal()
             own = slice(count, 2 * count)

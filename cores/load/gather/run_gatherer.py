@@ -1,19 +1,20 @@
 """Run gatherer: the beats of rows become entries of the input buffer."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out
 
 from ...arch.numerics import half_of
 from ...config import NpuConfig
 from ...lib.bits import lanes_below
+from ...lib.component import Component, record
 from .byte_window import ByteWindow
 from .run_walk import Run, beat_number
 
 __all__ = ["RunGatherer"]
 
 
-class RunGatherer(wiring.Component):
+class RunGatherer(Component):
     """Cut runs of bytes out of beats, as one or ``write_lanes`` entries of neighbouring banks a cycle.
 
     Beats come a cycle after ``enter``, when there is ``room``, and are numbered from reset on; a run sets out
@@ -35,7 +36,7 @@ class RunGatherer(wiring.Component):
             "enter": In(1),                    # a beat comes in the next cycle, if there is ``room``
             "beat": In(data.ArrayLayout(unsigned(8), config.beat_bytes)),  # bytes of the one of a cycle ago
             "present": In(config.beat_bytes),  # those that do not count as padding
-            "room": Out(1, init=1),            # for a beat
+            "room": Out(1, init=1),  # type: ignore[call-arg]  # for a beat
             "hold": In(1),                     # let no run set out
             "emit": Out(config.write_lanes),   # a run, or several of neighbouring banks, sets out
             "row_end": Out(1),                 # the last of its row
@@ -56,7 +57,7 @@ class RunGatherer(wiring.Component):
         # The run at hand, and as signed numbers how far the beats are beyond the last that it needs, and beyond the one
         # that it begins in. In a box runs are always ahead of their beats: without one, what enters is after a box's
         # last run, or the next one's first beat.
-        run = Signal(Run(config))
+        run = record(Run(config))
         waiting = Signal()
         entered = Signal(bits)      # beats, as their numbers go
         beyond_last = Signal(signed(bits))
@@ -77,7 +78,7 @@ class RunGatherer(wiring.Component):
             m.d.sync += waiting.eq(self.runs.valid)
         self._keep_room(m, behind=(entered - self.runs.p.first)[:bits], beyond=beyond_first,
                         load=load, waits=self.runs.valid | (waiting & ~go))
-        turn = Signal(data.ArrayLayout(range(lanes), config.write_lanes))
+        turn = record(data.ArrayLayout(range(lanes), config.write_lanes))
         with m.If(load):
             m.d.sync += [run.eq(self.runs.p),
                          *[turn[number].eq(self.runs.p.offset[number] - self.runs.p.place)

@@ -1,12 +1,13 @@
 """Run settings: what LOAD_SET and LOAD_GATHER say of the rows of the loads after them."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
 
 from ...arch.instruction_layout import field_shape, is_kind, queue_layout
 from ...arch.isa import EntryForm, Opcode, Queue
 from ...config import NpuConfig
+from ...lib.component import Component
 from ..load_context import EXTENT_BITS
 from ..load_dispatch import Setting
 from ..padded_walk import Box
@@ -16,7 +17,7 @@ from .run_walk import RunLayout
 __all__ = ["RunSettings"]
 
 
-class RunSettings(wiring.Component):
+class RunSettings(Component):
     """The runs of a row, and the beats of padding in front of its data and after them.
 
     After LOAD_SET a run is a pixel, of SIGNS the second eighth of one, of SIGN_PAIRS the first two of all but

@@ -1,12 +1,13 @@
 """Run spans: how many beats the runs of a row reach over, for each LOAD_GATHER, before it is taken."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...arch.instruction_layout import is_operation, queue_layout
 from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
+from ...lib.component import Component
 from ...lib.fifo import Fifo
 
 __all__ = ["SPAN_BITS", "RunSpans", "run_length"]
@@ -20,7 +21,7 @@ def run_length(gather: data.View, lanes: int) -> Value:
     return Mux(gather.length > lanes, lanes, gather.length)
 
 
-class RunSpans(wiring.Component):
+class RunSpans(Component):
     """Multiply ahead: beats from a row's first, padding in front included, to the end of its last run.
 
     The requester looks at an instruction for a cycle and hands it on in the next; what goes into the multiplier and
@@ -64,5 +65,5 @@ class RunSpans(wiring.Component):
             gathers.eq(self.hand_on & is_operation(gather, Opcode.LOAD_GATHER, self.config)),
         ]
         m.d.comb += [fifo.w_en.eq(gathers), fifo.w_data.eq((distance + end) >> shift)]
-        connect(m, fifo.r_stream, flipped(self.spans))
+        connect(m, fifo.r_stream, flipped(self.spans))  # type: ignore[arg-type]
         return m

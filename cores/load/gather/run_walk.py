@@ -1,12 +1,13 @@
 """Run walk: the runs of a box in their order, and the beats that each of them is made of."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...arch.instruction_layout import field_shape
 from ...arch.isa import LAYOUTS, Opcode
 from ...config import NpuConfig
+from ...lib.component import Component, record
 from ...lib.stream_buffer import StreamBuffer
 from ..load_context import EXTENT_BITS
 from ..padded_walk import Box
@@ -66,7 +67,7 @@ def Run(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     })
 
 
-class RunWalk(wiring.Component):
+class RunWalk(Component):
     """Go through the runs of boxes, a run or a pair a cycle, ahead of their beats.
 
     Beats are numbered from reset on, row after row and box after box; a row has ``width``. The next box is taken when
@@ -98,7 +99,7 @@ class RunWalk(wiring.Component):
 
         # -- counters -------------------------------------------------------------------------------------------------
         # The box at hand, or the next one: in the last row nothing of the one at hand is needed any more.
-        box = Signal(RunBox)
+        box = record(RunBox)
         fresh = Signal()
         walking = Signal()
         # What is left after the runs at hand, their row and their block, less one: see `count_down`.

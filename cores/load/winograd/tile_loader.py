@@ -1,12 +1,13 @@
 """Tile loader: what LOAD_WINOGRAD makes of the boxes after it."""
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Module
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...arch.instruction_layout import INDEX_BITS, QueueEntry, instruction_layout, queue_layout
 from ...arch.isa import Opcode, Queue
 from ...config import NpuConfig
+from ...lib.component import Component, record
 from ..load_dispatch import Setting
 from .winograd_input import TileEntry, WinogradInput
 from .winograd_lines import TilePixel
@@ -14,7 +15,7 @@ from .winograd_lines import TilePixel
 __all__ = ["TileLoader"]
 
 
-class TileLoader(wiring.Component):
+class TileLoader(Component):
     """Keep the latest LOAD_WINOGRAD and give its boxes to `WinogradInput`: those that start while ``tiled``.
 
     The rest is as there.
@@ -41,7 +42,7 @@ class TileLoader(wiring.Component):
         m.submodules.transformer = transformer = WinogradInput(self.config)
         word = data.View(queue_layout(Queue.LOAD), self.instruction.word)
         act = word.load_act
-        transform = Signal(instruction_layout(Opcode.LOAD_WINOGRAD))
+        transform = record(instruction_layout(Opcode.LOAD_WINOGRAD))
         with m.If(self.setting.load_set):
             m.d.sync += self.tiled.eq(0)
         with m.If(self.setting.load_winograd):

@@ -1,7 +1,7 @@
 """Winograd transformer: boxes of pixels become transformed tiles in the input buffer."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -10,6 +10,7 @@ from ...arch.isa import Opcode
 from ...arch.numerics import POSITIONS
 from ...buffers.input_buffer import ENTRY_BITS, BankShape, buffer_address_bits
 from ...config import NpuConfig
+from ...lib.component import Component, record
 from ..phase_counter import count_down
 from .winograd_lane import COLUMN_BITS, Operation, WinogradLane
 from .winograd_lines import TilePixel, WinogradLines
@@ -36,7 +37,7 @@ def TileEntry(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
         "bank": BankShape(config), "address": buffer_address_bits(config), "data": config.entry_bits, "post": 1})
 
 
-class WinogradInput(wiring.Component):
+class WinogradInput(Component):
     """V = B^T d B of every tile d of the box that ``start`` announces, an entry a cycle.
 
     A tile takes `TILE_CYCLES`. Vertical sums of a pair of columns take `COLUMN_CYCLES` and are made ahead, so rows and
@@ -78,7 +79,7 @@ class WinogradInput(wiring.Component):
         narrow = config.winograd == 1
         m.submodules.lines = lines = WinogradLines(config)
         connect(m, flipped(self.pixels), lines.pixels)
-        load = Signal(TileLoad)
+        load = record(TileLoad)
         active = Signal()
         making_columns = Signal()
         m.d.comb += [self.idle.eq(~active), self.index.eq(load.index), lines.tile_cols.eq(load.tile_cols)]
@@ -92,7 +93,7 @@ class WinogradInput(wiring.Component):
         column_memory = Memory(shape=COLUMN_BITS * config.ic_lanes, depth=self.COLUMN_CYCLES * self.PAIRS, init=[])
         m.submodules.columns = column_memory
         flags = data.StructLayout({"swapped": 1, "block_end": 1, "end": 1})
-        flags_of = [Signal(flags, name=f"flags{pair}") for pair in range(self.PAIRS)]
+        flags_of = [record(flags, name=f"flags{pair}") for pair in range(self.PAIRS)]
 
         # -- vertical sums: for pair of columns, column, i ------------------------------------------------------------
         number, last_number = Signal(range(self.COLUMN_CYCLES)), Signal()
@@ -113,7 +114,7 @@ class WinogradInput(wiring.Component):
             # The sums are upper - lower, their sum, lower - upper, upper - lower.
             invert.eq((i != 1) & ((i == 2) ^ lines.swapped)),
         ]
-        operation = Signal(Operation)
+        operation = record(Operation)
         m.d.comb += [operation.subtract.eq(i != 1), operation.carry.eq((i != 1) & ~invert)]
         with m.If(make):
             m.d.sync += [number.eq(number + 1), last_number.eq(number == self.COLUMN_CYCLES - 2)]
@@ -152,7 +153,7 @@ class WinogradInput(wiring.Component):
         tile_base = Signal(ENTRY_BITS)
         address = Signal(ENTRY_BITS)
         bank = Signal(BankShape(config))
-        here = Signal(flags)
+        here = record(flags)
         with m.Switch(first):
             for index, signal in enumerate(flags_of):
                 with m.Case(index):
@@ -198,7 +199,7 @@ class WinogradInput(wiring.Component):
 
         # Cycle 0: two columns of each lane from the memory. The columns of a tile are those of two pairs.
         inverted = (row != 1) & ((row == 2) ^ here.swapped)
-        now = Signal(data.StructLayout({
+        now = record(data.StructLayout({
             "valid": 1, "operation": Operation, "invert": 1, **({"shift": 2} if narrow else {}),
             "bank": BankShape(config), "address": buffer_address_bits(config), "end": 1}))
         m.d.comb += [

@@ -1,8 +1,10 @@
 """Arithmetic of one channel of the Winograd transformer."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
+
+from ...lib.component import Component
 
 __all__ = ["COLUMN_BITS", "Operation", "WinogradLane"]
 
@@ -24,7 +26,7 @@ def _sum(a: Value, b: Value, operation: data.View) -> Value:
     return (Cat(0, a).as_signed() - Cat(~operation.carry, other).as_signed())[1:]
 
 
-class WinogradLane(wiring.Component):
+class WinogradLane(Component):
     """Vertical sums of pixels, and transformed values from these.
 
     ``column`` follows ``pixels`` by a cycle, ``value`` follows ``columns`` by one (exact) or two (``narrow``);

@@ -1,13 +1,14 @@
 """Line memory of the Winograd transformer: the rows of pixels that tiles are cut from."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, stream
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...arch.instruction_layout import field_shape
 from ...arch.isa import MAX_TILE_COLS, Opcode
 from ...config import NpuConfig
+from ...lib.component import Component
 from ...lib.stream_buffer import StreamBuffer
 
 __all__ = ["TilePixel", "WinogradLines"]
@@ -21,7 +22,7 @@ def TilePixel(config: NpuConfig) -> data.StructLayout:  # noqa: N802 - a layout
     return data.StructLayout({"data": config.beat_bits, "row_end": 1, "block_end": 1, "end": 1})
 
 
-class WinogradLines(wiring.Component):
+class WinogradLines(Component):
     """Eight rows of up to 128 pixels, written in turn, a pixel a cycle; two of them are read at once, latency 1.
 
     Rows come and go in pairs, as tiles of 4x4 overlap by two rows. ``valid``: the upper and the lower pair of a row of
@@ -87,15 +88,15 @@ class WinogradLines(wiring.Component):
         with m.If(complete):
             m.d.sync += [head.eq(head + 1), later.eq(~pixel.block_end)]
             with m.Switch(head):
-                for pair, signal in enumerate(flags):
-                    with m.Case(pair):
+                for written, signal in enumerate(flags):
+                    with m.Case(written):
                         m.d.sync += signal.eq(Cat(pixel.block_end, pixel.block_end & pixel.end))
 
         lower = Signal(2)
         with m.Switch(tail):
-            for pair in range(self.PAIRS):
-                with m.Case(pair):
-                    m.d.comb += lower.eq(flags[(pair + 1) % self.PAIRS])
+            for first in range(self.PAIRS):
+                with m.Case(first):
+                    m.d.comb += lower.eq(flags[(first + 1) % self.PAIRS])
         m.d.comb += [
             self.swapped.eq(tail[0]),
             Cat(self.block_end, self.end).eq(lower),
