@@ -47,11 +47,11 @@ def test_json_and_the_circuits_beside_it(images: Path, capsys: pytest.CaptureFix
     assert main(["battery", *SMALL, "--images", str(images), "--compare", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert (values["energy"], values["cycles"]) == ("relative", "estimated")
-    assert [way["way"] for way in values["ways"]] == ["fixed", "levels", "lengths", "both"]
+    assert [strategy["strategy"] for strategy in values["strategies"]] == ["fixed", "levels", "lengths", "both"]
     assert len(values["rivals"]) == 6 and {rival["length"] for rival in values["rivals"]} <= {8, 16}
     by_name = {rival["circuit"]: rival for rival in values["rivals"]}
-    mine, (fixed, *_, both) = by_name["and-loop"], values["ways"]
-    # The circuit by itself is the fixed way, where it has the same streams.
+    mine, (fixed, *_, both) = by_name["and-loop"], values["strategies"]
+    # The circuit by itself is the fixed strategy, where it has the same streams.
     if mine["length"] == fixed["levels"][0]["length"]:
         assert mine["gain"] == pytest.approx(both["gain"], rel=1e-4)
 
@@ -85,7 +85,7 @@ def test_photographs(images: Path, capsys: pytest.CaptureFixture, rng: np.random
     write_cifar(images, rng, learnt=4, tested=2)
     assert main([*options, "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert values["backbone"] == options[2] and len(values["ways"]) == 4
+    assert values["backbone"] == options[2] and len(values["strategies"]) == 4
     (images / CIFAR_FILES[0]).write_bytes(b"damaged")
     assert main(options) == 1
     captured = capsys.readouterr()
