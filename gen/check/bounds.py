@@ -2,8 +2,8 @@
 
 Both round where the model quantises. Numbers that are at most ``d`` steps apart in front of that are at most
 ``floor(d) + 1`` apart after it: one where a layer has the inputs that onnxruntime has, as halves go up here and to even
-there. ``d`` is more than 0 behind a tensor that the model does not have: what it is rounded by here, half a step, goes
-on through the layers behind it, times what they multiply by.
+there. ``d`` is more than 0 after a tensor that the model does not have: what it is rounded by here, half a step, goes
+on through the layers after it, times what they multiply by.
 """
 
 from collections.abc import Collection, Mapping
@@ -91,7 +91,7 @@ class Bounds:
         return upsample(sums * factor[:, None, None], layer.upsample)
 
     def _second(self, layer: Layer, stage: Residual | Bend, apart: np.ndarray) -> np.ndarray:
-        """In front of the second rounding, ``apart`` behind the first."""
+        """Before the second rounding, ``apart`` after the first."""
         unit = 2.0 ** -stage.shift
         if isinstance(stage, Bend):
             return apart * max(abs(stage.multiplier_a), abs(stage.multiplier_b)) * unit

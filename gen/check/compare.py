@@ -2,7 +2,7 @@
 
 Each layer by itself: the model is cut at every tensor of the graph, and onnxruntime (all optimisations off) computes
 each layer's ONNX nodes from the very inputs that the reference gave it. The whole network: onnxruntime's own run,
-compared at the tensors behind the outputs, before dequantising and Softmax.
+compared at the tensors that become the outputs, before dequantising and Softmax.
 """
 
 import math

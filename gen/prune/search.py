@@ -69,7 +69,7 @@ def descent(found: Mapping[str, Sensitivity]) -> list[dict[str, float]]:
 
 
 def first_that(items: Sequence[T], holds: Callable[[T], bool]) -> T | None:
-    """The first item for which ``holds``, if it does for all behind that one too; None if it does not for the last."""
+    """The first item for which ``holds``, if it does for all after that one too; None if it does not for the last."""
     if not holds(items[-1]):
         return None
     low, high = 0, len(items) - 1

@@ -35,7 +35,7 @@ class InjectedFault(enum.Enum):
     NONE = enum.auto()
     #: A read is answered with an error, before anything is written.
     READ_ERROR = enum.auto()
-    #: A write is answered with an error, behind all others: results are there, but nobody knows.
+    #: A write is answered with an error, after all others: results are there, but nobody knows.
     WRITE_ERROR = enum.auto()
     #: The machine stands still until its TIMEOUT.
     STALL = enum.auto()
