@@ -164,7 +164,7 @@ class RandomBuilder:
         return target
 
     def pair(self, source: Tensor) -> Tensor:
-        """A depthwise layer and a pointwise one behind it."""
+        """A depthwise layer and a pointwise one after it."""
         for depthwise in (True, False):
             channels, stride = source.shape[0], (1, 1)
             kernel, pads, size = (1, 1), (0, 0, 0, 0), source.shape[1:]
@@ -201,7 +201,7 @@ class RandomBuilder:
 
 
 def random_pairs(seed: int, *, pairs: int = 2, max_channels: int = 130, max_size: int = 24) -> Graph:
-    """A graph of depthwise layers, each with a pointwise one behind it, and sometimes other layers around."""
+    """A graph of depthwise layers, each with a pointwise one after it, and sometimes other layers around."""
     rng = np.random.default_rng(seed)
     builder = RandomBuilder(rng, max_channels, max_size, 0.2)
     tensor = entrance = builder.tensor((builder.channels(), builder.between(1, max_size), builder.between(1, max_size)))

@@ -86,7 +86,7 @@ def test_each_copy_is_for_lanes_beside_each_other(mapped: dict):
 
 
 def test_what_has_no_copies(mapped: dict):
-    """Few parts; registers to keep, of another clock or just behind it, and clocks: none of these in the test above."""
+    """Few parts; registers to keep, of another clock or just after it, and clocks: none of these in the test above."""
     all_lanes = list(range(_LANES))
     assert [_lanes_of(mapped["modules"]["top"], name) for name in ("second", "kept")] == [[all_lanes]] * 2
     module = copy.deepcopy(mapped["modules"]["top"])

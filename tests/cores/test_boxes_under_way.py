@@ -19,7 +19,7 @@ class BoxesBench(Bench):
     async def surround(self, ctx) -> None:
         boxes = self.component
         while True:
-            # A box's last run sets out behind its beginning, and is placed in the cycle after.
+            # A box's last run sets out after its beginning, and is placed in the cycle after.
             sets_out = self.at_hand is not None and not self.ending and self.pauses(0.5)
             ctx.set(boxes.ending, int(sets_out))
             _, reset, taken, payload, begins, base, at_hand, end, drained, idle = await ctx.tick().sample(

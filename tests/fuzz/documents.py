@@ -1,6 +1,6 @@
 """Files that people write: sessions, spaces, tables of levels, as JSON and as YAML.
 
-What takes minutes behind them, training and synthesis, is replaced by figures, and PyTorch is not found: it is the
+What would take minutes then, training and synthesis, is replaced by figures, and PyTorch is not found: it is the
 files that are tried.
 """
 

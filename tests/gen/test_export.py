@@ -69,7 +69,7 @@ def _fits(npu: str, wrapper: str, tmp_path: Path) -> None:
                "--top-module", "npu_axi", "npu_axi.v", "npu.v"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
-    # Behind the wrapper is what Yosys has written, like npu.v.
+    # After the wrapper is what Yosys has written, like npu.v.
     own = wrapper[:wrapper.index("endmodule")].count("\n") + 1
     about_wrapper = [line for line in done.stdout.splitlines()
                      if (found := re.match(r"%(?:Warning|Error)\S* npu_axi\.v:(\d+)", line)) and int(found[1]) <= own]

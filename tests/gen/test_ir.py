@@ -35,7 +35,7 @@ def staged(channels: int = 4, **changes: object) -> Graph:
 
 
 def added(**changes: object) -> Graph:
-    """With an addition behind a second convolution, which its whole result is added to."""
+    """With an addition after a second convolution, which its whole result is added to."""
     residual = replace(ADD, middle=Tensor("m", (4, 6, 6), 1.0, 0))
     second = replace(CONV, name="second", input="y", output="s", weights=np.ones((4, 4, 3, 3), np.int16),
                      residual=replace(residual, **changes))  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ CONFIG = NpuConfig.preset(64)
 
 
 def chain(layers: int, rng: np.random.Generator, *, residuals: bool = False) -> Graph:
-    """1x1 convolutions of 32 channels, 32x32, one behind the other; each adds what the one before it has read."""
+    """1x1 convolutions of 32 channels, 32x32, one after the other; each adds what the one before it has read."""
     tensors = {"t0": Tensor("t0", (32, 32, 32), 1.0, 0)}
     convolutions = []
     for number in range(1, layers + 1):

@@ -183,7 +183,7 @@ def test_shifted_signs(rng: np.random.Generator, tmp_path: Path) -> None:
 
 
 def test_exact_scores(rng: np.random.Generator, tmp_path: Path) -> None:
-    """Scaled and shifted sums of more than int8, and Softmax behind them."""
+    """Scaled and shifted sums of more than int8, and Softmax after them."""
     b = Signs(rng)
     x = b.node("Flatten", first_signs(b, 32, 9))
     scores = b.node("Gemm", x, b.sign_weights("float", 32 * 49, 10, transposed=True))

@@ -62,7 +62,7 @@ def test_leaky_relu_that_is_none(alpha: float, rng: Rng, tmp_path: Path) -> None
 
 
 def test_leaky_relu_in_front_of_others(rng: Rng, tmp_path: Path) -> None:
-    """A Clip behind it is in its layer, a MaxPool gets a tensor of its own."""
+    """A Clip after it is in its layer, a MaxPool gets a tensor of its own."""
     b = Builder(rng)
     x = b.requantize(b.node("Conv", b.dequantize(b.input(1, 3, 8, 8)), b.weights(6, 3, 3, 3)))
     y = b.node("Clip", b.node("LeakyRelu", x, alpha=0.1), b.constant(np.float32(-0.2)), b.constant(np.float32(2)))

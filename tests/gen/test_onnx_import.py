@@ -340,7 +340,7 @@ def test_unused_results_are_removed(rng: Rng, tmp_path: Path) -> None:
 
 
 def test_nodes_of_constants_are_evaluated(rng: Rng, tmp_path: Path) -> None:
-    """Float weights behind a QuantizeLinear and a DequantizeLinear, as training frameworks export them."""
+    """Float weights after a QuantizeLinear and a DequantizeLinear, as training frameworks export them."""
     b = Builder(rng)
     scale, point = b.constant(rng.uniform(0.005, 0.01, 6).astype(np.float32)), b.constant(np.zeros(6, np.int8))
     floats = b.constant(rng.normal(0, 0.3, (6, 4, 3, 3)).astype(np.float32))

@@ -22,7 +22,7 @@ from tests.gen.test_compiler import run_and_compare
 Rng = np.random.Generator
 CONFIG = NpuConfig.preset(16, table=1)
 
-#: Operator -> its attributes, and constants behind its first input.
+#: Operator -> its attributes, and constants after its first input.
 OPERATORS: dict[str, tuple[dict, list[float]]] = {
     "Sigmoid": ({}, []), "HardSigmoid": ({"alpha": 0.3}, []), "HardSwish": ({}, []), "Tanh": ({}, []), "Elu": ({}, []),
     "Selu": ({}, []), "Celu": ({"alpha": 0.7}, []), "Gelu": ({"approximate": "tanh"}, []), "Mish": ({}, []),

@@ -62,7 +62,7 @@ def test_nothing_to_do_is_the_same_graph(apply, rng: Rng, tmp_path: Path) -> Non
 
 
 def test_clip_of_a_residual_result(rng: Rng, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clip behind an addition goes into the second stage."""
+    """The clip after an addition goes into the second stage."""
     b = Builder(rng)
     x = b.dequantize(b.input(1, 4, 5, 5))
     total = b.requantize(b.node("Add", x, x), 0.08, 1)

@@ -33,7 +33,7 @@ def imported(model: onnx.ModelProto):
 @pytest.mark.parametrize("number", [np.int8, np.uint8])
 @pytest.mark.parametrize("layout", ["flatten", "transposed", "computed"])
 def test_the_same_weights_as_the_compiler(number: type, layout: str, rng: np.random.Generator):
-    """A pruned ONNX model, imported, is the imported model, pruned: convolutions, and products behind a feature map."""
+    """A pruned ONNX model, imported, is the imported model, pruned: convolutions, and products after a feature map."""
     builder = Builder(rng, number=number)
     value = builder.requantize(builder.input("N", 3, 6, 6, number=np.float32))
     for channels, outputs in ((3, 24), (24, 40)):

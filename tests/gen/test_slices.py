@@ -18,7 +18,7 @@ from gen.hw.yosys import SynthesisError, mapped
 from tests.bench import verilog_of
 from tests.side_by_side import MADE, WRITTEN, run_side_by_side
 
-#: Products with registers on every side, sums behind them, before them, and such as cannot move.
+#: Products with registers on every side, sums after them, before them, and such as cannot move.
 _DESIGN = """
 module top(input clk, input enable, input reset, input signed [26:0] a, input signed [17:0] b,
            input signed [25:0] c, input signed [25:0] d,

@@ -38,7 +38,7 @@ class Buffer(wiring.Component):
 
 
 class Pair(wiring.Component):
-    """A product, a memory of 64 Kibit and 16 exclusive-ors between them, with registers behind."""
+    """A product, a memory of 64 Kibit and 16 exclusive-ors between them, with registers after them."""
 
     def __init__(self):
         super().__init__({"a": In(signed(27)), "b": In(signed(18)), "enable": In(1),

@@ -40,7 +40,7 @@ def imported(request: pytest.FixtureRequest, rng: Rng, tmp_path: Path) -> tuple[
 
 
 def test_networks(imported: tuple[Imported, np.ndarray], seed: int) -> None:
-    """A table behind each convolution that has a function, no layer for the function alone, no value of a table off."""
+    """A table after each convolution that has a function, no layer for the function alone, no value of a table off."""
     model, samples = imported
     functions = sum(node.op in ("Sigmoid", "HardSwish") for node in model.model.nodes)
     tables = [layer for layer in model.graph.layers if layer.table]

@@ -175,7 +175,7 @@ def test_a_slice_with_registers_inside(inside: str, output: str, operand: str):
         assert {(arc.source, arc.delay, arc.routed) for arc in found.arcs[inner.source]} == {
             (2, delays.addend, True), (3, delays.addend, False)}
     assert ends == expected
-    # Registers right behind are the slice's own only where it has none.
+    # Registers right after are the slice's own only where it has none.
     assert (5 in found.products) == (inside in ("", "A"))
 
 

@@ -132,7 +132,7 @@ def pool_program(rng: np.random.Generator, config: NpuConfig, *, maximum: bool, 
             side.append(Instruction(Opcode.LOAD_SIDE, offset=residual + block * rows * cols, cols=cols, rows=rows,
                                     row_pitch=cols))
     if late_residual:
-        # The residual stands behind a load that waits for the POOL.
+        # The residual stands after a load that waits for the POOL.
         side.insert(1, Instruction(Opcode.LOAD_WGT, offset=0, beats=1, wait_compute=1))
     instructions = [
         Instruction(Opcode.LOAD_SET, cols=size[1], row_pitch=size[1], block_pitch=size[0] * size[1], pad_right=1,

@@ -22,7 +22,7 @@ from tests.cores.simulation import Bench
 
 
 class Toggler(wiring.Component):
-    """A register of four bits of which two change in every cycle, two wires behind them, and a part with the same."""
+    """A register of four bits of which two change in every cycle, two wires after them, and a part with the same."""
 
     def __init__(self, *, inner: bool = False):
         self.inner = inner
