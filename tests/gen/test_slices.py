@@ -13,7 +13,8 @@ from cores.compute.mac_array import MacRow
 from cores.config import NpuConfig
 from cores.load.gather.run_spans import RunSpans
 from cores.store.requantizer_lane import RequantizerLane
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.families.family import HIDE_ELEMENTS
+from gen.families.registry import FAMILIES
 from gen.hw.yosys import SynthesisError, mapped
 from tests.bench import verilog_of
 from tests.side_by_side import MADE, WRITTEN, run_side_by_side

@@ -45,6 +45,8 @@ EDGES = {
     # compiler
     "gen.name": "",
     "gen.files": "cores.errors npudriver sim",
+    "gen.netlist": "",
+    "gen.families": "boards gen.netlist",
     "gen.options": "sim.stochastic",
     "gen.ir": "cores.arch cores.errors npudriver sim.golden sim.stochastic",
     "gen.passes": "cores.config gen.ir sim.golden sim.stochastic",
@@ -68,21 +70,22 @@ EDGES = {
                  "gen.run sim",
     "gen.train": "cores.config cores.errors gen.files gen.onnx gen.prune gen.run",
     "gen.hw": "boards cores cores.arch cores.bus cores.compute cores.config cores.control cores.errors cores.store "
-              "gen.files npudriver sim",
+              "gen.families gen.files gen.netlist npudriver sim",
     "gen.stochastic": "cores.arch cores.config cores.errors gen.files gen.hw sim sim.golden sim.stochastic",
     "gen.energy": "cores cores.arch cores.compute cores.config cores.errors gen.files gen.hw gen.stochastic",
-    "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.files gen.hw gen.ir "
-                   "gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
-    "gen.soc": "boards cores cores.bus cores.config cores.errors gen.hw gen.ir gen.run npudriver sim sim.rtl",
+    "gen.explore": "boards cores.arch cores.config cores.errors gen.compiler gen.energy gen.families gen.files gen.hw "
+                   "gen.ir gen.onnx gen.options gen.partition gen.passes gen.prune gen.run gen.stochastic sim",
+    "gen.soc": "boards cores cores.bus cores.config cores.errors gen.families gen.hw gen.ir gen.run npudriver sim "
+               "sim.rtl",
     "gen.deploy": "boards cores.config cores.errors gen.files gen.hw gen.ir gen.run npudriver",
     "gen.bench": "boards cores cores.arch cores.compute cores.config gen.check gen.compiler gen.energy gen.explore "
                  "gen.files gen.hw gen.ir gen.mapping gen.onnx gen.options gen.partition gen.passes gen.program "
                  "gen.prune gen.quantize gen.run gen.stochastic gen.zoo npudriver sim sim.devices sim.golden sim.rtl "
                  "sim.stochastic sim.timing",
     "gen.cli": "boards cores cores.arch cores.config cores.errors gen.bench gen.check gen.deploy gen.energy "
-               "gen.explore gen.files gen.hw gen.ir gen.name gen.onnx gen.options gen.partition gen.passes "
-               "gen.program gen.prune gen.quantize gen.run gen.soc gen.stochastic gen.train gen.zoo npudriver sim "
-               "sim.rtl sim.stochastic",
+               "gen.explore gen.families gen.files gen.hw gen.ir gen.name gen.onnx gen.options gen.partition "
+               "gen.passes gen.program gen.prune gen.quantize gen.run gen.soc gen.stochastic gen.train gen.zoo "
+               "npudriver sim sim.rtl sim.stochastic",
     "gen": "gen.cli gen.name",
 }
 

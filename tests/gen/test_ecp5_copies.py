@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from boards import ecp5_copies
-from boards.ecp5_copies import copy_registers
-from gen.hw.families import FAMILIES, HIDE_ELEMENTS
+from gen.families.family import HIDE_ELEMENTS
+from gen.families.registry import FAMILIES
 from gen.hw.yosys import run_yosys
+from gen.netlist import ecp5_copies
+from gen.netlist.ecp5_copies import copy_registers
 from tests.side_by_side import MADE, WRITTEN, run_side_by_side
 
 _LANES = 12
