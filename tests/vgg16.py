@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gen.ir.graph import Conv, Graph, Layer, Pool, Requantize, Tensor
+from gen.ir.graph import Conv, Graph, Layer, Pool
+from gen.ir.tensor import Requantize, Tensor
 from gen.ir.verify import verify
 from sim.golden import quantize_multiplier
 

@@ -6,7 +6,11 @@ from itertools import accumulate
 import numpy as np
 
 from cores.arch.numerics import FIRST_BITS
-from gen.ir.graph import Bend, Part, Requantize, Residual, Table, Tensor
+from gen.ir.epilogue.add import Add
+from gen.ir.epilogue.leaky import Leaky
+from gen.ir.epilogue.multiply import Multiply
+from gen.ir.epilogue.table import Table
+from gen.ir.tensor import Part, Requantize, Tensor
 from gen.onnx.builder import GraphBuilder, Result
 from gen.onnx.context import Context
 from gen.onnx.edges import integers_of_padded, padding
@@ -152,11 +156,11 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name) from None
-    residual = Residual(
+    added = Add(
         middle=middle, other=value.b.quantised.tensor, multiplier_a=multiplier_a, multiplier_b=multiplier_b,
         shift=shift, zero_point=zero_point, low=low, high=high,
         constant=-(middle.zero_point * multiplier_a + value.b.zero_point * multiplier_b))
-    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, residual, result=result)
+    return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, added, result=result)
 
 
 def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:
@@ -170,12 +174,12 @@ def _emit_product(context: Context, value: PendingProduct, quantisation: Quantis
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name) from None
     low, high = _bounds(value.low, value.high, scale, quantisation.internal)
-    residual = Residual(
-        middle=middle, other=value.b.quantised.tensor, multiplier_a=0, multiplier_b=multiplier, shift=shift,
-        zero_point=quantisation.internal, low=low, high=high, constant=value.b.zero_point * multiplier, product=True)
+    product = Multiply(
+        middle=middle, other=value.b.quantised.tensor, multiplier=multiplier, shift=shift,
+        zero_point=quantisation.internal, low=low, high=high, constant=value.b.zero_point * multiplier)
     layer = replace(copy(context, value.a), name=value.name, nodes=value.nodes, order=value.order,
                     moved_by=value.moved_by)
-    return graph.add_layer(layer, same(middle, source.shape[0]), residual, result=Result(context.node, quantisation))
+    return graph.add_layer(layer, same(middle, source.shape[0]), product, result=Result(context.node, quantisation))
 
 
 def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation) -> Quantised:
@@ -189,10 +193,11 @@ def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation)
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name) from None
     low, high = _bounds(value.low, value.high, scale, quantisation.internal)
-    bend = Bend(middle, multiplier_a, multiplier_b, shift, quantisation.internal, low, high)
+    leaky = Leaky(middle=middle, multiplier=multiplier_a, negative=multiplier_b, shift=shift,
+                  zero_point=quantisation.internal, low=low, high=high)
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order,
                     moved_by=value.moved_by)
-    return graph.add_layer(layer, same(middle, source.shape[0]), bend=bend, result=Result(context.node, quantisation))
+    return graph.add_layer(layer, same(middle, source.shape[0]), leaky, result=Result(context.node, quantisation))
 
 
 def _emit_table(context: Context, value: PendingTable, result: Result) -> Quantised:
@@ -202,7 +207,7 @@ def _emit_table(context: Context, value: PendingTable, result: Result) -> Quanti
     middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
     table = Table(middle, context.functions.table(value, result.quantisation))
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, moved_by=value.moved_by)
-    return context.graph.add_layer(layer, same(middle, source.shape[0]), table=table, result=result)
+    return context.graph.add_layer(layer, same(middle, source.shape[0]), table, result=result)
 
 
 def _grid(graph: GraphBuilder, value: PendingAdd, scale: float, total: tuple[float, float]) -> tuple[float, int]:

@@ -201,7 +201,7 @@ def _second(stage: Instruction, values: np.ndarray, residual: np.ndarray | None)
     """The second stage of ``values`` (tn, rows, cols); ``residual``: uint8 beats of the other operand, or None."""
     last = max(stage["shift"], 1), stage["zero_point"], stage["low"], stage["high"]
     if residual is None:
-        return golden.bend(values, stage["multiplier"], stage["negative"], *last)
+        return golden.leaky(values, stage["multiplier"], stage["negative"], *last)
     other = residual.view(np.int8).T.reshape(-1, 1, 1) if stage["broadcast"] else (
         residual.view(np.int8).T.reshape(values.shape))
     if stage.opcode == Opcode.STORE_MULTIPLY:

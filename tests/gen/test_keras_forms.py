@@ -92,7 +92,7 @@ def test_upsampling(form: Callable[[FloatBuilder, str], str], rng: Rng, tmp_path
     b = FloatBuilder(rng, ["N", 6, 8, 3])
     found = quantised(b, b.same_conv(form(b, first(b)), 4, 3), tmp_path)
     assert found.partition is None
-    assert [layer.upsample for layer in found.workloads[0].graph.layers] == [(2, 3), (1, 1)]
+    assert [layer.repeats for layer in found.workloads[0].graph.layers] == [(2, 3), (1, 1)]
 
 
 def test_repetition_of_integers_with_channels_last(rng: Rng, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_repetition_of_integers_with_channels_last(rng: Rng, tmp_path: Path) -> 
     y = b.node("Reshape", b.node("Tile", y, b.constant([1, 1, 1, 3, 1])), b.constant([0, 4, 15, 3]))
     b.output(b.quantize(b.node("Relu", y), 0.05, 3))
     graph, comparison = check(b, tmp_path)
-    assert [(type(layer), layer.upsample) for layer in graph.layers] == [(Pool, (1, 3))]
+    assert [(type(layer), layer.repeats) for layer in graph.layers] == [(Pool, (1, 3))]
     assert comparison.largest == 0
 
 

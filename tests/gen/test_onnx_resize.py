@@ -31,7 +31,7 @@ def resized(b: Builder, x: str, factors: Sequence[float], **attributes: str) -> 
 
 
 def upsampled(graph: Graph) -> list[tuple[type, tuple[int, int]]]:
-    return [(type(layer), layer.upsample) for layer in graph.layers]
+    return [(type(layer), layer.repeats) for layer in graph.layers]
 
 
 @pytest.mark.parametrize("opset, coordinates", [

@@ -9,6 +9,7 @@ from onnx import numpy_helper
 
 from gen.check.compare import compare, compare_layers
 from gen.ir import reference
+from gen.ir.epilogue.table import Table
 from gen.onnx.importer import load_model
 from gen.onnx.machine import Machine
 from gen.onnx.read import read
@@ -19,6 +20,7 @@ from gen.quantize.plan import plan_quantisation
 from gen.quantize.prepare import initializers, prepare
 from gen.quantize.quantize import quantize
 from gen.quantize.report import measure
+from tests.epilogues import operation
 from tests.gen.float_models import FloatBuilder, residual_network
 from tests.gen.quantizing import outputs_of, quantized
 
@@ -103,7 +105,8 @@ def test_functions_become_one_table(name: str, rng: Rng, samples: np.ndarray, tm
     cut = partition(tmp_path / "q.onnx", machine=Machine.having("table"))
     assert [*cut.host] == ["end"] and (cut.subgraphs, cut.switches) == (1, 1)
     graph = load_model(tmp_path / "q.onnx", cut.segments[0].model.SerializeToString(), machine=Machine.having("table"))
-    assert sorted(layer.table is not None for layer in graph.graph.layers if layer.op == "conv") == [False, True, True]
+    tables = [operation(layer, Table) is not None for layer in graph.graph.layers if layer.op == "conv"]
+    assert sorted(tables) == [False, True, True]
     assert all(row.differing == 0 for row in compare_layers(graph, {"x": samples[:2]}) if row.op == "table")
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gen.ir.graph import Requantize
+from gen.ir.tensor import Requantize
 from gen.onnx.builder import Result
 from gen.onnx.constants import constant, scalar
 from gen.onnx.context import Context
