@@ -15,16 +15,15 @@ from cores.arch.numerics import (
     MIN_SHIFT,
     MULTIPLIER_BITS,
     PRODUCT_MULTIPLIER_BITS,
-    TABLE_BYTES,
     half_of,
 )
 
 from .stochastic.layers import conv2d_streams
 
 __all__ = [
-    "binary_popcount", "conv2d_accumulate", "leaky", "look_up", "pool_accumulate", "product", "quantize_multiplier",
-    "quantize_product", "quantize_residual", "requantize", "residual_add", "run_epilogue", "run_layer", "run_stages",
-    "upsample", "winograd_accumulate",
+    "binary_popcount", "conv2d_accumulate", "pool_accumulate", "quantize_multiplier", "quantize_product",
+    "quantize_residual", "requantize", "round_shift", "run_epilogue", "run_layer", "run_stages", "upsample",
+    "winograd_accumulate",
     "winograd_input", "winograd_output", "winograd_tiles", "winograd_weights",
 ]
 
@@ -101,42 +100,6 @@ def requantize(acc, bias, multiplier, shift, zero_point: int, low: int, high: in
     limit = 1 << FIRST_BITS - 1
     result = np.clip(np.clip(scaled, -limit, limit) + zero_point, low, high)
     return result.astype(np.int8 if -128 <= low and high <= 127 else np.int16)
-
-
-def residual_add(a, b, multiplier_a: int, multiplier_b: int, constant: int, shift: int, zero_point: int,
-                 low: int, high: int) -> np.ndarray:
-    """Second stage of a store: two integers at different scales -> int8. ``constant`` carries both zero points.
-
-    ``a`` is the first stage's result, of FIRST_BITS; ``b`` int8.
-    """
-    total = np.asarray(a, np.int64) * multiplier_a + np.asarray(b, np.int64) * multiplier_b + constant
-    return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
-
-
-def leaky(a, multiplier_a: int, multiplier_b: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
-    """Second stage of a store: integers times one factor, or another where they are negative -> int8.
-
-    ``a``: the first stage's result less its zero point.
-    """
-    a = np.asarray(a, np.int64)
-    total = a * np.where(a < 0, multiplier_b, multiplier_a)
-    return np.clip(round_shift(total, shift) + zero_point, low, high).astype(np.int8)
-
-
-def product(a, b, multiplier: int, constant: int, shift: int, zero_point: int, low: int, high: int) -> np.ndarray:
-    """Second stage of a store: a product of two integers -> int8. ``constant``: the zero point of ``b`` times
-    ``multiplier``.
-
-    ``a``: the first stage's result less its zero point, of FIRST_BITS; ``b`` int8, of the same shape, or (..., C, 1, 1)
-    for all pixels.
-    """
-    factor = np.asarray(b, np.int64) * multiplier - constant
-    return np.clip(round_shift(np.asarray(a, np.int64) * factor, shift) + zero_point, low, high).astype(np.int8)
-
-
-def look_up(values, table: np.ndarray) -> np.ndarray:
-    """What becomes of int8 ``values``, of any shape; ``table`` int8 (256,), of -128 first."""
-    return table[np.asarray(values, np.int64) + TABLE_BYTES // 2]
 
 
 def upsample(x: np.ndarray, factors: tuple[int, int]) -> np.ndarray:

@@ -7,8 +7,6 @@ import numpy as np
 
 from cores.arch.numerics import FIRST_BITS
 from gen.ir.epilogue.add import Add
-from gen.ir.epilogue.leaky import Leaky
-from gen.ir.epilogue.multiply import Multiply
 from gen.ir.epilogue.table import Table
 from gen.ir.tensor import Part, Requantize, Tensor
 from gen.onnx.builder import GraphBuilder, Result
@@ -31,10 +29,9 @@ from gen.onnx.values import (
     Padded,
     Pending,
     PendingAdd,
-    PendingBend,
     PendingConcat,
+    PendingOperation,
     PendingPool,
-    PendingProduct,
     PendingTable,
     Quantisation,
     Quantised,
@@ -43,7 +40,7 @@ from gen.onnx.values import (
     Real,
     Value,
 )
-from sim.golden import quantize_multiplier, quantize_product, quantize_residual
+from sim.golden import quantize_multiplier, quantize_residual
 
 __all__ = ["quantize", "settled"]
 
@@ -64,10 +61,8 @@ def quantize(context: Context, value: Value | None, quantisation: Quantisation) 
             return _emit(context, copy(context, context.activation(value)), quantisation)
         case PendingAdd():
             return _emit_sum(context, value, Result(context.node, quantisation))
-        case PendingProduct():
-            return _emit_product(context, value, quantisation)
-        case PendingBend():
-            return _emit_bend(context, value, quantisation)
+        case PendingOperation():
+            return _emit_operation(context, value, quantisation)
         case PendingTable():
             return _emit_table(context, value, Result(context.node, quantisation))
         case PendingConcat():
@@ -163,41 +158,20 @@ def _emit_sum(context: Context, value: PendingAdd, result: Result) -> Quantised:
     return graph.add_layer(replace(layer, order=value.order, moved_by=value.moved_by), first, added, result=result)
 
 
-def _emit_product(context: Context, value: PendingProduct, quantisation: Quantisation) -> Quantised:
-    """A copy whose second stage multiplies; `fuse_residual` moves that into the layer in front of it."""
-    graph, scale = context.graph, quantisation.scale
-    source = graph.tensors[value.a.quantised.tensor]
-    middle = Tensor(f"{value.name}/middle", source.shape, value.a.scale, value.a.zero_point)
-    try:
-        multiplier, shift = quantize_product(value.a.scale * value.b.scale / scale)
-    except ValueError as error:
-        raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
-                        at=value.name) from None
-    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
-    product = Multiply(
-        middle=middle, other=value.b.quantised.tensor, multiplier=multiplier, shift=shift,
-        zero_point=quantisation.internal, low=low, high=high, constant=value.b.zero_point * multiplier)
-    layer = replace(copy(context, value.a), name=value.name, nodes=value.nodes, order=value.order,
-                    moved_by=value.moved_by)
-    return graph.add_layer(layer, same(middle, source.shape[0]), product, result=Result(context.node, quantisation))
-
-
-def _emit_bend(context: Context, value: PendingBend, quantisation: Quantisation) -> Quantised:
-    """A copy whose second stage bends; `fuse_copies` moves that into the layer in front of it."""
-    graph, real, scale = context.graph, value.real, quantisation.scale
+def _emit_operation(context: Context, value: PendingOperation, quantisation: Quantisation) -> Quantised:
+    """A copy with the operation in its epilogue; `fuse_copies`, `fuse_residual` move that into the layer before it."""
+    graph, real = context.graph, value.real
     source = graph.tensors[real.quantised.tensor]
     middle = Tensor(f"{value.name}/middle", source.shape, real.scale, real.zero_point)
+    bounds = _bounds(value.low, value.high, quantisation.scale, quantisation.internal)
     try:
-        multiplier_a, multiplier_b, shift = quantize_residual(real.scale / scale, value.slope * real.scale / scale)
+        operation = value.operation(middle, quantisation, bounds)
     except ValueError as error:
         raise NodeError(f"cannot requantise the result of {value.name} ({error}); check the scales",
                         at=value.name) from None
-    low, high = _bounds(value.low, value.high, scale, quantisation.internal)
-    leaky = Leaky(middle=middle, multiplier=multiplier_a, negative=multiplier_b, shift=shift,
-                  zero_point=quantisation.internal, low=low, high=high)
     layer = replace(copy(context, real), name=value.name, nodes=value.nodes, order=value.order,
                     moved_by=value.moved_by)
-    return graph.add_layer(layer, same(middle, source.shape[0]), leaky, result=Result(context.node, quantisation))
+    return graph.add_layer(layer, same(middle, source.shape[0]), operation, result=Result(context.node, quantisation))
 
 
 def _emit_table(context: Context, value: PendingTable, result: Result) -> Quantised:

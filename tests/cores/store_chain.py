@@ -13,8 +13,9 @@ from cores.arch.isa import SECOND_STAGES, Opcode
 from cores.arch.numerics import FIRST_BITS, MAX_SHIFT, MIN_SHIFT, MULTIPLIER_BITS, PRODUCT_MULTIPLIER_BITS
 from cores.config import NpuConfig
 from cores.store.chain import Chain
-from sim.golden import leaky, product, requantize, residual_add
+from sim.golden import requantize
 from sim.signs import pack_map
+from sim.store_operations import leaky, product, residual_add
 from tests.cores.store_values import random_clip
 
 __all__ = [

@@ -5,7 +5,7 @@ import pytest
 
 from cores.config import NpuConfig
 from cores.store.value_table import ValueTable
-from sim.golden import look_up
+from sim.store_operations import look_up
 from sim.table import pack_table
 from tests.cores.simulation import Bench
 

@@ -7,8 +7,8 @@ import numpy as np
 from cores.arch.instruction import Instruction
 from cores.arch.isa import Opcode, WordForm
 from cores.config import NpuConfig
-from sim import golden
 from sim.functional import ORDERS, run
+from sim.store_operations import residual_add
 
 from .programs import (
     END,
@@ -116,7 +116,7 @@ def pool_program(rng: np.random.Generator, config: NpuConfig, *, maximum: bool, 
     other = rng.integers(-128, 128, expected.shape).astype(np.int8)
     second = dict(multiplier_a=70000, multiplier_b=100000, constant=-123456, shift=17, zero_point=3, low=-120, high=100)
     if add:
-        expected = golden.residual_add(expected, other, *second.values())
+        expected = residual_add(expected, other, *second.values())
     memory = Memory(config)
     parameters = memory.put(requantize.pack())
     source, residual = memory.put(to_blocks(config, x)), memory.put(to_blocks(config, other))

@@ -15,18 +15,15 @@ from gen.ir.tensor import Tensor
 from sim import golden
 from sim.golden import (
     conv2d_accumulate,
-    leaky,
-    look_up,
     pool_accumulate,
-    product,
     quantize_multiplier,
     quantize_product,
     quantize_residual,
     requantize,
-    residual_add,
     run_layer,
     run_stages,
 )
+from sim.store_operations import leaky, look_up, product, residual_add
 from sim.table import pack_table, unpack_table
 
 Rng = np.random.Generator

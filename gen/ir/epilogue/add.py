@@ -10,14 +10,14 @@ from cores.arch.isa import Opcode
 from gen.ir.epilogue.base import Known, Setting
 from gen.ir.epilogue.second_stage import WithOperand
 from gen.ir.tensor import Tensor
-from sim.golden import residual_add
+from sim.store_operations import residual_add
 
 __all__ = ["Add"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Add(WithOperand):
-    """``middle`` times ``multiplier_a`` plus ``other`` times ``multiplier_b``. See `sim.golden.residual_add`.
+    """``middle`` times ``multiplier_a`` plus ``other`` times ``multiplier_b``. See `sim.store_operations.residual_add`.
 
     A ``middle`` of FIRST_BITS may have any zero point, which is in the first stage's bias.
     """

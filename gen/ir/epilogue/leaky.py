@@ -8,7 +8,7 @@ import numpy as np
 from cores.arch.isa import Opcode
 from gen.ir.epilogue.base import Known, Setting
 from gen.ir.epilogue.second_stage import SecondStage
-from sim.golden import leaky
+from sim.store_operations import leaky
 
 __all__ = ["Leaky"]
 
@@ -16,7 +16,7 @@ __all__ = ["Leaky"]
 @dataclass(frozen=True, kw_only=True)
 class Leaky(SecondStage):
     """What ``middle`` is above the first stage's zero point times ``multiplier``, what it is below times ``negative``.
-    See `sim.golden.leaky`.
+    See `sim.store_operations.leaky`.
     """
 
     multiplier: int

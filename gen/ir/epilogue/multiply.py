@@ -11,7 +11,7 @@ from cores.arch.numerics import PRODUCT_MULTIPLIER_BITS
 from gen.ir.epilogue.base import EQUAL, Known, Setting
 from gen.ir.epilogue.second_stage import WithOperand
 from gen.ir.tensor import Tensor
-from sim.golden import product
+from sim.store_operations import product
 
 __all__ = ["Multiply"]
 
@@ -19,7 +19,7 @@ __all__ = ["Multiply"]
 @dataclass(frozen=True, kw_only=True)
 class Multiply(WithOperand):
     """``middle``, which has the first stage's zero point, times ``other`` times ``multiplier``, of
-    PRODUCT_MULTIPLIER_BITS; ``constant`` is that times the zero point of ``other``. See `sim.golden.product`.
+    PRODUCT_MULTIPLIER_BITS; ``constant`` is that times the zero point of ``other``. See `sim.store_operations.product`.
     """
 
     multiplier: int

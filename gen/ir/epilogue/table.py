@@ -10,7 +10,8 @@ from cores.arch.isa import Opcode
 from cores.arch.numerics import TABLE_BYTES
 from gen.ir.epilogue.base import EQUAL, Known, Range, Setting, StoreOp
 from gen.ir.tensor import Requantize, Tensor, repeated_by
-from sim.golden import look_up, requantize, upsample
+from sim.golden import requantize, upsample
+from sim.store_operations import look_up
 from sim.table import pack_table
 
 __all__ = ["Table"]
@@ -18,7 +19,7 @@ __all__ = ["Table"]
 
 @dataclass(frozen=True, eq=False)
 class Table(StoreOp):
-    """Each value is replaced by that of a table. See `sim.golden.look_up`.
+    """Each value is replaced by that of a table. See `sim.store_operations.look_up`.
 
     ``middle`` may be of fewer rows and columns than the output, as a model has it that looks up first and upsamples
     then (`repeated_by`). ``values``: (256,) int8, of -128 first.
