@@ -98,6 +98,16 @@ class Conv(_Stored):
     op = "conv"
 
     @property
+    def kernel(self) -> tuple[int, int]:
+        rows, cols = self.weights.shape[2:]
+        return rows, cols
+
+    @property
+    def summands(self) -> int:
+        """Values that each of its results is made of."""
+        return prod(self.weights.shape[1:])
+
+    @property
     def is_exact(self) -> bool:
         """Whether its sums are those of its weights, so that any way to make them gives the same."""
         return self.winograd is None and self.stochastic is None
@@ -119,6 +129,11 @@ class Pool(_Stored):
     onnx_nodes: tuple[str, ...] = ()
 
     op = "pool"
+
+    @property
+    def summands(self) -> int:
+        """As of a `Conv`."""
+        return prod(self.kernel)
 
 
 Layer = Conv | Pool

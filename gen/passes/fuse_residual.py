@@ -1,19 +1,13 @@
 """An operation that reads another tensor goes into the layer that makes one of its operands."""
 
 from dataclasses import replace
-from math import prod
 
 from gen.ir.epilogue.base import StoreOp
 from gen.ir.epilogue.chain import chain_problems
-from gen.ir.graph import Conv, Graph, Layer
+from gen.ir.graph import Graph, Layer
 from gen.ir.queries import count_readers, only_clips, used_tensors
 
 __all__ = ["fuse_residual"]
-
-
-def _summands(layer: Layer) -> int:
-    """Values that each output value is made of."""
-    return prod(layer.weights.shape[1:] if isinstance(layer, Conv) else layer.kernel)
 
 
 def _moved(graph: Graph, layer: Layer, maker: Layer) -> tuple[StoreOp, ...] | None:
@@ -57,7 +51,7 @@ def fuse_residual(graph: Graph) -> Graph:
         if not found:
             layers.append(layer)
             continue
-        number = max(found, key=lambda i: (_summands(layers[i]), i))
+        number = max(found, key=lambda i: (layers[i].summands, i))
         maker = layers.pop(number)
         layers.append(replace(maker, output=layer.output, epilogue=found[number],
                               onnx_nodes=(*maker.onnx_nodes, *layer.onnx_nodes)))

@@ -8,7 +8,7 @@ from cores.arch.isa import Opcode, WordForm, largest_field
 from cores.arch.numerics import MAP_PIXELS
 from cores.config import NpuConfig
 from gen.ir.errors import LayerError
-from gen.ir.graph import Conv, Layer
+from gen.ir.graph import Layer
 from gen.ir.tensor import Tensor
 
 __all__ = [
@@ -99,7 +99,7 @@ class Geometry:
 
         Raises LayerError for a layer that no tiling brings within the instructions' limits.
         """
-        rows, cols = layer.weights.shape[2:] if isinstance(layer, Conv) else layer.kernel
+        rows, cols = layer.kernel
         pads = layer.pads
         (_, height, width), (_, out_height, out_width) = source.shape, target.shape
 
