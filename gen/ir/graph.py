@@ -11,6 +11,7 @@ Tensors side by side (Concat), or some channels of one (Split), are no layers: a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -59,12 +60,12 @@ class _Stored:
 
     epilogue: tuple[StoreOp, ...] = ()
 
-    @property
+    @cached_property
     def others(self) -> tuple[str, ...]:
         """Tensors that it reads beside its input, in the order of the operations that do."""
         return tuple(name for op in self.epilogue for name in op.others)
 
-    @property
+    @cached_property
     def repeats(self) -> tuple[int, int]:
         """How often each row and each column of its result is in its output."""
         down, across = zip(*(op.repeats for op in self.epilogue), strict=True) if self.epilogue else ((), ())
