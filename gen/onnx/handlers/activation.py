@@ -89,7 +89,7 @@ def _end(context: Context, real: Real, what: str, *, low: bool) -> Real:
 
 
 def _bent(context: Context, value: Value | None, slope: float, what: str) -> Value:
-    """``value``, times ``slope`` where it is negative; rounded once, behind the rounding of ``value``."""
+    """``value``, times ``slope`` where it is negative; rounded once, after the rounding of ``value``."""
     if not 0 <= slope < np.inf:
         raise NodeError(f"{what} must not be negative, not {slope:g}: the machine has no falling activation functions")
     node, real = context.node, context.activation(value)

@@ -1,4 +1,4 @@
-"""Constants behind a layer: BatchNormalization, Mul, Div and Neg become its scale and bias."""
+"""Constants after a layer: BatchNormalization, Mul, Div and Neg become its scale and bias."""
 
 from dataclasses import replace
 from math import prod
@@ -76,7 +76,7 @@ def _scaled(context: Context, value: Pending | PendingPool, factor: np.ndarray,
     Scales stay positive: a negative factor turns the channel's weights, one of zero leaves none.
     """
     if np.isfinite([value.low, value.high]).any():
-        raise NodeError(f"scales or shifts behind an activation function of {value.name}, which is not quantised")
+        raise NodeError(f"scales or shifts after an activation function of {value.name}, which is not quantised")
     name = context.node.name
     if isinstance(value, PendingPool):
         return replace(value, factor=value.factor * factor, shift=value.shift * factor + shift,
