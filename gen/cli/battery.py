@@ -128,7 +128,7 @@ def _plan(arguments: argparse.Namespace, backbone: "Backbone", levels: "Levels")
     from gen.energy.candidate import Candidate, shortest
     from gen.energy.rivals import rivals_of
     from gen.energy.strategies import Plan
-    from gen.energy.units import measure_energy
+    from gen.energy.unit_energy import measure_energy
     from gen.stochastic.accuracy import lengths_of
     from gen.stochastic.errors import BackboneError
 

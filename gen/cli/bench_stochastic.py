@@ -120,7 +120,7 @@ def _energy(arguments: argparse.Namespace) -> Rows:
     """Units on the board's family. Raises what Yosys does."""
     from cores.arch.stochastic import Circuit
     from gen.bench.stochastic_area import LENGTHS
-    from gen.energy.units import measure_energy
+    from gen.energy.unit_energy import measure_energy
 
     rows = []
     with status("units") as remark:
