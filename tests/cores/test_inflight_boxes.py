@@ -1,10 +1,10 @@
-"""Boxes under way: in order, each from the end of the one before it on, and whose the runs are."""
+"""In-flight boxes: in order, each from the end of the one before it on, and whose the runs are."""
 
 from collections import deque
 
 import pytest
 
-from cores.load.gather.boxes_under_way import BoxesUnderWay
+from cores.load.gather.inflight_boxes import InflightBoxes
 from tests.cores.simulation import Bench, random_bits
 
 
@@ -47,8 +47,8 @@ class BoxesBench(Bench):
 
 
 @pytest.mark.parametrize("idle", [0.0, 0.8])
-def test_boxes_under_way(idle, rng):
-    bench = BoxesBench(BoxesUnderWay(), rng=rng, idle=idle)
+def test_inflight_boxes(idle, rng):
+    bench = BoxesBench(InflightBoxes(), rng=rng, idle=idle)
     bench.begin()
 
     def give(count):
