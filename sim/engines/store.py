@@ -59,8 +59,9 @@ def _check_chain(index: int, chain: Mapping[Opcode, Instruction]) -> None:
     """Raise HazardError for operations that do not go together."""
     if sum(opcode in chain for opcode in SECOND_STAGES) > 1:
         raise HazardError(index, "the chain has a second stage already")
-    if Opcode.STORE_SIGNS in chain and Opcode.STORE_TABLE in chain:
-        raise HazardError(index, "signs are not looked up")
+    later = [opcode for opcode in chain if opcode not in (Opcode.STORE_REQUANT, *SECOND_STAGES, Opcode.STORE_SIGNS)]
+    if Opcode.STORE_SIGNS in chain and later:
+        raise HazardError(index, f"signs do not go through {later[0].name}")
 
 
 def _second_stage(chain: Mapping[Opcode, Instruction]) -> Instruction | None:
